@@ -1,0 +1,17 @@
+#pragma once
+
+#include <stdexcept>
+
+namespace harness {
+
+// Bad usage or input. The message is one line that names the problem and the remedy; exit status 2.
+struct InputError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// This device, or this build, cannot run what was asked for; exit status 3.
+struct DeviceUnavailable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace harness
