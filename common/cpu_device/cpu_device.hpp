@@ -1,0 +1,113 @@
+#pragma once
+
+// The CPU device: runs CUDA kernels that were compiled by the host compiler. One fiber per CUDA thread,
+// one block at a time per OS thread, blocks spread over the cores. A kernel that was compiled for
+// observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
+// It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/cpu_device/cuda_on_cpu.hpp"
+
+namespace cpu_device {
+
+// ---- Memory -------------------------------------------------------------------------------------------
+
+// "Global memory". Aligned as cudaMalloc aligns (256 bytes). Throws std::bad_alloc.
+void* allocate(std::size_t bytes);
+void release(void* pointer);
+
+// What a part of an allocation holds, so that checked runs can say "A[3][80], but A is 100 x 80".
+struct MatrixView {
+  std::string name;
+  const float* data;  // element (0, 0) of the first matrix, inside one allocation
+  std::int64_t rows, cols, leading_dimension, batch, stride;
+  bool readable;  // false: reading an element before the kernel has written it is a fault
+  bool writable;
+};
+
+// Only elements inside the matrix may be touched from now on by observed kernels; elsewhere in an
+// allocation with a view (padding between rows, guard zones) an access is a fault.
+// Throws std::invalid_argument if the view does not lie inside one allocation.
+void describe(const MatrixView& view);
+
+// ---- Launching -----------------------------------------------------------------------------------------
+
+enum class FaultKind {
+  out_of_bounds_global,
+  out_of_bounds_shared,
+  array_index,
+  uninitialised_global,
+  read_only,
+  host_pointer,
+  misaligned,
+  uninitialised_shared,
+  race_shared,
+  race_global,
+  exit_before_barrier,
+  divergent_barrier,
+  deadlock,
+};
+
+// "data race on shared memory" and so on: the words that tests and readers see.
+const char* to_string(FaultKind kind);
+
+struct Fault {
+  FaultKind kind;
+  std::string kernel;  // the kernel's name, as the debug information gives it; may be empty
+  std::string where;   // file:line, relative to the project
+  std::string detail;  // one line: what was touched and by whom; for races, the other party
+  dim3 block{0, 0, 0};
+  dim3 thread{0, 0, 0};
+  std::uint64_t times = 1;  // at this place
+};
+
+// One line: kind, place, kernel, block, thread, detail.
+std::string describe(const Fault& fault);
+
+// The faults since the last call, one for each kind and place, at most 20. A fault after which the kernel
+// cannot go on (a wild address, a barrier that can never open) ends the launch.
+std::vector<Fault> take_faults();
+
+// Whether kernels compiled for observation report their accesses. Off, they run unchecked.
+void set_checking(bool on);
+
+// ---- Observing -----------------------------------------------------------------------------------------
+
+enum class Space : std::uint8_t { global, shared };
+
+struct Access {
+  const void* pc;          // return address of the access: its source location, see source_location()
+  std::uintptr_t address;  // shared: byte offset into the block's shared memory
+  std::uint32_t bytes;
+  Space space;
+  bool write;
+  std::uint64_t block;   // linear, x fastest
+  std::uint32_t thread;  // linear, x fastest; lane = thread % 32, warp = thread / 32
+};
+
+// Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
+// come from one OS thread, each thread's in program order.
+class AccessListener {
+ public:
+  virtual ~AccessListener() = default;
+  virtual void on_access(const Access& access) = 0;
+};
+
+// nullptr: nobody listens. Not to be changed during a launch. Works with checking on only.
+void set_listener(AccessListener* listener);
+
+struct SourceLocation {
+  std::string function;  // the kernel, without its parameters
+  std::string file;      // relative to the project
+  int line = 0;
+};
+
+// Where the return addresses `pcs` lie, by the program's debug information (through addr2line). For code
+// inlined from common/, the place in the step that called it. Unknown places have line 0.
+std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs);
+
+}  // namespace cpu_device

@@ -1,0 +1,104 @@
+#pragma once
+
+// The words of CUDA C++ that the kernels use, for the host compiler: a kernel file compiles as plain C++
+// and runs on the CPU device. Nothing here is needed to understand a kernel.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+using std::max;
+using std::min;
+
+// A kernel stays a function of its own: inlined into launch() it would lose its name in reports and, in
+// the observed build, the observation.
+#define __global__ __attribute__((noipa))
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+// One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own.
+#define __shared__ thread_local
+#define __launch_bounds__(...)
+#define __align__(bytes) alignas(bytes)
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+// Const to the kernel, which lets the compiler keep them in registers; the scheduler sets them (see there).
+extern const __thread uint3 threadIdx;
+extern const __thread uint3 blockIdx;
+extern const __thread uint3 blockDim;
+extern const __thread uint3 gridDim;
+constexpr int warpSize = 32;
+
+namespace cpu_device {
+
+using KernelBody = void (*)(const void* arguments);
+
+// Runs body(arguments) once per thread of the grid; see cpu_device.hpp.
+void launch_body(dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body, const void* arguments);
+
+void barrier_block(int line);
+void barrier_warp(int line);
+
+// Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, the
+// copy of a float4 may become four scalar accesses, and the observation would be false.
+// A misaligned address is a fault, as it is on the GPU.
+void copy_vector(void* to, const void* from, unsigned bytes);
+
+// The block's dynamic shared memory: the third launch parameter, in bytes.
+void* dynamic_shared();
+
+}  // namespace cpu_device
+
+// The line tells barriers apart: merged by the compiler, two barriers in two branches would look like one.
+inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE()) {
+  cpu_device::barrier_block(line);
+}
+// Only for all lanes of a warp at once, which is CUDA's default mask.
+inline __attribute__((always_inline)) void __syncwarp(int line = __builtin_LINE()) {
+  cpu_device::barrier_warp(line);
+}
+
+struct alignas(8) float2 {
+  float x, y;
+  float2() = default;
+  constexpr float2(float x_, float y_) : x(x_), y(y_) {}
+  __forceinline__ float2(const float2& from) { cpu_device::copy_vector(this, &from, sizeof(float2)); }
+  __forceinline__ float2& operator=(const float2& from) {
+    cpu_device::copy_vector(this, &from, sizeof(float2));
+    return *this;
+  }
+};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+  float4() = default;
+  constexpr float4(float x_, float y_, float z_, float w_) : x(x_), y(y_), z(z_), w(w_) {}
+  __forceinline__ float4(const float4& from) { cpu_device::copy_vector(this, &from, sizeof(float4)); }
+  __forceinline__ float4& operator=(const float4& from) {
+    cpu_device::copy_vector(this, &from, sizeof(float4));
+    return *this;
+  }
+};
+
+__forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
+__forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
+
+// The CPU device's launch(); the GPU's is in common/cuda/launch.hpp.
+template <typename... Params, typename... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  // Reading the arguments is the launch's business, not the kernel's: it must not be observed.
+  const auto call = [&]() __attribute__((no_sanitize("thread"))) { kernel(args...); };
+  using Call = decltype(call);
+  cpu_device::launch_body(
+      grid, block, shared_bytes,
+      [](const void* body) __attribute__((no_sanitize("thread"))) { (*static_cast<Call*>(body))(); }, &call);
+}

@@ -1,0 +1,200 @@
+// Collects what went wrong in kernels and says where: the debug information tells a return address's line.
+
+#include <fmt/format.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "common/cpu_device/internal.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+constexpr std::size_t max_faults = 20;
+
+std::mutex faults_mutex;
+struct Recorded {
+  Fault fault;
+  const void* pc;
+};
+std::vector<Recorded> faults;
+
+// The program's load address: addr2line wants addresses relative to it.
+std::uintptr_t load_address() {
+  std::uintptr_t address = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        *static_cast<std::uintptr_t*>(out) = info->dlpi_addr;
+        return 1;  // the first entry is the program itself
+      },
+      &address);
+  return address;
+}
+
+dim3 unflatten(std::uint64_t linear, const dim3& extent) {
+  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
+          static_cast<unsigned>(linear / extent.x / extent.y)};
+}
+
+std::string to_string(const dim3& index) {
+  return fmt::format("({},{},{})", index.x, index.y, index.z);
+}
+
+// "(anonymous namespace)::sgemm_naive(Gemm)" becomes "sgemm_naive".
+std::string bare_name(std::string name) {
+  const std::string anonymous = "(anonymous namespace)::";
+  for (std::size_t at; (at = name.find(anonymous)) != name.npos;) name.erase(at, anonymous.size());
+  if (name.starts_with("void ")) name.erase(0, 5);
+  return name.substr(0, name.find_first_of("(<"));
+}
+
+std::string project_relative(const std::string& file) {
+  const auto path = std::filesystem::path(file).lexically_normal();
+  const auto relative = path.lexically_relative(PROJECT_ROOT);
+  return relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
+}
+
+}  // namespace
+
+const char* to_string(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::out_of_bounds_global: return "out-of-bounds access to global memory";
+    case FaultKind::out_of_bounds_shared: return "out-of-bounds access to shared memory";
+    case FaultKind::array_index: return "array index out of bounds";
+    case FaultKind::uninitialised_global: return "read of uninitialised global memory";
+    case FaultKind::read_only: return "write to read-only memory";
+    case FaultKind::host_pointer: return "access to host memory";
+    case FaultKind::misaligned: return "misaligned access";
+    case FaultKind::uninitialised_shared: return "read of uninitialised shared memory";
+    case FaultKind::race_shared: return "data race on shared memory";
+    case FaultKind::race_global: return "data race on global memory";
+    case FaultKind::exit_before_barrier: return "thread exit before a barrier";
+    case FaultKind::divergent_barrier: return "divergent barrier";
+    case FaultKind::deadlock: return "deadlock";
+  }
+  return "fault";
+}
+
+std::string describe(const Fault& fault) {
+  return std::string(to_string(fault.kind)) + ": " + fault.where + ": " +
+         (fault.kernel.empty() ? "" : "kernel " + fault.kernel + ", ") + "block " + to_string(fault.block) +
+         " thread " + to_string(fault.thread) + " " + fault.detail +
+         (fault.times > 1 ? " (and " + std::to_string(fault.times - 1) + " more at this line)" : "");
+}
+
+bool reported_before(FaultKind kind, const void* pc) {
+  const std::lock_guard lock(faults_mutex);
+  for (Recorded& known : faults) {
+    if (known.pc != pc || known.fault.kind != kind) continue;
+    ++known.fault.times;
+    return true;
+  }
+  return false;
+}
+
+void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread) {
+  if (reported_before(kind, pc)) return;
+  const std::lock_guard lock(faults_mutex);
+  if (faults.size() == max_faults) return;
+  Fault fault{kind, "", "", std::move(detail), unflatten(worker.block, worker.launch->grid),
+              unflatten(thread, worker.launch->block)};
+  faults.push_back({std::move(fault), pc});
+}
+
+void report(FaultKind kind, const void* pc, std::string detail) {
+  report(kind, pc, std::move(detail), *current_worker, current_worker->current);
+}
+
+std::string thread_name(const Worker& worker, unsigned thread) {
+  return "thread " + to_string(unflatten(thread, worker.launch->block));
+}
+
+std::string block_name(const dim3& grid, std::uint64_t linear) {
+  return "block " + to_string(unflatten(linear, grid));
+}
+
+std::vector<Fault> take_faults() {
+  const std::lock_guard lock(faults_mutex);
+  std::vector<const void*> pcs;
+  for (const Recorded& recorded : faults) pcs.push_back(recorded.pc);
+  const std::vector<SourceLocation> places = source_locations(pcs);
+  std::vector<Fault> result;
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    Fault& fault = faults[i].fault;
+    fault.kernel = places[i].function;
+    fault.where = places[i].line == 0 ? "unknown place" : places[i].file + ":" + std::to_string(places[i].line);
+    result.push_back(std::move(fault));
+  }
+  faults.clear();
+  return result;
+}
+
+std::string place_of(const void* pc) {
+  static std::mutex mutex;
+  static std::map<const void*, std::string> known;  // a race reports the same few places again and again
+  const std::lock_guard lock(mutex);
+  std::string& place = known[pc];
+  if (place.empty()) {
+    const SourceLocation location = source_locations({pc})[0];
+    place = location.line == 0 ? "an unknown place" : location.file + ":" + std::to_string(location.line);
+  }
+  return place;
+}
+
+std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {
+  std::vector<SourceLocation> locations(pcs.size());
+  if (pcs.empty()) return locations;
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length < 0) return locations;
+  program[length] = '\0';
+  std::ostringstream command;
+  command << "addr2line -aCfi -e '" << program << "'" << std::hex;
+  // A return address belongs to the next instruction, maybe to the next line; the call lies one byte before.
+  for (const void* pc : pcs) {
+    command << " 0x" << reinterpret_cast<std::uintptr_t>(pc) - load_address() - 1;
+  }
+  FILE* pipe = popen((command.str() + " 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) return locations;
+  // For each address: a line "0x…", then for each inlined function, innermost first, its name and place.
+  std::size_t index = 0;
+  bool chosen = false;
+  std::string function;
+  char* buffer = nullptr;
+  std::size_t capacity = 0;
+  while (getline(&buffer, &capacity, pipe) > 0) {
+    std::string line(buffer);
+    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
+    if (line.starts_with("0x")) {
+      ++index;
+      chosen = false;
+      function.clear();
+    } else if (function.empty()) {
+      function = line;
+    } else if (index >= 1 && index <= locations.size()) {
+      SourceLocation& location = locations[index - 1];
+      line = line.substr(0, line.find(" (discriminator"));
+      const std::size_t colon = line.rfind(':');
+      const std::string file = project_relative(line.substr(0, colon));
+      const int number = colon == line.npos ? 0 : std::atoi(line.c_str() + colon + 1);
+      location.function = bare_name(function);  // the outermost is the kernel
+      if (!chosen && number > 0) {
+        location.file = file;
+        location.line = number;
+        chosen = !file.starts_with("common/");
+      }
+      function.clear();
+    }
+  }
+  std::free(buffer);
+  pclose(pipe);
+  return locations;
+}
+
+}  // namespace cpu_device

@@ -1,0 +1,144 @@
+#pragma once
+
+// What the parts of the CPU device share among themselves.
+
+#include <atomic>
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/cpu_device/cpu_device.hpp"
+
+namespace cpu_device {
+
+// ---- scheduler.cpp ---------------------------------------------------------------------------------------
+
+enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, exited };
+
+struct Thread {  // one CUDA thread
+  boost::context::detail::fcontext_t context = nullptr;
+  int stack = -1;  // index in the worker's stacks while the thread is alive
+  State state = State::ready;
+  int barrier_line = 0;           // where it waits
+  const void* barrier_pc = nullptr;
+};
+
+class SharedShadow;
+
+constexpr std::size_t shared_slack = 4096;
+
+struct Launch {
+  dim3 grid, block;
+  unsigned threads_per_block;
+  std::size_t shared_bytes;
+  KernelBody body;
+  const void* arguments;
+  bool checked;
+  std::atomic<std::uint64_t> next_block{0};
+  std::atomic<bool> stop{false};  // a fault after which the kernel cannot go on
+};
+
+// One OS thread at work on a launch, with the block that it runs.
+struct Worker {
+  Launch* launch = nullptr;
+  std::vector<Thread> threads;  // of the block
+  boost::context::detail::fcontext_t scheduler = nullptr;
+  unsigned current = 0;      // the running thread
+  std::uint64_t block = 0;   // linear
+  std::vector<std::byte> dynamic_shared;  // and some slack, so that an overrun stays harmless
+  std::byte* tls = nullptr;               // tls_base()
+  std::unique_ptr<SharedShadow> shadow;  // checked launches only
+  const char* stack_bottom = nullptr;    // of the running fiber
+  const char* stack_top = nullptr;
+};
+
+extern thread_local Worker* current_worker;  // nullptr outside a launch
+
+// Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
+[[noreturn]] void stop_launch();
+
+// ---- faults.cpp ------------------------------------------------------------------------------------------
+
+// Records a fault of the running CUDA thread at the return address `pc`.
+void report(FaultKind kind, const void* pc, std::string detail);
+// The same for thread number `thread` of the block, where the running fiber is not the culprit.
+void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread);
+
+// True if this fault was reported at this place before, and counts it: spares making the message.
+bool reported_before(FaultKind kind, const void* pc);
+
+std::string thread_name(const Worker& worker, unsigned thread);  // "thread (3,0,0)"
+std::string block_name(const dim3& grid, std::uint64_t linear);  // "block (1,0,0)"
+
+// "file:line" of a return address.
+std::string place_of(const void* pc);
+
+// ---- shared_memory.cpp -----------------------------------------------------------------------------------
+
+// A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.
+struct SharedVariable {
+  std::string name;       // "As"
+  std::size_t tls_offset;  // from tls_base()
+  std::size_t bytes;
+};
+
+const std::vector<SharedVariable>& shared_variables();  // sorted by offset
+std::byte* tls_base();                                  // of this OS thread
+std::size_t tls_bytes();  // dynamic shared memory has the byte offsets from here on
+
+// Fills the block's shared memory with a NaN pattern: what it held before is no concern of this block.
+void poison_shared(Worker& worker);
+
+// ---- race.cpp --------------------------------------------------------------------------------------------
+
+// Who touched each word of the block's shared memory since when; one per worker.
+class SharedShadow {
+ public:
+  explicit SharedShadow(std::size_t words, unsigned warps);
+  void new_block();                   // everything becomes uninitialised
+  void block_barrier() { ++epoch_; }  // all threads passed a __syncthreads
+  void warp_barrier(unsigned warp) { ++warp_epoch_[warp]; }
+  std::uint32_t barriers_passed() const { return epoch_ - first_epoch_; }
+
+  // An access to word number `word` by `thread`. Reports races and reads of words nobody wrote.
+  // `name` says what the word is, for the message; it is asked only in case of a fault.
+  void access(std::size_t word, unsigned thread, bool write, const void* pc, std::size_t offset);
+
+ private:
+  struct Event {
+    std::uint32_t epoch = 0;  // 0: none
+    std::uint32_t warp_epoch = 0;
+    std::uint32_t thread = 0;
+    const void* pc = nullptr;
+  };
+  struct Word {
+    Event write;
+    Event reader;             // the latest
+    Event reader_same_warp;   // the latest by another thread of that warp
+    Event reader_other_warp;  // the latest by another warp than that
+  };
+  bool ordered(const Event& earlier, unsigned thread) const;
+  void conflict(const Event& earlier, bool earlier_wrote, unsigned thread, bool write, const void* pc,
+                std::size_t offset) const;
+
+  std::vector<Word> words_;
+  std::vector<std::uint32_t> warp_epoch_;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t first_epoch_ = 1;  // of this block
+};
+
+// What lies at a byte offset into shared memory (dynamic shared memory follows the variables).
+std::string describe_shared(std::size_t offset);
+
+// ---- memory.cpp ------------------------------------------------------------------------------------------
+
+// Checks one access to global memory of an observed kernel: bounds, permissions, races between threads.
+// Returns false if the address is in no allocation.
+bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+void forget_global_accesses();        // at the start of a launch
+std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
+
+}  // namespace cpu_device

@@ -1,0 +1,157 @@
+// Receives the memory accesses of kernels that were compiled with -fsanitize=thread: the compiler calls
+// __tsan_read4(address) and so on before each access, and these are our functions, not the sanitizer's.
+
+#include <cstring>
+
+#include "common/cpu_device/internal.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+AccessListener* listener = nullptr;
+
+void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned bytes, Space space,
+          bool write) {
+  if (listener == nullptr) return;
+  listener->on_access({pc, address, bytes, space, write, worker.block, worker.current});
+}
+
+void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
+  Worker* worker = current_worker;
+  if (worker == nullptr || !worker->launch->checked) return;
+  // A thread's own stack stands for registers and local memory.
+  if (address - reinterpret_cast<std::uintptr_t>(worker->stack_bottom) <
+      static_cast<std::uintptr_t>(worker->stack_top - worker->stack_bottom)) {
+    return;
+  }
+  if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) {
+    report(FaultKind::misaligned, pc,
+           std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
+               " bytes at an address that is no multiple of " + std::to_string(bytes));
+  }
+
+  // Shared memory: the variables, then what the launch added dynamically.
+  const std::size_t tls = tls_bytes();
+  std::size_t offset = address - reinterpret_cast<std::uintptr_t>(worker->tls);
+  bool shared = false, inside = false;
+  if (offset < tls) {
+    shared = true;
+    for (const SharedVariable& variable : shared_variables()) {
+      inside = inside || (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes);
+    }
+  } else {
+    const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker->dynamic_shared.data());
+    shared = dynamic < worker->dynamic_shared.size();
+    inside = dynamic + bytes <= worker->launch->shared_bytes;
+    if (shared) offset = tls + dynamic;
+  }
+  if (shared) {
+    if (!inside) {
+      report(FaultKind::out_of_bounds_shared, pc,
+             std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
+                 " bytes of shared memory outside every __shared__ variable");
+      stop_launch();
+    }
+    tell(*worker, pc, offset, bytes, Space::shared, write);
+    for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; ++word) {
+      worker->shadow->access(word, worker->current, write, pc, word * 4);
+    }
+    return;
+  }
+
+  tell(*worker, pc, address, bytes, Space::global, write);
+  if (check_global(address, bytes, write, pc)) return;
+  const std::string nearest = describe_nearest(address);
+  if (nearest.empty()) {
+    report(FaultKind::host_pointer, pc,
+           std::string(write ? "writes " : "reads ") + "memory that was not allocated on the device");
+  } else {
+    report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
+  }
+  stop_launch();
+}
+
+}  // namespace
+
+void set_listener(AccessListener* new_listener) { listener = new_listener; }
+
+void copy_vector(void* to, const void* from, unsigned bytes) {
+  const void* pc = __builtin_return_address(0);
+  Worker* worker = current_worker;
+  if (worker != nullptr && worker->launch->checked) {
+    observe(reinterpret_cast<std::uintptr_t>(from), bytes, false, pc);
+    observe(reinterpret_cast<std::uintptr_t>(to), bytes, true, pc);
+  } else if (worker != nullptr) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+    if (bits % bytes != 0) {
+      report(FaultKind::misaligned, pc,
+             "copies " + std::to_string(bytes) + " bytes at an address that is no multiple of " +
+                 std::to_string(bytes));
+    }
+  }
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace cpu_device
+
+// ---- What the compiler calls ------------------------------------------------------------------------------
+
+#define OBSERVE(name, bytes, write)                                                                         \
+  void name(void* address) {                                                                                \
+    cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), bytes, write, __builtin_return_address(0)); \
+  }
+
+extern "C" {
+
+OBSERVE(__tsan_read1, 1, false)
+OBSERVE(__tsan_read2, 2, false)
+OBSERVE(__tsan_read4, 4, false)
+OBSERVE(__tsan_read8, 8, false)
+OBSERVE(__tsan_read16, 16, false)
+OBSERVE(__tsan_write1, 1, true)
+OBSERVE(__tsan_write2, 2, true)
+OBSERVE(__tsan_write4, 4, true)
+OBSERVE(__tsan_write8, 8, true)
+OBSERVE(__tsan_write16, 16, true)
+OBSERVE(__tsan_unaligned_read2, 2, false)
+OBSERVE(__tsan_unaligned_read4, 4, false)
+OBSERVE(__tsan_unaligned_read8, 8, false)
+OBSERVE(__tsan_unaligned_read16, 16, false)
+OBSERVE(__tsan_unaligned_write2, 2, true)
+OBSERVE(__tsan_unaligned_write4, 4, true)
+OBSERVE(__tsan_unaligned_write8, 8, true)
+OBSERVE(__tsan_unaligned_write16, 16, true)
+
+void __tsan_read_range(void* address, std::size_t bytes) {
+  cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), false,
+                      __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), true,
+                      __builtin_return_address(0));
+}
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+// -fsanitize=bounds: an index outside the array that the source names. The address alone would not tell:
+// past the end of one __shared__ array the next one begins.
+struct UbsanOutOfBounds {
+  const char* file;
+  std::uint32_t line, column;
+  const struct UbsanType {
+    std::uint16_t kind, info;
+    char name[1];
+  } * array, *index;
+};
+
+void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
+  if (cpu_device::current_worker == nullptr || !cpu_device::current_worker->launch->checked) return;
+  cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
+                     "index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) + " in an array of type " +
+                         data->array->name);
+}
+
+}  // extern "C"

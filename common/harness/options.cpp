@@ -1,0 +1,114 @@
+#include "common/harness/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "common/harness/error.hpp"
+
+namespace harness {
+
+namespace {
+
+void add_problem_options(CLI::App& app, Options& o) {
+  const char* group = "Problem";
+  app.add_option("--size", o.size, "M = N = K")->group(group);
+  app.add_option("--m", o.m, "Rows of A and C")->group(group);
+  app.add_option("--n", o.n, "Columns of B and C")->group(group);
+  app.add_option("--k", o.k, "Columns of A, rows of B")->group(group);
+  app.add_option("--lda", o.lda, "Elements from one row (column) of A to the next [dense]")->group(group);
+  app.add_option("--ldb", o.ldb, "The same for B")->group(group);
+  app.add_option("--ldc", o.ldc, "The same for C")->group(group);
+  app.add_option("--alpha", o.alpha, "Factor of A * B [1]")->group(group);
+  app.add_option("--beta", o.beta, "Factor of the old C; 0: C is not read [0]")->group(group);
+  app.add_option("--batch", o.batch, "Number of products of this shape, one after the other in memory [1]")
+      ->group(group);
+  app.add_option("--layout", o.layout, "row (major) or col (major) [row]")->group(group);
+  app.add_option("--seed", o.seed, "Seed of the random matrices [1]")->group(group);
+}
+
+void add_run_options(CLI::App& app, Options& o) {
+  const char* run = "Run";
+  app.add_option("--device", o.device, "auto, gpu or cpu [auto: a GPU if one can run this]")->group(run);
+  app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
+  app.add_flag("--verify,!--no-verify", o.verify, "Compare with a double-precision product [on]")->group(run);
+  app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")->group(run);
+  app.add_option("--cache", o.cache, "cold: inputs come from memory in every repetition; hot [cold]")
+      ->group(run);
+  const char* many = "Several problems";
+  app.add_option("--sweep", o.sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")
+      ->delimiter(',')
+      ->expected(0, -1)
+      ->group(many);
+  app.add_option("--cases", o.cases, "A file with one problem a line, written as options")->group(many);
+  const char* files = "Files";
+  app.add_option("--a", o.a, "Matrix A, a NumPy float32 array (.npy); needs --b")->group(files);
+  app.add_option("--b", o.b, "Matrix B, likewise")->group(files);
+  app.add_option("--c", o.c, "The old C, likewise")->group(files);
+  app.add_option("--out", o.out, "Where to write the result C (.npy)")->group(files);
+  app.add_option("--json", o.json, "Where to write the results as JSON")->group(files);
+}
+
+// CLI11's messages end in hints of several lines now and then; a user gets one line.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+void check_finite(const Options& o) {
+  if (!std::isfinite(o.alpha)) throw InputError("--alpha must be a finite number");
+  if (!std::isfinite(o.beta)) throw InputError("--beta must be a finite number");
+}
+
+}  // namespace
+
+std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step, Options& o) {
+  CLI::App app{fmt::format("Step {}: C = alpha * A * B + beta * C in single precision; runs, verifies, times.", step)};
+  app.get_formatter()->column_width(28);
+  add_problem_options(app, o);
+  add_run_options(app, o);
+  app.footer(
+      "\nExamples:\n"
+      "  run                              the default problem on the device at hand\n"
+      "  run --m 35 --n 79 --k 19         a ragged shape\n"
+      "  run --device cpu --check         look for races, stray accesses, missing barriers\n"
+      "  run --sweep 1024,2048,4096       several sizes\n"
+      "  run --a A.npy --b B.npy --out C.npy\n"
+      "\nExit status: 0 verified, 1 wrong result, 2 bad usage or input, 3 the device cannot run this.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw InputError(first_line(error.what()) + "; --help lists the options");
+  }
+  check_finite(o);
+  return std::nullopt;
+}
+
+std::vector<Options> read_cases(const std::string& path, const Options& defaults) {
+  std::ifstream file(path);
+  if (!file) throw InputError(fmt::format("{}: cannot be read; give --cases a text file", path));
+  std::vector<Options> cases;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    Options options = defaults;
+    CLI::App app;
+    app.set_help_flag();
+    add_problem_options(app, options);
+    try {
+      app.parse(line, false);
+      check_finite(options);
+    } catch (const std::exception& error) {
+      throw InputError(fmt::format("{}:{}: {}", path, number, first_line(error.what())));
+    }
+    cases.push_back(options);
+  }
+  if (cases.empty()) throw InputError(fmt::format("{}: holds no problem; write one a line, as options", path));
+  return cases;
+}
+
+}  // namespace harness

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/harness/problem.hpp"
+
+namespace harness {
+
+// The command line, as typed; what it means is decided in run.cpp. Absent options are empty.
+struct Options {
+  // The problem.
+  std::optional<std::int64_t> size, m, n, k;
+  std::int64_t lda = 0, ldb = 0, ldc = 0, batch = 1;
+  float alpha = 1.0f, beta = 0.0f;
+  std::string layout = "row";
+  std::uint64_t seed = 1;
+  // Several problems.
+  std::optional<std::vector<std::int64_t>> sweep;  // empty: the device's default sizes
+  std::string cases;
+  // How to run.
+  std::string device = "auto";
+  bool check = false;
+  bool verify = true;
+  std::optional<int> repeat;
+  std::string cache = "cold";
+  // Files.
+  std::string a, b, c, out, json;
+};
+
+// Parses the command line. Returns the exit status to leave with after --help, otherwise nothing.
+// Throws InputError, with one line, for what cannot be understood.
+std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
+                                      Options& options);
+
+// The problems of a --cases file: one per line, written as options; `#` starts a comment. Options that the
+// line does not give keep the command line's values. Throws InputError naming file and line.
+std::vector<Options> read_cases(const std::string& path, const Options& defaults);
+
+}  // namespace harness

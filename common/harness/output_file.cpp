@@ -1,0 +1,113 @@
+#include "common/harness/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "common/harness/error.hpp"
+
+namespace harness {
+namespace {
+
+std::string errno_text() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_) {
+  struct stat existing{};
+  if (path_.empty()) throw InputError("the name of an output file is empty; give the path of a file");
+  if (stat(path_.c_str(), &existing) != 0) {
+    if (errno != ENOENT) fail(errno_text());
+    // A rename would replace the link itself, /dev/stdout for example when standard output is closed.
+    if (std::error_code ignored; std::filesystem::is_symlink(path_, ignored))
+      fail("is a broken symbolic link");
+    open_temporary();
+    return;
+  }
+  if (S_ISDIR(existing.st_mode)) fail("is a directory");
+  for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream{};
+    if (fstat(standard, &stream) != 0) continue;
+    if (stream.st_dev != existing.st_dev || stream.st_ino != existing.st_ino) continue;
+    std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // what was printed before comes before
+    fd_ = fcntl(standard, F_DUPFD_CLOEXEC, 0);
+    if (fd_ < 0) fail(errno_text());
+    return;
+  }
+  if (!S_ISREG(existing.st_mode)) {
+    fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail(errno_text());
+    return;
+  }
+  if (access(path_.c_str(), W_OK) != 0) fail(errno_text());  // the rename would not ask
+  std::error_code error;
+  target_ = std::filesystem::canonical(path_, error).string();
+  if (error) fail(error.message());
+  open_temporary();
+  // A file system that knows no permissions refuses this, and nothing is lost.
+  if (fchmod(fd_, existing.st_mode & 0777) != 0) errno = 0;
+}
+
+OutputFile::~OutputFile() { discard(); }
+
+void OutputFile::open_temporary() {
+  const std::filesystem::path directory = std::filesystem::path(target_).parent_path();
+  // O_EXCL and the loop, not mkstemp, which would ignore the umask.
+  for (int attempt = 0; fd_ < 0; ++attempt) {
+    temporary_ = (directory / fmt::format(".gemm-ladder-{}-{}.tmp", getpid(), attempt)).string();
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && (errno != EEXIST || attempt == 1000)) {
+      fail(fmt::format("no file can be created in its directory: {}", errno_text()));
+    }
+  }
+}
+
+void OutputFile::write(const void* bytes, std::size_t count) {
+  if (fd_ < 0) throw std::logic_error("OutputFile::write after commit or a failure");
+  const char* from = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t written = ::write(fd_, from, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const std::string reason = errno_text();
+      discard();
+      fail(reason);
+    }
+    from += written;
+    count -= static_cast<std::size_t>(written);
+  }
+}
+
+void OutputFile::commit() {
+  if (fd_ < 0) throw std::logic_error("OutputFile::commit after commit or a failure");
+  const bool closed =
+      close(std::exchange(fd_, -1)) == 0;  // a network file system may report an error only now
+  if (closed && temporary_.empty()) return;
+  if (!closed || std::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    const std::string reason = errno_text();
+    discard();
+    fail(reason);
+  }
+  temporary_.clear();
+}
+
+void OutputFile::discard() noexcept {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+void OutputFile::fail(const std::string& problem) const {
+  throw InputError(
+      fmt::format("{}: cannot write this file: {}; choose another path or free the way", path_, problem));
+}
+
+}  // namespace harness

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/gemm.hpp"
+
+namespace harness {
+
+enum class Layout { row_major, column_major };
+
+// One product as the user asks for it: C = alpha * A * B + beta * C, A m x k, B k x n, C m x n.
+struct Problem {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;  // 0: dense
+  float alpha = 1.0f, beta = 0.0f;
+  Layout layout = Layout::row_major;
+};
+
+// Sizes are int in the kernels, and a tile may reach past the edge without overflow.
+constexpr std::int64_t max_dimension = std::int64_t{1} << 30;
+constexpr std::int64_t max_batch = std::int64_t{1} << 20;
+
+// Fills in dense leading dimensions and checks everything that does not depend on a device.
+// Throws InputError: negative or absurd sizes, a leading dimension below the row (or column) length, a
+// matrix whose size in bytes does not fit 63 bits.
+Problem checked(Problem problem);
+
+// The problem as the steps see it, pointers still null. A column-major product is the row-major product of
+// the operands exchanged: C^T = B^T A^T, and the transpose of a column-major matrix is that matrix, read
+// row by row.
+Gemm to_row_major(const Problem& problem);
+
+// How much of a buffer a batch of matrices takes.
+struct Extent {
+  std::int64_t rows = 0, cols = 0, leading_dimension = 0, batch = 0, stride = 0;
+  std::size_t elements() const { return static_cast<std::size_t>(batch * stride); }
+};
+Extent extent_a(const Gemm& gemm);
+Extent extent_b(const Gemm& gemm);
+Extent extent_c(const Gemm& gemm);
+
+// "4096 x 4096 x 4096", and whatever is not as usual: batch, leading dimensions, alpha, beta, layout.
+std::string to_string(const Problem& problem);
+
+}  // namespace harness

@@ -1,0 +1,147 @@
+#include "common/harness/report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace harness {
+
+namespace {
+
+constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>10} {:>8} {:>11}  {}\n";
+
+double tflops(const Result& result) {
+  const Problem& p = result.problem;
+  const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+                       static_cast<double>(p.batch);
+  return result.timing && result.timing->median_us > 0 ? flops / result.timing->median_us * 1e-6 : 0;
+}
+
+std::string duration(double us) {
+  if (us >= 1e6) return fmt::format("{:.3f} s", us * 1e-6);
+  if (us >= 1e3) return fmt::format("{:.3f} ms", us * 1e-3);
+  return fmt::format("{:.2f} us", us);
+}
+
+std::string colored(const char* text, int color) {
+  return isatty(STDOUT_FILENO) ? fmt::format("\033[{}m{}\033[0m", color, text) : text;
+}
+
+std::string now_utc() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+nlohmann::json number_or_null(double value) {
+  return value > 0 && std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+}  // namespace
+
+void print_header(const DeviceInfo& device) {
+  const bool gpu = device.kind == "gpu";
+  fmt::print(row_format, "shape (M x N x K)", gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "", gpu ? "of cuBLAS" : "",
+             gpu ? "of peak" : "", "error/bound", "");
+}
+
+void print_result(const DeviceInfo& device, const Result& result) {
+  const double rate = tflops(result);
+  const bool gpu = device.kind == "gpu" && result.timing;
+  fmt::print(row_format, to_string(result.problem), result.timing ? duration(result.timing->median_us) : "-",
+             gpu ? fmt::format("{:.2f}", rate) : "",
+             gpu && result.timing->ratio > 0 ? fmt::format("{:.1f} %", 100 * result.timing->ratio) : "",
+             gpu && device.peak_tflops > 0 ? fmt::format("{:.1f} %", 100 * rate / device.peak_tflops) : "",
+             result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
+             result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
+  for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
+  std::fflush(stdout);
+}
+
+void print_progress(std::size_t done, std::size_t total, const std::string& next) {
+  if (!isatty(STDERR_FILENO)) return;
+  constexpr std::size_t width = 30;
+  const std::size_t filled = total == 0 ? width : width * done / total;
+  if (done == total) {
+    fmt::print(stderr, "\r\033[K");
+  } else {
+    fmt::print(stderr, "\r\033[K[{}{}] {}/{}  {}", std::string(filled, '#'), std::string(width - filled, '.'), done,
+               total, next);
+  }
+  std::fflush(stderr);
+}
+
+std::string to_json(const std::string& step, const DeviceInfo& device, const std::vector<Result>& results) {
+  nlohmann::json array = nlohmann::json::array();
+  for (const Result& result : results) {
+    const Problem& p = result.problem;
+    nlohmann::json object{
+        {"step", step},
+        {"m", p.m},
+        {"n", p.n},
+        {"k", p.k},
+        {"batch", p.batch},
+        {"lda", p.lda},
+        {"ldb", p.ldb},
+        {"ldc", p.ldc},
+        {"alpha", p.alpha},
+        {"beta", p.beta},
+        {"layout", p.layout == Layout::row_major ? "row" : "col"},
+        {"verified", result.verified},
+        {"pass", result.pass},
+        {"complaints", result.complaints},
+        {"time_us", nullptr},
+        {"tflops", nullptr},
+        {"ratio_to_cublas", nullptr},
+        {"max_error", nullptr},
+        {"error_over_bound", nullptr},
+        {"device", device.name},
+        {"device_kind", device.kind},
+        {"date", now_utc()},
+    };
+    if (result.verified) {
+      object["max_error"] = result.verdict.max_error;
+      const double over = result.verdict.max_error_over_bound;  // JSON knows no infinity
+      object["error_over_bound"] = std::isfinite(over) ? nlohmann::json(over) : nlohmann::json("infinite");
+    }
+    if (result.timing) {
+      const Timing& t = *result.timing;
+      object["time_us"] = t.median_us;
+      object["samples"] = t.samples;
+      object["spread"] = t.spread;
+    }
+    if (device.kind == "gpu") {
+      object["driver"] = device.driver;
+      object["cuda"] = device.cuda;
+      object["compute_capability"] = device.compute_capability;
+      object["multiprocessors"] = device.multiprocessors;
+      object["peak_tflops"] = number_or_null(device.peak_tflops);
+      object["max_sm_clock_mhz"] = number_or_null(device.max_clock_mhz);
+      if (result.timing) {
+        const Timing& t = *result.timing;
+        object["tflops"] = tflops(result);
+        object["fraction_of_peak"] = number_or_null(device.peak_tflops > 0 ? tflops(result) / device.peak_tflops : 0);
+        object["ratio_to_cublas"] = number_or_null(t.ratio);
+        object["cublas_time_us"] = number_or_null(t.baseline_us);
+        object["cublas_algorithm"] = t.baseline;
+        object["launches_per_sample"] = t.launches_per_sample;
+        object["sm_clock_mhz"] = number_or_null(t.sm_clock_mhz);
+        object["memory_clock_mhz"] = number_or_null(t.memory_clock_mhz);
+        object["power_watts"] = number_or_null(t.power_watts);
+        object["temperature_celsius"] = number_or_null(t.temperature);
+      }
+    }
+    array.push_back(std::move(object));
+  }
+  return array.dump(1) + "\n";
+}
+
+}  // namespace harness

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/harness/run_case.hpp"
+
+namespace harness {
+
+// "PASS" in green and so on; plain where standard output is no terminal.
+void print_header(const DeviceInfo& device);
+void print_result(const DeviceInfo& device, const Result& result);
+
+// A bar on standard error, where that is a terminal: how many of the problems are done.
+void print_progress(std::size_t done, std::size_t total, const std::string& next);
+
+// An array with one object per result; each object carries the device and the date too, so that results of
+// several runs can be put together. Times in microseconds; ratio_to_cublas = cuBLAS time / step time.
+std::string to_json(const std::string& step, const DeviceInfo& device, const std::vector<Result>& results);
+
+}  // namespace harness

@@ -1,0 +1,224 @@
+#include "common/harness/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <new>
+
+#include "common/harness/error.hpp"
+#include "common/harness/npy.hpp"
+#include "common/harness/options.hpp"
+#include "common/harness/output_file.hpp"
+#include "common/harness/report.hpp"
+#include "common/harness/run_case.hpp"
+
+namespace harness {
+
+namespace {
+
+// The device that `--device` names, and a line that says which it is and why.
+std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
+  constexpr std::array known{"auto", "gpu", "cpu"};
+  if (std::find(known.begin(), known.end(), o.device) == known.end()) {
+    throw InputError(fmt::format("unknown device '{}'; use auto, gpu or cpu", o.device));
+  }
+  if (o.check && o.device == "gpu") {
+    throw InputError("--check runs on the CPU device; on a GPU use compute-sanitizer, or leave out --device");
+  }
+  std::string why_not;
+  if (o.check) {
+    why_not = "--check runs there";
+  } else if (o.device == "cpu") {
+    why_not = "as asked";
+  } else {
+    std::unique_ptr<Device> gpu = step.gpu == nullptr ? nullptr : make_gpu_device(why_not);
+    if (step.gpu == nullptr) why_not = "this program was built without CUDA";
+    if (gpu != nullptr) {
+      fmt::print("{} on {}\n", step.name, gpu->info().name);
+      return gpu;
+    }
+    if (o.device == "gpu") throw DeviceUnavailable("no GPU: " + why_not + "; use --device cpu");
+    why_not = "no GPU: " + why_not;
+  }
+  auto cpu = make_cpu_device(o.check);
+  fmt::print("{} on the {} ({})\n", step.name, cpu->info().name, why_not);
+  return cpu;
+}
+
+// One dimension from up to two sources that must agree: an option and the arrays.
+std::int64_t agree(const char* option, const std::optional<std::int64_t>& given, std::int64_t in_file,
+                   const std::string& file) {
+  if (given && *given != in_file) {
+    throw InputError(fmt::format("{} is {}, but {} has {}; leave out {}", option, *given, file, in_file, option));
+  }
+  return in_file;
+}
+
+// Rows, columns and batch of a matrix file. The order of its elements must be the layout's.
+struct FileShape {
+  std::int64_t rows, cols, batch;
+};
+FileShape file_shape(const std::string& path, Layout layout) {
+  const NpyHeader header = read_npy_header(path);
+  const std::size_t dimensions = header.shape.size();
+  if (dimensions != 2 && dimensions != 3) {
+    throw InputError(fmt::format("{}: has {} dimensions; give a matrix, or a batch of matrices", path, dimensions));
+  }
+  const bool batched = dimensions == 3;
+  const FileShape shape{header.shape[batched], header.shape[batched + 1], batched ? header.shape[0] : 1};
+  const bool either_order = !batched && (shape.rows <= 1 || shape.cols <= 1);
+  if (layout == Layout::column_major && batched) {
+    throw InputError(fmt::format("{}: a batch in column-major layout is not supported; use --layout row", path));
+  }
+  if (!either_order && header.fortran_order != (layout == Layout::column_major)) {
+    throw InputError(header.fortran_order
+                         ? fmt::format("{}: is in Fortran order; use np.ascontiguousarray(array) or --layout col", path)
+                         : fmt::format("{}: is in C order; use np.asfortranarray(array) or --layout row", path));
+  }
+  return shape;
+}
+
+Problem problem_of(const Options& o, std::int64_t default_size) {
+  Problem p;
+  if (o.layout != "row" && o.layout != "col") {
+    throw InputError(fmt::format("unknown layout '{}'; use row or col", o.layout));
+  }
+  p.layout = o.layout == "row" ? Layout::row_major : Layout::column_major;
+  p.alpha = o.alpha;
+  p.beta = o.beta;
+  p.lda = o.lda;
+  p.ldb = o.ldb;
+  p.ldc = o.ldc;
+  p.batch = o.batch;
+  if (o.size && (o.m || o.n || o.k)) throw InputError("give either --size or --m, --n and --k, not both");
+  const bool any = o.m || o.n || o.k;
+  if (o.a.empty() != o.b.empty()) throw InputError("--a and --b belong together; give both or none");
+  if (!o.c.empty() && o.a.empty()) throw InputError("--c needs --a and --b");
+  if (o.a.empty()) {
+    if (any && !(o.m && o.n && o.k)) throw InputError("give all of --m, --n and --k, or --size");
+    p.m = any ? *o.m : o.size.value_or(default_size);
+    p.n = any ? *o.n : o.size.value_or(default_size);
+    p.k = any ? *o.k : o.size.value_or(default_size);
+    return checked(p);
+  }
+  const FileShape a = file_shape(o.a, p.layout), b = file_shape(o.b, p.layout);
+  if (a.cols != b.rows) {
+    throw InputError(fmt::format("{} is {} x {} and {} is {} x {}; A's columns must equal B's rows", o.a, a.rows,
+                                 a.cols, o.b, b.rows, b.cols));
+  }
+  if (a.batch != b.batch) {
+    throw InputError(fmt::format("{} holds {} matrices and {} holds {}; make them equal", o.a, a.batch, o.b, b.batch));
+  }
+  if (o.batch != 1 && o.batch != a.batch) {
+    throw InputError(fmt::format("--batch is {}, but {} holds {}; leave out --batch", o.batch, o.a, a.batch));
+  }
+  p.m = agree("--m", o.m ? o.m : o.size, a.rows, o.a);
+  p.k = agree("--k", o.k ? o.k : o.size, a.cols, o.a);
+  p.n = agree("--n", o.n ? o.n : o.size, b.cols, o.b);
+  p.batch = a.batch;
+  if (!o.c.empty()) {
+    const FileShape c = file_shape(o.c, p.layout);
+    if (c.rows != p.m || c.cols != p.n || c.batch != p.batch) {
+      throw InputError(fmt::format("{} is {} x {} ({}), but the product is {} x {} ({})", o.c, c.rows, c.cols, c.batch,
+                                   p.m, p.n, p.batch));
+    }
+  }
+  return checked(p);
+}
+
+// Every problem of the command line, checked before the first one runs.
+std::vector<Request> requests_of(const Options& o, bool on_gpu) {
+  if (o.repeat && (*o.repeat < 0 || *o.repeat > 100000)) {
+    throw InputError(fmt::format("--repeat is {}; give 0 to 100000", *o.repeat));
+  }
+  if (o.cache != "cold" && o.cache != "hot") {
+    throw InputError(fmt::format("unknown --cache '{}'; use cold or hot", o.cache));
+  }
+  const bool several = o.sweep || !o.cases.empty();
+  if (several && !(o.a.empty() && o.b.empty() && o.c.empty() && o.out.empty())) {
+    throw InputError("--a, --b, --c and --out hold one problem; leave out --sweep and --cases");
+  }
+  if (o.sweep && !o.cases.empty()) throw InputError("give either --sweep or --cases, not both");
+  if (several && (o.size || o.m || o.n || o.k)) {
+    throw InputError("--sweep and --cases say the sizes; leave out --size, --m, --n and --k");
+  }
+
+  std::vector<Options> each;
+  if (!o.cases.empty()) {
+    each = read_cases(o.cases, o);
+  } else if (o.sweep) {
+    std::vector<std::int64_t> sizes = *o.sweep;
+    if (sizes.empty()) {
+      sizes = on_gpu ? std::vector<std::int64_t>{256, 512, 1024, 2048, 4096, 8192}
+                     : std::vector<std::int64_t>{64, 128, 256, 512};
+    }
+    for (const std::int64_t size : sizes) {
+      each.push_back(o);
+      each.back().size = size;
+    }
+  } else {
+    each.push_back(o);
+  }
+  std::vector<Request> requests;
+  for (const Options& one : each) {
+    const std::int64_t default_size = on_gpu ? 4096 : o.check ? 128 : 512;
+    requests.push_back({problem_of(one, default_size), one.seed, {one.a, one.b, one.c}, one.verify,
+                        one.repeat.value_or(on_gpu ? 20 : 1), one.cache == "cold"});
+  }
+  return requests;
+}
+
+int run_all(const Step& step, const Options& o) {
+  // Everything the user may have got wrong is found before any work starts.
+  std::unique_ptr<Device> device = choose_device(o, step);
+  const std::vector<Request> requests = requests_of(o, device->info().kind == "gpu");
+  std::optional<OutputFile> json, out;
+  if (!o.json.empty()) json.emplace(o.json);
+  if (!o.out.empty()) out.emplace(o.out);
+
+  print_header(device->info());
+  std::vector<Result> results;
+  for (const Request& request : requests) {
+    if (requests.size() > 1) print_progress(results.size(), requests.size(), to_string(request.problem));
+    Result result = run_case(*device, step, request, out ? &*out : nullptr);
+    if (requests.size() > 1) print_progress(requests.size(), requests.size(), "");  // clears the bar
+    print_result(device->info(), result);
+    results.push_back(std::move(result));
+  }
+  const auto passed = std::count_if(results.begin(), results.end(), [](const Result& r) { return r.pass; });
+  if (results.size() > 1) fmt::print("{} of {} passed\n", passed, results.size());
+  if (json) {
+    const std::string text = to_json(step.name, device->info(), results);
+    json->write(text.data(), text.size());
+    json->commit();
+  }
+  return passed == static_cast<std::ptrdiff_t>(results.size()) ? 0 : 1;
+}
+
+int complain(const std::string& message, int status) {
+  std::fflush(stdout);
+  fmt::print(stderr, "error: {}\n", message);
+  return status;
+}
+
+}  // namespace
+
+int run(const Step& step, int argc, const char* const* argv) {
+  try {
+    Options options;
+    if (const std::optional<int> status = parse_command_line(argc, argv, step.name, options)) return *status;
+    return run_all(step, options);
+  } catch (const InputError& error) {
+    return complain(error.what(), 2);
+  } catch (const DeviceUnavailable& error) {
+    return complain(error.what(), 3);
+  } catch (const std::bad_alloc&) {
+    return complain("not enough memory; choose smaller sizes", 2);
+  } catch (const std::exception& error) {
+    return complain(error.what(), 1);  // a kernel that crashed, a CUDA call that failed
+  }
+}
+
+}  // namespace harness

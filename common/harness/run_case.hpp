@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/harness/device.hpp"
+#include "common/harness/output_file.hpp"
+
+namespace harness {
+
+// The matrices of a problem when they come from files; empty paths: random.
+struct Files {
+  std::string a, b, c;
+};
+
+struct Request {
+  Problem problem;
+  std::uint64_t seed = 1;
+  Files files;
+  bool verify = true;
+  int repeat = 0;  // 0: run once, no timing
+  bool cold_cache = true;
+};
+
+struct Result {
+  Problem problem;
+  bool verified = false;  // compared with the reference
+  bool pass = true;
+  Verdict verdict;                   // the worst of before and after timing
+  std::optional<Timing> timing;
+  std::vector<std::string> complaints;  // why it failed, one line each
+};
+
+// Runs one problem on a device: fills the matrices (C and everything around it with a NaN), runs the step,
+// compares, looks for stray writes, times, and compares again. `out`, if given, receives C as .npy once it
+// has passed. Throws InputError if the device has not enough memory, before allocating any.
+Result run_case(Device& device, const Step& step, const Request& request, OutputFile* out);
+
+// Looks at up to three wrong elements and says which well-known mistake gives just these values, or "".
+// `c0`: the old C, nullptr when beta is 0.
+std::string diagnose(Device& device, const Gemm& gemm, const float* c0, double tolerance,
+                     std::int64_t first_wrong);
+
+}  // namespace harness

@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# Installs what the build needs and configures build/. See ./setup.sh --help.
+set -euo pipefail
+
+usage() {
+  cat <<'HELP'
+usage: ./setup.sh [MESON_OPTION...]
+
+Makes a fresh clone ready to build. It can be run again at any time and asks nothing:
+what is in place already is left alone.
+
+  1. Debian 12+, Ubuntu 22.04+: installs the missing packages with apt-get (as root or through sudo).
+     Other systems: names the packages and goes on.
+  2. Makes .venv with the Python tools that requirements.txt pins (Meson and Ninja among them).
+  3. Looks for nvcc 12.4 or newer: on PATH, then in $CUDA_HOME/bin, $CUDA_PATH/bin, /usr/local/cuda/bin.
+     Without one, the build holds the CPU device only.
+  4. Configures build/ with Meson.
+
+Every argument goes to "meson setup":
+
+  ./setup.sh -Dcuda=disabled      no CUDA, even where nvcc is found
+  ./setup.sh -Dgpu_arch=86       the GPU architectures to compile for (default: the GPU present, else 80,90a)
+  ./setup.sh -Dbuildtype=debug    any other option of Meson's
+HELP
+}
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+  printf 'setup: %s\n' "$*" >&2
+  exit 1
+}
+
+cuda_chosen=false # whether the command line says what cuda is to be
+for arg in "$@"; do
+  case $arg in
+    -h | --help) usage && exit 0 ;;
+    -Dcuda=* | cuda=*) cuda_chosen=true ;;
+  esac
+done
+
+trap 'die "stopped by an error at line $LINENO"' ERR
+
+start_dir=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+cd "$root"
+
+# ---- what is there already ----
+
+# .venv is good if it was made here, from this requirements.txt, and its programs run.
+venv_stamp=.venv/setup-stamp # this folder, then requirements.txt
+venv_runs() {
+  [[ -f $venv_stamp && $(head -n 1 $venv_stamp) == "$root" ]] &&
+    .venv/bin/meson --version >/dev/null 2>&1 && .venv/bin/ninja --version >/dev/null 2>&1
+}
+venv_is_good() { venv_runs && tail -n +2 $venv_stamp | cmp -s - requirements.txt; }
+
+# Prints the first Python that can make the .venv.
+find_python() {
+  local name path
+  for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do
+    path=$(command -v "$name") || continue
+    if [[ $path == "$root"/.venv/* ]]; then continue; fi
+    if "$path" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      printf '%s\n' "$path"
+      return
+    fi
+  done
+  return 1
+}
+
+# ---- packages ----
+
+packages=(binutils ca-certificates g++ git libboost-context-dev libcli11-dev libfmt-dev libgmock-dev libgtest-dev
+  nlohmann-json3-dev)
+if ! command -v pkg-config >/dev/null; then packages+=(pkg-config); fi
+if ! venv_is_good && ! find_python >/dev/null; then
+  # Ubuntu 22.04's python3 is 3.10; it has 3.11 beside it.
+  if grep -qs '^UBUNTU_CODENAME=jammy' /etc/os-release; then
+    packages+=(python3.11 python3.11-venv)
+  else
+    packages+=(python3 python3-venv)
+  fi
+fi
+
+# Installs its arguments; takes apt's settings from the environment, so that nothing can ask a question.
+apt_install() {
+  local as_root=()
+  if ((EUID)); then as_root=(sudo -n); fi
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120)
+  "${apt[@]}" update </dev/null || say "apt-get update failed; trying with the package lists at hand"
+  "${apt[@]}" install -y --no-install-recommends "$@" </dev/null
+}
+
+if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
+  missing=()
+  for package in "${packages[@]}"; do
+    state=$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) || state=
+    if [[ $state != ii* ]]; then missing+=("$package"); fi
+  done
+  if ((${#missing[@]} == 0)); then
+    say "packages: all installed"
+  elif ((EUID == 0)) || sudo -n true 2>/dev/null; then
+    say "packages: installing with apt-get: ${missing[*]}"
+    apt_install "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
+  else
+    die "packages are missing and sudo would ask for a password; run: sudo apt-get install ${missing[*]}"
+  fi
+else
+  say "packages: no apt-get here; needed, by their Debian names: ${packages[*]}"
+fi
+
+# ---- .venv ----
+
+make_venv() {
+  local python site_packages
+  if venv_runs && .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    say ".venv: requirements.txt has changed, installing it"
+  else
+    python=$(find_python) || die "needs Python 3.11 or newer with its venv module; install one and put it on PATH"
+    if [[ -e .venv ]]; then say ".venv: does not work here, making it again"; fi
+    say ".venv: installing requirements.txt with $("$python" --version)"
+    rm -rf .venv
+    "$python" -m venv .venv || die ".venv: $python could not make it"
+  fi
+  rm -f $venv_stamp
+  PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements.txt ||
+    die ".venv: pip could not install requirements.txt (see above)"
+  # Meson looks for Ninja on PATH only. This line, which the .venv's Python runs when it starts,
+  # makes .venv/bin/meson use .venv/bin/ninja whether or not the .venv is activated.
+  site_packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  echo 'import os, sys; os.environ.setdefault("NINJA", os.path.join(sys.prefix, "bin", "ninja"))' \
+    >"$site_packages/ninja_of_this_venv.pth"
+  { echo "$root" && cat requirements.txt; } >$venv_stamp
+  venv_is_good || die ".venv: Meson or Ninja does not run; try .venv/bin/meson --version"
+}
+
+if venv_is_good; then say ".venv: up to date"; else make_venv; fi
+
+# ---- nvcc ----
+
+# Sets nvcc and nvcc_version to the first nvcc that can be used, or nvcc to "" and nvcc_problem to what is wrong.
+find_nvcc() {
+  local output major minor
+  nvcc_problem="no nvcc found"
+  for nvcc in "$(command -v nvcc || true)" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" \
+    /usr/local/cuda/bin/nvcc; do
+    if [[ -z $nvcc || ! -x $nvcc ]]; then continue; fi
+    output=$("$nvcc" --version 2>/dev/null) || output=
+    if [[ ! $output =~ release\ ([0-9]+)\.([0-9]+) ]]; then
+      nvcc_problem="$nvcc does not run"
+      continue
+    fi
+    major=${BASH_REMATCH[1]} minor=${BASH_REMATCH[2]}
+    nvcc_version=$major.$minor
+    if ((major < 12 || (major == 12 && minor < 4))); then
+      nvcc_problem="$nvcc is version $nvcc_version, 12.4 or newer is needed"
+    elif ! "$nvcc" -E -x cu /dev/null >/dev/null 2>&1; then
+      nvcc_problem="$nvcc ($nvcc_version) does not work with this g++; to see why: $nvcc -E -x cu /dev/null"
+    else
+      return 0
+    fi
+  done
+  nvcc=
+}
+
+find_nvcc
+# Meson takes nvcc from PATH or from a machine file, not from a variable, and keeps the bare name if it was on PATH.
+# The machine file holds the full path, so that a later shell with another PATH builds all the same.
+if [[ -n $nvcc ]]; then
+  printf "[binaries]\ncuda = '%s'\nnvcc = '%s'\n" "$nvcc" "$nvcc" >.venv/native.ini
+  cuda_root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  if [[ $cuda_root != /usr && -d $cuda_root/include ]]; then export CUDA_PATH=$cuda_root; fi
+  cuda=enabled decision="nvcc $nvcc_version, $nvcc" because=
+else
+  echo "# no nvcc" >.venv/native.ini
+  cuda=disabled decision="CPU device only" because=" ($nvcc_problem)"
+fi
+
+# ---- build/ ----
+
+meson=.venv/bin/meson
+stamp=build/setup-cuda # the last run's decision on CUDA; absent if build/ was configured by hand
+last_decision=
+if [[ -f $stamp ]]; then last_decision=$(<"$stamp"); fi
+cuda_option=("-Dcuda=$cuda")
+if $cuda_chosen || [[ $last_decision == "chosen by option" ]]; then
+  cuda_option=() decision="chosen by option" because=
+fi
+say "CUDA: $decision$because"
+
+# Prints why build/ cannot be used as it is; nothing if it can.
+build_problem() {
+  .venv/bin/python - "$root" "$($meson --version)" <<'PYTHON'
+import json
+import os
+import sys
+
+root, version = sys.argv[1:]
+try:
+    with open("build/meson-info/meson-info.json", encoding="utf-8") as file:
+        info = json.load(file)
+    source, build = info["directories"]["source"], info["directories"]["build"]
+    by = info["meson_version"]["full"]
+    if (source, build) != (root, os.path.join(root, "build")):
+        print(f"it was configured for {source}")
+    elif by != version:
+        print(f"it was configured by Meson {by}, this is {version}")
+    elif not os.path.exists("build/build.ninja"):
+        print("it is incomplete")
+except (OSError, ValueError, KeyError, TypeError):
+    print("it is incomplete")
+PYTHON
+}
+
+native=(--native-file .venv/native.ini)
+if [[ ! -f build/meson-private/coredata.dat ]]; then
+  say "build/: configuring"
+  $meson setup build "${native[@]}" "${cuda_option[@]}" "$@"
+else
+  problem=$(build_problem)
+  if [[ -z $problem ]] && ! $meson configure --no-pager build >/dev/null 2>&1; then problem="it is damaged"; fi
+  if [[ -z $problem && -n $last_decision && $last_decision != "$decision" && $decision != "chosen by option" ]]; then
+    problem="CUDA was: $last_decision"
+  fi
+  if [[ -n $problem ]]; then
+    say "build/: $problem; wiping and configuring it again, with the options it had"
+    $meson setup --wipe build "${native[@]}" "${cuda_option[@]}" "$@"
+  elif (($#)); then
+    say "build/: configuring again with $*"
+    $meson setup --reconfigure build "$@"
+  else
+    say "build/: configured already"
+    decision=$last_decision
+  fi
+fi
+if [[ -n $decision ]]; then printf '%s\n' "$decision" >"$stamp"; fi
+
+# ---- what to type next ----
+
+next=".venv/bin/meson compile -C build && ./build/steps/05_2d_tiling/run"
+if [[ $(cd "$start_dir" && pwd -P) != "$root" ]]; then next="cd $root && $next"; fi
+say "done; next: $next"

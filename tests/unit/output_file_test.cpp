@@ -1,0 +1,246 @@
+#include "common/harness/output_file.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include "common/harness/error.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using harness::InputError;
+using harness::OutputFile;
+
+class Output : public testing::Test {
+ protected:
+  Output() {
+    std::string name = testing::TempDir() + "output_file_test_XXXXXX";
+    directory_ = mkdtemp(name.data());
+    path_ = directory_ + "/out.json";
+  }
+  ~Output() override { fs::remove_all(directory_); }
+
+  static std::string contents(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static mode_t mode(const std::string& path) {
+    struct stat info{};
+    EXPECT_EQ(stat(path.c_str(), &info), 0);
+    return info.st_mode & 07777;
+  }
+  auto files() const { return std::distance(fs::directory_iterator(directory_), {}); }
+
+  static void write_and_commit(const std::string& path, const std::string& text) {
+    OutputFile file(path);
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+
+  static void expect_error(const std::string& path, const std::string& expected) {
+    try {
+      OutputFile file(path);
+      FAIL() << "accepted; expected an error with: " << expected;
+    } catch (const InputError& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.starts_with(path + ": cannot write: ")) << message;
+      EXPECT_NE(message.find(expected), message.npos) << message;
+      EXPECT_EQ(message.find('\n'), message.npos) << message;
+    }
+  }
+
+  std::string directory_;
+  std::string path_;
+};
+
+TEST_F(Output, AppearsWhenCommitted) {
+  {
+    OutputFile file(path_);
+    file.write("abc", 3);
+    file.write("", 0);
+    file.write("d\0e", 3);
+    EXPECT_FALSE(fs::exists(path_));
+    file.commit();
+    EXPECT_EQ(contents(path_), std::string("abcd\0e", 6));
+  }
+  EXPECT_EQ(contents(path_), std::string("abcd\0e", 6));
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(Output, NothingIsLeftWithoutCommit) {
+  {
+    OutputFile file(path_);
+    file.write("abc", 3);
+  }
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(Output, OldFileStaysWithoutCommit) {
+  put(path_, "old");
+  {
+    OutputFile file(path_);
+    file.write("abc", 3);
+    EXPECT_EQ(contents(path_), "old");
+  }
+  EXPECT_EQ(contents(path_), "old");
+  write_and_commit(path_, "new");
+  EXPECT_EQ(contents(path_), "new");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(Output, TwoAtOnceInOneDirectory) {
+  OutputFile first(path_);
+  OutputFile second(path_ + "2");
+  first.write("1", 1);
+  second.write("2", 1);
+  first.commit();
+  second.commit();
+  EXPECT_EQ(contents(path_), "1");
+  EXPECT_EQ(contents(path_ + "2"), "2");
+}
+
+TEST_F(Output, RelativePath) {
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_);
+  write_and_commit("plain", "abc");
+  fs::current_path(before);
+  EXPECT_EQ(contents(directory_ + "/plain"), "abc");
+}
+
+TEST_F(Output, Permissions) {
+  const mode_t before = umask(027);
+  write_and_commit(path_, "abc");
+  umask(before);
+  EXPECT_EQ(mode(path_), 0640u);
+
+  chmod(path_.c_str(), 0600);  // one that is replaced stays as private as it was
+  write_and_commit(path_, "abc");
+  EXPECT_EQ(mode(path_), 0600u);
+}
+
+TEST_F(Output, SymbolicLinkIsFollowed) {
+  const std::string link = directory_ + "/link";
+  fs::create_directory(directory_ + "/sub");
+  put(directory_ + "/sub/target", "old");
+  fs::create_symlink("sub/target", link);
+  write_and_commit(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(contents(directory_ + "/sub/target"), "new");
+
+  fs::remove(directory_ + "/sub/target");
+  expect_error(link, "Broken symbolic link");
+}
+
+TEST_F(Output, PlacesThatCannotBeWritten) {
+  expect_error(directory_, "Is a directory");
+  expect_error(directory_ + "/", "Is a directory");
+  expect_error(directory_ + "/none/out.json", "No such file or directory");
+  expect_error(directory_ + "/new/", "No such file or directory");
+  put(path_, "");
+  expect_error(path_ + "/out.json", "Not a directory");
+  expect_error(directory_ + "/" + std::string(256, 'n'), "File name too long");
+  EXPECT_THROW(OutputFile(""), InputError);
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(Output, LongestName) { write_and_commit(directory_ + "/" + std::string(255, 'n'), "abc"); }
+
+TEST_F(Output, NoPermission) {
+  if (geteuid() == 0) GTEST_SKIP() << "root writes everywhere";
+  put(path_, "old");
+  chmod(path_.c_str(), 0400);
+  expect_error(path_, "Permission denied");
+  chmod(directory_.c_str(), 0500);
+  expect_error(directory_ + "/new", "Permission denied");
+  chmod(directory_.c_str(), 0700);
+}
+
+TEST_F(Output, DevicesAndPipesAreWrittenDirectly) {
+  write_and_commit("/dev/null", "abc");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+
+  const std::string fifo = directory_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_and_commit(fifo, "abc");
+  char text[4] = {};
+  EXPECT_EQ(read(reader, text, 3), 3);
+  EXPECT_STREQ(text, "abc");
+  close(reader);
+}
+
+// A shell's `run --json /dev/stdout > log` makes /dev/stdout a regular file, which must not be renamed over.
+TEST_F(Output, RedirectedStandardOutputIsAppendedTo) {
+  const int log = open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
+  std::fflush(stdout);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(log, STDOUT_FILENO);
+  std::printf("table\n");
+  std::string problem;
+  try {
+    write_and_commit("/dev/stdout", "json\n");
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  std::printf("end\n");
+  std::fflush(stdout);
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  close(log);
+  EXPECT_EQ(problem, "");
+  EXPECT_EQ(contents(path_), "table\njson\nend\n");
+}
+
+TEST_F(Output, FailedWriteGivesTheFileUp) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  OutputFile full("/dev/full");
+  EXPECT_THROW(full.write("abc", 3), InputError);
+  EXPECT_THROW(full.write("abc", 3), std::logic_error);
+  EXPECT_THROW(full.commit(), std::logic_error);
+}
+
+TEST_F(Output, FileTooLarge) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {1000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string text(3000, 'x');
+  {
+    OutputFile file(path_);
+    EXPECT_THROW(file.write(text.data(), text.size()), InputError);
+    EXPECT_EQ(files(), 0);
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+}
+
+TEST_F(Output, FailedRenameLeavesNoTemporary) {
+  OutputFile file(path_);
+  fs::create_directory(path_);
+  EXPECT_THROW(file.commit(), InputError);
+  EXPECT_EQ(files(), 1);  // the directory
+}
+
+TEST_F(Output, NothingAfterCommit) {
+  OutputFile file(path_);
+  file.commit();
+  EXPECT_THROW(file.write("abc", 3), std::logic_error);
+  EXPECT_THROW(file.commit(), std::logic_error);
+  EXPECT_EQ(contents(path_), "");
+}
+
+}  // namespace
