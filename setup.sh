@@ -70,8 +70,8 @@ find_python() {
 
 # ---- packages ----
 
-packages=(binutils ca-certificates g++ git libboost-context-dev libcli11-dev libfmt-dev libgmock-dev libgtest-dev
-  nlohmann-json3-dev)
+packages=(binutils ca-certificates g++ git libboost-context-dev libcli11-dev libfmt-dev libgmock-dev
+  libgtest-dev nlohmann-json3-dev)
 if ! command -v pkg-config >/dev/null; then packages+=(pkg-config); fi
 if ! venv_is_good && ! find_python >/dev/null; then
   # Ubuntu 22.04's python3 is 3.10; it has 3.11 beside it.
@@ -86,7 +86,8 @@ fi
 apt_install() {
   local as_root=()
   if ((EUID)); then as_root=(sudo -n); fi
-  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120)
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120)
   "${apt[@]}" update </dev/null || say "apt-get update failed; trying with the package lists at hand"
   "${apt[@]}" install -y --no-install-recommends "$@" </dev/null
 }
@@ -116,14 +117,16 @@ make_venv() {
   if venv_runs && .venv/bin/python -m pip --version >/dev/null 2>&1; then
     say ".venv: requirements.txt has changed, installing it"
   else
-    python=$(find_python) || die "needs Python 3.11 or newer with its venv module; install one and put it on PATH"
+    python=$(find_python) ||
+      die "needs Python 3.11 or newer with its venv module; install one and put it on PATH"
     if [[ -e .venv ]]; then say ".venv: does not work here, making it again"; fi
     say ".venv: installing requirements.txt with $("$python" --version)"
     rm -rf .venv
     "$python" -m venv .venv || die ".venv: $python could not make it"
   fi
   rm -f $venv_stamp
-  PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements.txt ||
+  PIP_USER=0 .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input \
+    install -r requirements.txt ||
     die ".venv: pip could not install requirements.txt (see above)"
   # Meson looks for Ninja on PATH only. This line, which the .venv's Python runs when it starts,
   # makes .venv/bin/meson use .venv/bin/ninja whether or not the .venv is activated.
@@ -138,12 +141,12 @@ if venv_is_good; then say ".venv: up to date"; else make_venv; fi
 
 # ---- nvcc ----
 
-# Sets nvcc and nvcc_version to the first nvcc that can be used, or nvcc to "" and nvcc_problem to what is wrong.
+# Sets nvcc and nvcc_version to the first nvcc that can be used; if none can, nvcc to "" and nvcc_problem.
 find_nvcc() {
   local output major minor
   nvcc_problem="no nvcc found"
-  for nvcc in "$(command -v nvcc || true)" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" \
-    /usr/local/cuda/bin/nvcc; do
+  for nvcc in "$(command -v nvcc || true)" "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" \
+    "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" /usr/local/cuda/bin/nvcc; do
     if [[ -z $nvcc || ! -x $nvcc ]]; then continue; fi
     output=$("$nvcc" --version 2>/dev/null) || output=
     if [[ ! $output =~ release\ ([0-9]+)\.([0-9]+) ]]; then
@@ -164,17 +167,21 @@ find_nvcc() {
 }
 
 find_nvcc
-# Meson takes nvcc from PATH or from a machine file, not from a variable, and keeps the bare name if it was on PATH.
-# The machine file holds the full path, so that a later shell with another PATH builds all the same.
 if [[ -n $nvcc ]]; then
-  printf "[binaries]\ncuda = '%s'\nnvcc = '%s'\n" "$nvcc" "$nvcc" >.venv/native.ini
   cuda_root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
   if [[ $cuda_root != /usr && -d $cuda_root/include ]]; then export CUDA_PATH=$cuda_root; fi
   cuda=enabled decision="nvcc $nvcc_version, $nvcc" because=
 else
-  echo "# no nvcc" >.venv/native.ini
   cuda=disabled decision="CPU device only" because=" ($nvcc_problem)"
 fi
+
+# Meson's machine file: full paths, so that a later shell with another PATH builds all the same. (Meson
+# takes nvcc from here or from PATH, not from a variable.)
+{
+  echo "[binaries]"
+  echo "python3 = '$root/.venv/bin/python'"
+  if [[ -n $nvcc ]]; then printf "cuda = '%s'\nnvcc = '%s'\n" "$nvcc" "$nvcc"; fi
+} >.venv/native.ini
 
 # ---- build/ ----
 
@@ -218,8 +225,11 @@ if [[ ! -f build/meson-private/coredata.dat ]]; then
   $meson setup build "${native[@]}" "${cuda_option[@]}" "$@"
 else
   problem=$(build_problem)
-  if [[ -z $problem ]] && ! $meson configure --no-pager build >/dev/null 2>&1; then problem="it is damaged"; fi
-  if [[ -z $problem && -n $last_decision && $last_decision != "$decision" && $decision != "chosen by option" ]]; then
+  if [[ -n $problem ]]; then
+    :
+  elif ! $meson configure --no-pager build >/dev/null 2>&1; then
+    problem="it is damaged"
+  elif [[ -n $last_decision && $decision != "$last_decision" && $decision != "chosen by option" ]]; then
     problem="CUDA was: $last_decision"
   fi
   if [[ -n $problem ]]; then

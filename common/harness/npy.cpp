@@ -59,9 +59,11 @@ std::string describe_dtype(std::string_view dtype) {
   constexpr std::string_view kinds = "fiuc";
   constexpr std::string_view names[] = {"float", "int", "uint", "complex"};
   std::string text = fmt::format("dtype {:?}", dtype.substr(0, 40));  // :? escapes, so it stays on one line
+  const std::string_view digits = dtype.substr(std::min<std::size_t>(2, dtype.size()));
   int bytes = 0;
-  if (dtype.size() > 2) std::from_chars(dtype.data() + 2, dtype.data() + dtype.size(), bytes);
-  const std::size_t kind = bytes > 0 && bytes <= 32 ? kinds.find(dtype[1]) : kinds.npos;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (error != std::errc() || end != digits.data() + digits.size() || bytes < 1 || bytes > 32) return text;
+  const std::size_t kind = kinds.find(dtype[1]);
   if (kind == kinds.npos) return text;
   return text + fmt::format(" ({}{}{})", dtype[0] == '>' ? "big-endian " : "", names[kind], 8 * bytes);
 }

@@ -30,7 +30,7 @@ void add_problem_options(CLI::App& app, Options& o) {
   app.add_option("--seed", o.seed, "Seed of the random matrices [1]")->group(group);
 }
 
-void add_run_options(CLI::App& app, Options& o) {
+void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep) {
   const char* run = "Run";
   app.add_option("--device", o.device, "auto, gpu or cpu [auto: a GPU if one can run this]")->group(run);
   app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
@@ -39,7 +39,7 @@ void add_run_options(CLI::App& app, Options& o) {
   app.add_option("--cache", o.cache, "cold: inputs come from memory in every repetition; hot [cold]")
       ->group(run);
   const char* many = "Several problems";
-  app.add_option("--sweep", o.sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")
+  app.add_option("--sweep", sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")
       ->delimiter(',')
       ->expected(0, -1)
       ->group(many);
@@ -66,7 +66,8 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
   CLI::App app{fmt::format("Step {}: C = alpha * A * B + beta * C in single precision; runs, verifies, times.", step)};
   app.get_formatter()->column_width(28);
   add_problem_options(app, o);
-  add_run_options(app, o);
+  std::vector<std::int64_t> sweep;
+  add_run_options(app, o, sweep);
   app.footer(
       "\nExamples:\n"
       "  run                              the default problem on the device at hand\n"
@@ -77,6 +78,12 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
       "\nExit status: 0 verified, 1 wrong result, 2 bad usage or input, 3 the device cannot run this.");
   try {
     app.parse(argc, argv);
+    if (const CLI::Option* option = app.get_option("--sweep"); option->count() > 0) {
+      // Without a value CLI11 hands over one that is empty.
+      const bool without =
+          option->results().size() == 1 && option->results()[0].find_first_of("0123456789") == std::string::npos;
+      o.sweep = without ? std::vector<std::int64_t>{} : sweep;
+    }
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return 0;

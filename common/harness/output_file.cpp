@@ -23,16 +23,16 @@ std::string errno_text() { return std::generic_category().message(errno); }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_) {
   struct stat existing{};
-  if (path_.empty()) throw InputError("the name of an output file is empty; give the path of a file");
+  if (path_.empty()) throw InputError("the path of an output file is empty; give one");
   if (stat(path_.c_str(), &existing) != 0) {
     if (errno != ENOENT) fail(errno_text());
     // A rename would replace the link itself, /dev/stdout for example when standard output is closed.
     if (std::error_code ignored; std::filesystem::is_symlink(path_, ignored))
-      fail("is a broken symbolic link");
+      fail("Broken symbolic link");
     open_temporary();
     return;
   }
-  if (S_ISDIR(existing.st_mode)) fail("is a directory");
+  if (S_ISDIR(existing.st_mode)) fail("Is a directory");
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat stream{};
     if (fstat(standard, &stream) != 0) continue;
@@ -52,8 +52,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
   target_ = std::filesystem::canonical(path_, error).string();
   if (error) fail(error.message());
   open_temporary();
-  // A file system that knows no permissions refuses this, and nothing is lost.
-  if (fchmod(fd_, existing.st_mode & 0777) != 0) errno = 0;
+  static_cast<void>(fchmod(fd_, existing.st_mode & 0777));  // fails only where there are no permissions to keep
 }
 
 OutputFile::~OutputFile() { discard(); }
@@ -106,8 +105,7 @@ void OutputFile::discard() noexcept {
 }
 
 void OutputFile::fail(const std::string& problem) const {
-  throw InputError(
-      fmt::format("{}: cannot write this file: {}; choose another path or free the way", path_, problem));
+  throw InputError(fmt::format("{}: cannot write: {}; give a path that can be written", path_, problem));
 }
 
 }  // namespace harness

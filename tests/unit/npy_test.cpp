@@ -156,7 +156,7 @@ TEST_F(Npy, MalformedHeaders) {
       "{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr': '<f4',, 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr' '<f4', 'fortran_order': False, 'shape': (3, 4)}",
-      "{'descr': '<f4, 'fortran_order': False, 'shape': (3, 4)}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape: (3, 4)}",
       "{'descr\": '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{'d\\x65scr': '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{descr: '<f4', 'fortran_order': False, 'shape': (3, 4)}",
@@ -206,6 +206,7 @@ TEST_F(Npy, OtherDtypes) {
   expect_dtype_error("'|O'", "\"|O\"");
   expect_dtype_error("'<U3'", "\"<U3\"");
   expect_dtype_error("'=f4'", "\"=f4\"");
+  expect_dtype_error("'<f4, '", "\"<f4, \", but");
   expect_dtype_error("''", "\"\"");
   expect_dtype_error("'<f99999999999'", "\"<f99999999999\"");
   expect_dtype_error("'\x1b[31m\xff'", "\\x");                   // does not reach the terminal as it is
@@ -234,7 +235,7 @@ TEST_F(Npy, OtherFiles) {
   expect_error("is not a .npy file");
   write("PK\x03\x04" + std::string(100, '\0'));
   expect_error("is a .npz archive");
-  for (const std::string version : {"\0\0"s, "\4\0"s, "\1\1"s, "\xff\xff"s}) {
+  for (const std::string& version : {"\0\0"s, "\4\0"s, "\1\1"s, "\xff\xff"s}) {
     write("\x93NUMPY" + version + std::string(100, ' '));
     expect_error("version 1.0, 2.0 or 3.0");
   }

@@ -1,0 +1,168 @@
+#include "common/harness/cublas.hpp"
+
+#include <cublasLt.h>
+#include <cublas_v2.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+#include "common/cuda/check.hpp"
+
+namespace harness {
+
+namespace {
+
+void check(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw std::runtime_error(fmt::format("{}: {}", call, cublasGetStatusString(status)));
+}
+#define CUBLAS_CHECK(call) check((call), #call)
+
+// cuBLAS is column-major: it sees our row-major A, B and C as their transposes, and C^T = B^T A^T.
+cublasLtMatrixLayout_t make_layout(std::int64_t rows, std::int64_t cols, std::int64_t ld, int batch,
+                                   std::int64_t stride) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<std::uint64_t>(rows),
+                                          static_cast<std::uint64_t>(cols), ld));
+  CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+  CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                sizeof stride));
+  return layout;
+}
+
+}  // namespace
+
+struct Cublas::Impl {
+  static constexpr std::size_t workspace_bytes = 64 << 20;
+
+  cublasHandle_t handle = nullptr;
+  cublasLtHandle_t lt = nullptr;
+  void* workspace = nullptr;
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates;
+  int chosen = -1;  // index into candidates; -1: cublasSgemm
+  std::string name;
+
+  void forget() {
+    for (cublasLtMatrixLayout_t* layout : {&a, &b, &c}) {
+      if (*layout != nullptr) cublasLtMatrixLayoutDestroy(*layout);
+      *layout = nullptr;
+    }
+    candidates.clear();
+    chosen = -1;
+  }
+
+  void sgemm(const Gemm& g) {
+    CUBLAS_CHECK(cublasSgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B, g.ldb,
+                                              g.strideB, g.A, g.lda, g.strideA, &g.beta, g.C, g.ldc, g.strideC,
+                                              g.batch));
+  }
+
+  cublasStatus_t matmul(const Gemm& g, const cublasLtMatmulHeuristicResult_t& candidate) {
+    return cublasLtMatmul(lt, operation, &g.alpha, g.B, a, g.A, b, &g.beta, g.C, c, g.C, c, &candidate.algo,
+                          workspace, workspace_bytes, nullptr);
+  }
+
+  // The best of three runs, in milliseconds, after one to warm up; negative if the candidate fails.
+  template <typename Run>
+  float time(const Run& run) {
+    cudaEvent_t start = nullptr, stop = nullptr;
+    CUDA_CHECK(cudaEventCreate(&start));
+    CUDA_CHECK(cudaEventCreate(&stop));
+    float best = -1;
+    for (int i = 0; i < 4; ++i) {
+      CUDA_CHECK(cudaEventRecord(start));
+      const bool ran = run();
+      CUDA_CHECK(cudaEventRecord(stop));
+      CUDA_CHECK(cudaEventSynchronize(stop));
+      float ms = 0;
+      CUDA_CHECK(cudaEventElapsedTime(&ms, start, stop));
+      if (!ran) {
+        best = -1;
+        break;
+      }
+      if (i > 0) best = best < 0 ? ms : std::min(best, ms);
+    }
+    CUDA_CHECK(cudaEventDestroy(start));
+    CUDA_CHECK(cudaEventDestroy(stop));
+    return best;
+  }
+};
+
+Cublas::Cublas() : impl_(std::make_unique<Impl>()) {
+  Impl& i = *impl_;
+  // Either variable would silently change what "FP32" means.
+  for (const char* variable : {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && std::string(value) != "0") {
+      throw std::runtime_error(fmt::format("{} is set: cuBLAS would not compute in FP32; unset it", variable));
+    }
+  }
+  CUBLAS_CHECK(cublasCreate(&i.handle));
+  CUBLAS_CHECK(cublasSetMathMode(i.handle, CUBLAS_PEDANTIC_MATH));
+  cublasMath_t mode = CUBLAS_DEFAULT_MATH;
+  CUBLAS_CHECK(cublasGetMathMode(i.handle, &mode));
+  if (mode != CUBLAS_PEDANTIC_MATH) throw std::runtime_error("cuBLAS did not take CUBLAS_PEDANTIC_MATH");
+  CUBLAS_CHECK(cublasLtCreate(&i.lt));
+  CUBLAS_CHECK(cublasLtMatmulDescCreate(&i.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  CUDA_CHECK(cudaMalloc(&i.workspace, Impl::workspace_bytes));
+}
+
+Cublas::~Cublas() {
+  impl_->forget();
+  cublasLtMatmulDescDestroy(impl_->operation);
+  cublasLtDestroy(impl_->lt);
+  cublasDestroy(impl_->handle);
+  cudaFree(impl_->workspace);
+}
+
+void Cublas::choose(const Gemm& g) {
+  Impl& i = *impl_;
+  i.forget();
+  i.a = make_layout(g.N, g.K, g.ldb, g.batch, g.strideB);
+  i.b = make_layout(g.K, g.M, g.lda, g.batch, g.strideA);
+  i.c = make_layout(g.N, g.M, g.ldc, g.batch, g.strideC);
+  cublasLtMatmulPreference_t preference = nullptr;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+  const std::size_t workspace = Impl::workspace_bytes;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                    sizeof workspace));
+  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(i.lt, i.operation, i.a, i.b, i.c, i.c, preference,
+                                     static_cast<int>(found.size()), found.data(), &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  if (status == CUBLAS_STATUS_SUCCESS) i.candidates.assign(found.begin(), found.begin() + count);
+
+  i.name = "cublasSgemm";
+  float best = i.time([&] {
+    i.sgemm(g);
+    return true;
+  });
+  for (std::size_t c = 0; c < i.candidates.size(); ++c) {
+    const float ms = i.time([&] { return i.matmul(g, i.candidates[c]) == CUBLAS_STATUS_SUCCESS; });
+    if (ms < 0 || ms >= best) continue;
+    best = ms;
+    i.chosen = static_cast<int>(c);
+    i.name = fmt::format("cublasLt heuristic {} of {}", c + 1, i.candidates.size());
+  }
+}
+
+void Cublas::run(const Gemm& g) {
+  Impl& i = *impl_;
+  if (i.chosen < 0) {
+    i.sgemm(g);
+  } else {
+    CUBLAS_CHECK(i.matmul(g, i.candidates[static_cast<std::size_t>(i.chosen)]));
+  }
+}
+
+std::string Cublas::chosen() const { return impl_->name; }
+
+}  // namespace harness

@@ -1,0 +1,67 @@
+// A file of its own because it is compiled for speed: its inner loop is all the time that a test takes.
+
+#include "common/harness/reference_cpu.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/harness/parallel.hpp"
+
+namespace harness {
+
+namespace {
+
+// Row `row` of matrix `matrix` of the reference: sums of a * b, and of |a| * |b|.
+void reference_row(const Gemm& g, std::int64_t matrix, std::int64_t row, std::vector<double>& sums,
+                   std::vector<double>& magnitudes) {
+  std::fill(sums.begin(), sums.end(), 0.0);
+  std::fill(magnitudes.begin(), magnitudes.end(), 0.0);
+  for (int k = 0; k < g.K; ++k) {
+    const double a = g.A[matrix * g.strideA + row * g.lda + k];
+    const float* b = g.B + matrix * g.strideB + k * g.ldb;
+    double* sum = sums.data();
+    double* magnitude = magnitudes.data();
+    for (int col = 0; col < g.N; ++col) {
+      const double product = a * b[col];
+      sum[col] += product;
+      magnitude[col] += std::fabs(product);
+    }
+  }
+}
+
+}  // namespace
+
+Verdict verify_on_host(const Gemm& g, const float* c0, double tolerance) {
+  std::vector<Verdict> rows(static_cast<std::size_t>(std::int64_t{g.batch} * g.M));
+  parallel(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
+    std::vector<double> sums(g.N), magnitudes(g.N);
+    const std::int64_t matrix = i / g.M, row = i % g.M;
+    reference_row(g, matrix, row, sums, magnitudes);
+    const std::int64_t offset = matrix * g.strideC + row * g.ldc;
+    for (int col = 0; col < g.N; ++col) {
+      const double old = c0 == nullptr ? 0.0 : static_cast<double>(g.beta) * c0[offset + col];
+      const double reference = static_cast<double>(g.alpha) * sums[col] + old;
+      const double magnitude = std::fabs(static_cast<double>(g.alpha)) * magnitudes[col] + std::fabs(old);
+      const float c = g.C[offset + col];
+      const double over = error_over_bound(c, reference, magnitude, tolerance);
+      Verdict& verdict = rows[i];
+      if (!std::isnan(c - reference)) {
+        verdict.max_error = std::max(verdict.max_error, std::fabs(c - reference));
+      }
+      verdict.max_error_over_bound = std::max(verdict.max_error_over_bound, over);
+      if (over <= 1) continue;
+      if (verdict.wrong++ == 0) verdict.first_wrong = i * g.N + col;
+    }
+  });
+  Verdict all;
+  for (const Verdict& row : rows) {
+    all.max_error = std::max(all.max_error, row.max_error);
+    all.max_error_over_bound = std::max(all.max_error_over_bound, row.max_error_over_bound);
+    all.wrong += row.wrong;
+    if (all.first_wrong < 0) all.first_wrong = row.first_wrong;
+  }
+  return all;
+}
+
+}  // namespace harness
