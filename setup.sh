@@ -19,7 +19,7 @@ what is in place already is left alone.
 Every argument goes to "meson setup":
 
   ./setup.sh -Dcuda=disabled      no CUDA, even where nvcc is found
-  ./setup.sh -Dgpu_arch=86       the GPU architectures to compile for (default: the GPU present, else 80,90a)
+  ./setup.sh -Dgpu_arch=86        the GPU architectures to compile for (default: the GPU present, else 80,90a)
   ./setup.sh -Dbuildtype=debug    any other option of Meson's
 HELP
 }

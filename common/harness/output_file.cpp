@@ -27,8 +27,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
   if (stat(path_.c_str(), &existing) != 0) {
     if (errno != ENOENT) fail(errno_text());
     // A rename would replace the link itself, /dev/stdout for example when standard output is closed.
-    if (std::error_code ignored; std::filesystem::is_symlink(path_, ignored))
-      fail("Broken symbolic link");
+    std::error_code ignored;
+    if (std::filesystem::is_symlink(path_, ignored)) fail("Broken symbolic link");
     open_temporary();
     return;
   }
@@ -52,7 +52,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
   target_ = std::filesystem::canonical(path_, error).string();
   if (error) fail(error.message());
   open_temporary();
-  static_cast<void>(fchmod(fd_, existing.st_mode & 0777));  // fails only where there are no permissions to keep
+  // It fails only on a file system that has no permissions to keep.
+  static_cast<void>(fchmod(fd_, existing.st_mode & 0777));
 }
 
 OutputFile::~OutputFile() { discard(); }
@@ -87,8 +88,8 @@ void OutputFile::write(const void* bytes, std::size_t count) {
 
 void OutputFile::commit() {
   if (fd_ < 0) throw std::logic_error("OutputFile::commit after commit or a failure");
-  const bool closed =
-      close(std::exchange(fd_, -1)) == 0;  // a network file system may report an error only now
+  // A network file system may report an error only now.
+  const bool closed = close(std::exchange(fd_, -1)) == 0;
   if (closed && temporary_.empty()) return;
   if (!closed || std::rename(temporary_.c_str(), target_.c_str()) != 0) {
     const std::string reason = errno_text();

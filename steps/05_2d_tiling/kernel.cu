@@ -32,11 +32,13 @@ __global__ void __launch_bounds__(THREADS) sgemm_2d_tiling(Gemm g) {
   float sums[TM][TN] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
     // Beyond the edges there are zeros, which add nothing.
-    for (int i = threadIdx.x; i < BM * BK; i += THREADS) {
+    for (int load = 0; load < BM * BK / THREADS; ++load) {
+      const int i = threadIdx.x + load * THREADS;
       const int row = i / BK, k = i % BK;
       As[row][k] = row0 + row < g.M && k0 + k < g.K ? A[(row0 + row) * g.lda + k0 + k] : 0.0f;
     }
-    for (int i = threadIdx.x; i < BK * BN; i += THREADS) {
+    for (int load = 0; load < BK * BN / THREADS; ++load) {
+      const int i = threadIdx.x + load * THREADS;
       const int k = i / BN, col = i % BN;
       Bs[k][col] = k0 + k < g.K && col0 + col < g.N ? B[(k0 + k) * g.ldb + col0 + col] : 0.0f;
     }

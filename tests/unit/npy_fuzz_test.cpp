@@ -23,7 +23,7 @@ namespace {
 using std::string_literals::operator""s;
 
 constexpr std::uint64_t kSeed = 20240607;
-constexpr int kMaxInputs = 12000;
+constexpr int kMaxInputs = 20000;
 constexpr std::chrono::seconds kTimeLimit{3};
 constexpr long kMaxGrowthKiB = 512 * 1024;  // AddressSanitizer keeps up to 256 MiB of freed memory
 
@@ -123,7 +123,8 @@ class Mutator {
     const std::size_t removed = std::min(below(8), end - at);
     const std::string& token = tokens[below(std::size(tokens))];
     file.replace(at, removed, token);
-    const std::size_t length = file.find('\n', at) + 1 - prefix;
+    const bool cut = below(8) == 0;  // the text ends with the token
+    const std::size_t length = (cut ? at + token.size() : file.find('\n', at) + 1) - prefix;
     file[8] = static_cast<char>(length & 0xff);
     file[9] = static_cast<char>(length >> 8);
   }

@@ -175,6 +175,9 @@ TEST_F(Npy, MalformedHeaders) {
       "{'descr': '<f4', 'fortran_order': False, 'shape': (- 3, 4)}",
   };
   for (const std::string& text : bad) expect_error_for(text, "malformed .npy header");
+  for (const char* text : {"{'descr", "{'descr': '<f4", "{\"descr': '<f4'}", "{'descr': '<f\n4'", "{'"}) {
+    expect_error_for(text, "bad string");
+  }
 }
 
 TEST_F(Npy, SizesThatCannotBe) {
