@@ -58,7 +58,9 @@ void read_at(const File& file, const std::string& path, std::int64_t offset, voi
 std::string describe_dtype(std::string_view dtype) {
   constexpr std::string_view kinds = "fiuc";
   constexpr std::string_view names[] = {"float", "int", "uint", "complex"};
-  std::string text = fmt::format("dtype {:?}", dtype.substr(0, 40));  // :? escapes, so it stays on one line
+  std::string shown(dtype.substr(0, 40));
+  for (char& c : shown) c = c < ' ' || c > '~' ? '?' : c;  // the message stays on one line
+  std::string text = fmt::format("dtype \"{}\"", shown);
   const std::string_view digits = dtype.substr(std::min<std::size_t>(2, dtype.size()));
   int bytes = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
