@@ -42,9 +42,7 @@ dim3 unflatten(std::uint64_t linear, const dim3& extent) {
           static_cast<unsigned>(linear / extent.x / extent.y)};
 }
 
-std::string to_string(const dim3& index) {
-  return fmt::format("({},{},{})", index.x, index.y, index.z);
-}
+std::string to_string(const dim3& index) { return fmt::format("({},{},{})", index.x, index.y, index.z); }
 
 // "(anonymous namespace)::sgemm_naive(Gemm)" becomes "sgemm_naive".
 std::string bare_name(std::string name) {
@@ -64,19 +62,32 @@ std::string project_relative(const std::string& file) {
 
 const char* to_string(FaultKind kind) {
   switch (kind) {
-    case FaultKind::out_of_bounds_global: return "out-of-bounds access to global memory";
-    case FaultKind::out_of_bounds_shared: return "out-of-bounds access to shared memory";
-    case FaultKind::array_index: return "array index out of bounds";
-    case FaultKind::uninitialised_global: return "read of uninitialised global memory";
-    case FaultKind::read_only: return "write to read-only memory";
-    case FaultKind::host_pointer: return "access to host memory";
-    case FaultKind::misaligned: return "misaligned access";
-    case FaultKind::uninitialised_shared: return "read of uninitialised shared memory";
-    case FaultKind::race_shared: return "data race on shared memory";
-    case FaultKind::race_global: return "data race on global memory";
-    case FaultKind::exit_before_barrier: return "thread exit before a barrier";
-    case FaultKind::divergent_barrier: return "divergent barrier";
-    case FaultKind::deadlock: return "deadlock";
+    case FaultKind::out_of_bounds_global:
+      return "out-of-bounds access to global memory";
+    case FaultKind::out_of_bounds_shared:
+      return "out-of-bounds access to shared memory";
+    case FaultKind::array_index:
+      return "array index out of bounds";
+    case FaultKind::uninitialised_global:
+      return "read of uninitialised global memory";
+    case FaultKind::read_only:
+      return "write to read-only memory";
+    case FaultKind::host_pointer:
+      return "access to host memory";
+    case FaultKind::misaligned:
+      return "misaligned access";
+    case FaultKind::uninitialised_shared:
+      return "read of uninitialised shared memory";
+    case FaultKind::race_shared:
+      return "data race on shared memory";
+    case FaultKind::race_global:
+      return "data race on global memory";
+    case FaultKind::exit_before_barrier:
+      return "thread exit before a barrier";
+    case FaultKind::divergent_barrier:
+      return "divergent barrier";
+    case FaultKind::deadlock:
+      return "deadlock";
   }
   return "fault";
 }
@@ -102,7 +113,11 @@ void report(FaultKind kind, const void* pc, std::string detail, const Worker& wo
   if (reported_before(kind, pc)) return;
   const std::lock_guard lock(faults_mutex);
   if (faults.size() == max_faults) return;
-  Fault fault{kind, "", "", std::move(detail), unflatten(worker.block, worker.launch->grid),
+  Fault fault{kind,
+              "",
+              "",
+              std::move(detail),
+              unflatten(worker.block, worker.launch->grid),
               unflatten(thread, worker.launch->block)};
   faults.push_back({std::move(fault), pc});
 }
@@ -128,7 +143,8 @@ std::vector<Fault> take_faults() {
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Fault& fault = faults[i].fault;
     fault.kernel = places[i].function;
-    fault.where = places[i].line == 0 ? "unknown place" : places[i].file + ":" + std::to_string(places[i].line);
+    fault.where =
+        places[i].line == 0 ? "unknown place" : places[i].file + ":" + std::to_string(places[i].line);
     result.push_back(std::move(fault));
   }
   faults.clear();

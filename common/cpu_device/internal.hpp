@@ -22,7 +22,7 @@ struct Thread {  // one CUDA thread
   boost::context::detail::fcontext_t context = nullptr;
   int stack = -1;  // index in the worker's stacks while the thread is alive
   State state = State::ready;
-  int barrier_line = 0;           // where it waits
+  int barrier_line = 0;  // where it waits
   const void* barrier_pc = nullptr;
 };
 
@@ -46,12 +46,12 @@ struct Worker {
   Launch* launch = nullptr;
   std::vector<Thread> threads;  // of the block
   boost::context::detail::fcontext_t scheduler = nullptr;
-  unsigned current = 0;      // the running thread
-  std::uint64_t block = 0;   // linear
+  unsigned current = 0;                   // the running thread
+  std::uint64_t block = 0;                // linear
   std::vector<std::byte> dynamic_shared;  // and some slack, so that an overrun stays harmless
   std::byte* tls = nullptr;               // tls_base()
-  std::unique_ptr<SharedShadow> shadow;  // checked launches only
-  const char* stack_bottom = nullptr;    // of the running fiber
+  std::unique_ptr<SharedShadow> shadow;   // checked launches only
+  const char* stack_bottom = nullptr;     // of the running fiber
   const char* stack_top = nullptr;
 };
 
@@ -80,7 +80,7 @@ std::string place_of(const void* pc);
 
 // A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.
 struct SharedVariable {
-  std::string name;       // "As"
+  std::string name;        // "As"
   std::size_t tls_offset;  // from tls_base()
   std::size_t bytes;
 };
@@ -138,7 +138,7 @@ std::string describe_shared(std::size_t offset);
 // Checks one access to global memory of an observed kernel: bounds, permissions, races between threads.
 // Returns false if the address is in no allocation.
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
-void forget_global_accesses();        // at the start of a launch
+void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
 
 }  // namespace cpu_device

@@ -85,7 +85,8 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
     const std::int64_t ld = std::max<std::int64_t>(view.leading_dimension, 1);
     if (matrix >= view.batch || in_matrix / ld >= view.rows) {
       const std::int64_t last = (view.batch - 1) * view.stride + (view.rows - 1) * ld + view.cols;
-      return std::to_string((element - last) * 4) + " bytes past the end of " + view.name + "; " + shape(view);
+      return std::to_string((element - last) * 4) + " bytes past the end of " + view.name + "; " +
+             shape(view);
     }
     return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
            (view.batch > 1 ? " of matrix " + std::to_string(matrix) : "") + ", but " + shape(view);
@@ -220,9 +221,10 @@ std::string describe_nearest(std::uintptr_t address) {
   for (const auto& [begin, allocation] : allocations) {
     if (address + near < begin || address > begin + allocation.bytes + near) continue;
     if (!allocation.views.empty()) return describe_outside(allocation, address);
-    return address < begin ? std::to_string(begin - address) + " bytes before an allocation"
-                           : std::to_string(address - begin - allocation.bytes) + " bytes past an allocation of " +
-                                 std::to_string(allocation.bytes) + " bytes";
+    return address < begin
+               ? std::to_string(begin - address) + " bytes before an allocation"
+               : std::to_string(address - begin - allocation.bytes) + " bytes past an allocation of " +
+                     std::to_string(allocation.bytes) + " bytes";
   }
   return "";
 }

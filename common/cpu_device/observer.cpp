@@ -38,7 +38,8 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
   if (offset < tls) {
     shared = true;
     for (const SharedVariable& variable : shared_variables()) {
-      inside = inside || (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes);
+      inside =
+          inside || (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes);
     }
   } else {
     const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker->dynamic_shared.data());
@@ -97,9 +98,10 @@ void copy_vector(void* to, const void* from, unsigned bytes) {
 
 // ---- What the compiler calls ------------------------------------------------------------------------------
 
-#define OBSERVE(name, bytes, write)                                                                         \
-  void name(void* address) {                                                                                \
-    cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), bytes, write, __builtin_return_address(0)); \
+#define OBSERVE(name, bytes, write)                                              \
+  void name(void* address) {                                                     \
+    cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
+                        __builtin_return_address(0));                            \
   }
 
 extern "C" {
@@ -144,14 +146,14 @@ struct UbsanOutOfBounds {
   const struct UbsanType {
     std::uint16_t kind, info;
     char name[1];
-  } * array, *index;
+  } *array, *index;
 };
 
 void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
   if (cpu_device::current_worker == nullptr || !cpu_device::current_worker->launch->checked) return;
   cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
-                     "index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) + " in an array of type " +
-                         data->array->name);
+                     "index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
+                         " in an array of type " + data->array->name);
 }
 
 }  // extern "C"

@@ -193,7 +193,8 @@ void report_stuck_block(const Worker& worker) {
            waiting_index);
     return;
   }
-  report(FaultKind::deadlock, waiting->barrier_pc, "waits here, and no thread can run", worker, waiting_index);
+  report(FaultKind::deadlock, waiting->barrier_pc, "waits here, and no thread can run", worker,
+         waiting_index);
 }
 
 void run_block(Worker& worker, Stacks& stacks) {
@@ -253,11 +254,10 @@ void on_crash(int signal, siginfo_t* info, void*) {
     const auto* address = static_cast<const char*>(info->si_addr);
     const bool overflow = address < worker->stack_bottom && address + 4096 >= worker->stack_bottom;
     const uint3 t = current_thread_index, b = current_block_index;
-    length = std::snprintf(text, sizeof text,
-                           "error: %s in the kernel, block (%u,%u,%u) thread (%u,%u,%u), address %p%s\n",
-                           overflow ? "stack overflow" : "invalid memory access", b.x, b.y, b.z, t.x, t.y,
-                           t.z, info->si_addr,
-                           worker->launch->checked ? "" : "; run with --check to see the line");
+    length = std::snprintf(
+        text, sizeof text, "error: %s in the kernel, block (%u,%u,%u) thread (%u,%u,%u), address %p%s\n",
+        overflow ? "stack overflow" : "invalid memory access", b.x, b.y, b.z, t.x, t.y, t.z, info->si_addr,
+        worker->launch->checked ? "" : "; run with --check to see the line");
   }
   if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) _exit(1);
   _exit(1);
@@ -271,7 +271,7 @@ void install_crash_handler() {
   stack.ss_sp = handler_stack.data();
   stack.ss_size = handler_stack.size();
   sigaltstack(&stack, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGSEGV, &action, nullptr);

@@ -28,7 +28,8 @@ cublasLtMatrixLayout_t make_layout(std::int64_t rows, std::int64_t cols, std::in
   cublasLtMatrixLayout_t layout = nullptr;
   CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<std::uint64_t>(rows),
                                           static_cast<std::uint64_t>(cols), ld));
-  CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+  CUBLAS_CHECK(
+      cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
   CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
                                                 sizeof stride));
   return layout;
@@ -58,9 +59,9 @@ struct Cublas::Impl {
   }
 
   void sgemm(const Gemm& g) {
-    CUBLAS_CHECK(cublasSgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B, g.ldb,
-                                              g.strideB, g.A, g.lda, g.strideA, &g.beta, g.C, g.ldc, g.strideC,
-                                              g.batch));
+    CUBLAS_CHECK(cublasSgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B,
+                                              g.ldb, g.strideB, g.A, g.lda, g.strideA, &g.beta, g.C, g.ldc,
+                                              g.strideC, g.batch));
   }
 
   cublasStatus_t matmul(const Gemm& g, const cublasLtMatmulHeuristicResult_t& candidate) {
@@ -100,7 +101,8 @@ Cublas::Cublas() : impl_(std::make_unique<Impl>()) {
   for (const char* variable : {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION"}) {
     const char* value = std::getenv(variable);
     if (value != nullptr && std::string(value) != "0") {
-      throw std::runtime_error(fmt::format("{} is set: cuBLAS would not compute in FP32; unset it", variable));
+      throw std::runtime_error(
+          fmt::format("{} is set: cuBLAS would not compute in FP32; unset it", variable));
     }
   }
   CUBLAS_CHECK(cublasCreate(&i.handle));
@@ -130,8 +132,8 @@ void Cublas::choose(const Gemm& g) {
   cublasLtMatmulPreference_t preference = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
   const std::size_t workspace = Impl::workspace_bytes;
-  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                    sizeof workspace));
+  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                    &workspace, sizeof workspace));
   std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int count = 0;
   const cublasStatus_t status =

@@ -43,10 +43,10 @@ struct Timing {
   int samples = 0;              // pairs
   int launches_per_sample = 1;  // back to back, for small problems
   double median_us = 0;
-  double spread = 0;           // (third quartile - first quartile) / median
-  double baseline_us = 0;      // 0: no baseline
-  double ratio = 0;            // baseline time / step time, the median over the pairs
-  std::string baseline;        // what cuBLAS ran
+  double spread = 0;       // (third quartile - first quartile) / median
+  double baseline_us = 0;  // 0: no baseline
+  double ratio = 0;        // baseline time / step time, the median over the pairs
+  std::string baseline;    // what cuBLAS ran
   double sm_clock_mhz = 0, memory_clock_mhz = 0, power_watts = 0, temperature = 0;  // medians during timing
 };
 
@@ -95,8 +95,8 @@ class Device {
 
   // Times the step on `sets`, which are the same problem in different memory. `baseline_c` is where the
   // baseline writes, one for each set.
-  virtual Timing time(const Step& step, const std::vector<Gemm>& sets,
-                      const std::vector<float*>& baseline_c, const TimingRequest& request) = 0;
+  virtual Timing time(const Step& step, const std::vector<Gemm>& sets, const std::vector<float*>& baseline_c,
+                      const TimingRequest& request) = 0;
 };
 
 // A grid has at most 65535 blocks in y and in z: runs `entry` on panels of at most 2^20 rows and on at most

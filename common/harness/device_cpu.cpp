@@ -39,7 +39,8 @@ class CpuDevice : public Device {
     while (file >> word) {
       if (word == "MemAvailable:" && file >> kib) return kib * 1024;
     }
-    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    return static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) *
+           static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   }
 
   void* allocate(std::size_t bytes) override { return cpu_device::allocate(bytes); }
@@ -114,7 +115,8 @@ class CpuDevice : public Device {
     for (int i = 0; i < request.repeat; ++i) {
       const auto start = std::chrono::steady_clock::now();
       run(step, sets[i % sets.size()]);
-      samples.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+      samples.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
     }
     std::sort(samples.begin(), samples.end());
     Timing timing;

@@ -17,7 +17,8 @@ namespace harness {
 
 namespace {
 
-// ---- Small kernels ------------------------------------------------------------------------------------------
+// ---- Small kernels
+// ------------------------------------------------------------------------------------------
 
 constexpr int threads = 256;
 
@@ -106,11 +107,13 @@ __global__ void verify_kernel(Gemm g, const float* c0, double tolerance, DeviceV
   const double over =
       error_over_bound(c, reference, fabs(static_cast<double>(g.alpha)) * magnitude + fabs(old), tolerance);
   const double error = fabs(c - reference);
-  if (!isnan(error)) atomicMax(&verdict->max_error_bits, static_cast<unsigned long long>(__double_as_longlong(error)));
+  if (!isnan(error))
+    atomicMax(&verdict->max_error_bits, static_cast<unsigned long long>(__double_as_longlong(error)));
   atomicMax(&verdict->max_over_bits, static_cast<unsigned long long>(__double_as_longlong(over)));
   if (over <= 1) return;
   atomicAdd(&verdict->wrong, 1ull);
-  atomicMin(&verdict->first_wrong, static_cast<unsigned long long>((blockIdx.z * std::int64_t{g.M} + row) * g.N + col));
+  atomicMin(&verdict->first_wrong,
+            static_cast<unsigned long long>((blockIdx.z * std::int64_t{g.M} + row) * g.N + col));
 }
 
 double as_double(unsigned long long bits) {
@@ -120,13 +123,20 @@ double as_double(unsigned long long bits) {
   return value;
 }
 
-// ---- The device -----------------------------------------------------------------------------------------------
+// ---- The device
+// -----------------------------------------------------------------------------------------------
 
 // FP32 units in a multiprocessor: each does one FFMA a cycle. CUDA programming guide, arithmetic throughput.
 int fp32_lanes(int compute_capability) {
   switch (compute_capability) {
-    case 60: case 70: case 72: case 75: case 80: return 64;
-    default: return 128;
+    case 60:
+    case 70:
+    case 72:
+    case 75:
+    case 80:
+      return 64;
+    default:
+      return 128;
   }
 }
 
@@ -251,7 +261,8 @@ class GpuDevice : public Device {
         if (g.N == 0) continue;
         upload(device, &none, sizeof none);
         const dim3 grid((panel.N + VT - 1) / VT, (panel.M + VT - 1) / VT, panel.batch);
-        verify_kernel<<<grid, dim3(VT, VT)>>>(panel, c0 == nullptr ? nullptr : c0 + offset, tolerance, device);
+        verify_kernel<<<grid, dim3(VT, VT)>>>(panel, c0 == nullptr ? nullptr : c0 + offset, tolerance,
+                                              device);
         CUDA_CHECK(cudaGetLastError());
         download(&sum, device, sizeof sum);
         verdict.max_error = std::max(verdict.max_error, as_double(sum.max_error_bits));

@@ -16,8 +16,8 @@ namespace {
 struct Element {
   std::int64_t matrix, row, col;
   float value;
-  double old = 0;              // C0 there
-  std::vector<double> terms;   // a[k] * b[k]
+  double old = 0;                            // C0 there
+  std::vector<double> terms;                 // a[k] * b[k]
   std::vector<double> wrong_lda, wrong_ldb;  // the same with a leading dimension taken for dense
   double reference = 0, magnitude = 0;
 };
@@ -77,21 +77,24 @@ class Suspects {
       }
       if (fits([&](const Element& e) { return sum(e) + g_.beta * e.old; })) return "fits alpha left out";
       if (fits([&](const Element& e) { return g_.alpha * sum(e); })) return "fits beta * C left out";
-      if (fits([&](const Element& e) { return g_.alpha * sum(e) + e.old; })) return "fits C added without beta";
+      if (fits([&](const Element& e) { return g_.alpha * sum(e) + e.old; }))
+        return "fits C added without beta";
       if (fits([&](const Element& e) { return g_.alpha * (sum(e) + g_.beta * e.old); })) {
         return "fits alpha applied to beta * C too";
       }
       if (fits([&](const Element& e) { return g_.alpha * sum_of(e.wrong_lda, 0, g_.K) + g_.beta * e.old; })) {
-        return fmt::format("fits a leading dimension of A of {} (its row length) instead of {}", g_.K, g_.lda);
+        return fmt::format("fits a leading dimension of A of {} (its row length) instead of {}", g_.K,
+                           g_.lda);
       }
       if (fits([&](const Element& e) { return g_.alpha * sum_of(e.wrong_ldb, 0, g_.K) + g_.beta * e.old; })) {
-        return fmt::format("fits a leading dimension of B of {} (its row length) instead of {}", g_.N, g_.ldb);
+        return fmt::format("fits a leading dimension of B of {} (its row length) instead of {}", g_.N,
+                           g_.ldb);
       }
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
-          return fmt::format("fits a sum that stops at k = {} instead of {}: the last {} terms are missing", end,
-                             g_.K, gap);
+          return fmt::format("fits a sum that stops at k = {} instead of {}: the last {} terms are missing",
+                             end, g_.K, gap);
         }
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, gap, g_.K) + g_.beta * e.old; })) {
           return fmt::format("fits a sum that starts at k = {}: the first {} terms are missing", gap, gap);
@@ -129,8 +132,10 @@ class Suspects {
           if (fits([&](const Element& e) {
                 return g_.alpha * (sum(e) - tile(e, lost) + tile(e, twice)) + g_.beta * e.old;
               })) {
-            return fmt::format("fits the K tile of {} terms at k = {} used where the one at k = {} belongs "
-                               "(a stale buffer)", width, twice * width, lost * width);
+            return fmt::format(
+                "fits the K tile of {} terms at k = {} used where the one at k = {} belongs "
+                "(a stale buffer)",
+                width, twice * width, lost * width);
           }
         }
       }
@@ -145,7 +150,8 @@ class Suspects {
 
 }  // namespace
 
-std::string diagnose(Device& device, const Gemm& g, const float* c0, double tolerance, std::int64_t first_wrong) {
+std::string diagnose(Device& device, const Gemm& g, const float* c0, double tolerance,
+                     std::int64_t first_wrong) {
   constexpr int max_k = 4096;  // element by element from the device: keep it short
   const std::int64_t matrix = first_wrong / g.N / g.M, row = first_wrong / g.N % g.M, col = first_wrong % g.N;
   const float value = fetch(device, g.C + matrix * g.strideC + row * g.ldc + col);
@@ -154,7 +160,8 @@ std::string diagnose(Device& device, const Gemm& g, const float* c0, double tole
   if (g.K > max_k) return text;
   // The neighbours in its row are most likely wrong in the same way; those that are right are left out.
   std::vector<Element> wrong;
-  for (std::int64_t i = first_wrong; i < first_wrong - col + g.N && i < first_wrong + 8 && wrong.size() < 3; ++i) {
+  for (std::int64_t i = first_wrong; i < first_wrong - col + g.N && i < first_wrong + 8 && wrong.size() < 3;
+       ++i) {
     Element e = examine(device, g, c0, i);
     if (error_over_bound(e.value, e.reference, e.magnitude, tolerance) > 1) wrong.push_back(std::move(e));
   }

@@ -35,7 +35,8 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   app.add_option("--device", o.device, "auto, gpu or cpu [auto: a GPU if one can run this]")->group(run);
   app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
   app.add_flag("--verify,!--no-verify", o.verify, "Compare with a double-precision product [on]")->group(run);
-  app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")->group(run);
+  app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")
+      ->group(run);
   app.add_option("--cache", o.cache, "cold: inputs come from memory in every repetition; hot [cold]")
       ->group(run);
   const char* many = "Several problems";
@@ -62,8 +63,10 @@ void check_finite(const Options& o) {
 
 }  // namespace
 
-std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step, Options& o) {
-  CLI::App app{fmt::format("Step {}: C = alpha * A * B + beta * C in single precision; runs, verifies, times.", step)};
+std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
+                                      Options& o) {
+  CLI::App app{
+      fmt::format("Step {}: C = alpha * A * B + beta * C in single precision; runs, verifies, times.", step)};
   app.get_formatter()->column_width(28);
   add_problem_options(app, o);
   std::vector<std::int64_t> sweep;
@@ -80,8 +83,8 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
     app.parse(argc, argv);
     if (const CLI::Option* option = app.get_option("--sweep"); option->count() > 0) {
       // Without a value CLI11 hands over one that is empty.
-      const bool without =
-          option->results().size() == 1 && option->results()[0].find_first_of("0123456789") == std::string::npos;
+      const bool without = option->results().size() == 1 &&
+                           option->results()[0].find_first_of("0123456789") == std::string::npos;
       o.sweep = without ? std::vector<std::int64_t>{} : sweep;
     }
   } catch (const CLI::CallForHelp&) {
@@ -114,7 +117,8 @@ std::vector<Options> read_cases(const std::string& path, const Options& defaults
     }
     cases.push_back(options);
   }
-  if (cases.empty()) throw InputError(fmt::format("{}: holds no problem; write one a line, as options", path));
+  if (cases.empty())
+    throw InputError(fmt::format("{}: holds no problem; write one a line, as options", path));
   return cases;
 }
 

@@ -24,19 +24,22 @@ std::int64_t leading_dimension(const char* option, std::int64_t given, std::int6
   if (given < 0) throw InputError(fmt::format("{} is {}; it cannot be negative", option, given));
   if (given == 0) given = std::max<std::int64_t>(length, 1);
   if (given < length) {
-    throw InputError(fmt::format("{} is {}, below the line length {}; give at least {}", option, given,
-                                 length, length));
+    throw InputError(
+        fmt::format("{} is {}, below the line length {}; give at least {}", option, given, length, length));
   }
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(lines, given, &bytes) || __builtin_mul_overflow(bytes, batch, &bytes) ||
       __builtin_mul_overflow(bytes, std::int64_t{64}, &bytes)) {
-    throw InputError(fmt::format("a matrix of {} x {} elements, {} times, does not fit an address space; "
-                                 "make the sizes or {} smaller", lines, given, batch, option));
+    throw InputError(
+        fmt::format("a matrix of {} x {} elements, {} times, does not fit an address space; "
+                    "make the sizes or {} smaller",
+                    lines, given, batch, option));
   }
   return given;
 }
 
-Extent extent(std::int64_t rows, std::int64_t cols, std::int64_t ld, std::int64_t batch, std::int64_t stride) {
+Extent extent(std::int64_t rows, std::int64_t cols, std::int64_t ld, std::int64_t batch,
+              std::int64_t stride) {
   return {rows, cols, ld, batch, stride};
 }
 
@@ -80,7 +83,9 @@ std::string to_string(const Problem& p) {
   const bool rows = p.layout == Layout::row_major;
   std::string text = fmt::format("{} x {} x {}", p.m, p.n, p.k);
   if (p.batch != 1) text += fmt::format(" batch {}", p.batch);
-  const auto unusual = [](std::int64_t ld, std::int64_t length) { return ld != std::max<std::int64_t>(length, 1); };
+  const auto unusual = [](std::int64_t ld, std::int64_t length) {
+    return ld != std::max<std::int64_t>(length, 1);
+  };
   if (unusual(p.lda, rows ? p.k : p.m)) text += fmt::format(" lda {}", p.lda);
   if (unusual(p.ldb, rows ? p.n : p.k)) text += fmt::format(" ldb {}", p.ldb);
   if (unusual(p.ldc, rows ? p.n : p.m)) text += fmt::format(" ldc {}", p.ldc);

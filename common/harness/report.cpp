@@ -49,8 +49,8 @@ nlohmann::json number_or_null(double value) {
 
 void print_header(const DeviceInfo& device) {
   const bool gpu = device.kind == "gpu";
-  fmt::print(row_format, "shape (M x N x K)", gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "", gpu ? "of cuBLAS" : "",
-             gpu ? "of peak" : "", "error/bound", "");
+  fmt::print(row_format, "shape (M x N x K)", gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
+             gpu ? "of cuBLAS" : "", gpu ? "of peak" : "", "error/bound", "");
 }
 
 void print_result(const DeviceInfo& device, const Result& result) {
@@ -73,8 +73,8 @@ void print_progress(std::size_t done, std::size_t total, const std::string& next
   if (done == total) {
     fmt::print(stderr, "\r\033[K");
   } else {
-    fmt::print(stderr, "\r\033[K[{}{}] {}/{}  {}", std::string(filled, '#'), std::string(width - filled, '.'), done,
-               total, next);
+    fmt::print(stderr, "\r\033[K[{}{}] {}/{}  {}", std::string(filled, '#'), std::string(width - filled, '.'),
+               done, total, next);
   }
   std::fflush(stderr);
 }
@@ -128,7 +128,8 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       if (result.timing) {
         const Timing& t = *result.timing;
         object["tflops"] = tflops(result);
-        object["fraction_of_peak"] = number_or_null(device.peak_tflops > 0 ? tflops(result) / device.peak_tflops : 0);
+        object["fraction_of_peak"] =
+            number_or_null(device.peak_tflops > 0 ? tflops(result) / device.peak_tflops : 0);
         object["ratio_to_cublas"] = number_or_null(t.ratio);
         object["cublas_time_us"] = number_or_null(t.baseline_us);
         object["cublas_algorithm"] = t.baseline;

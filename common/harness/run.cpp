@@ -51,7 +51,8 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
 std::int64_t agree(const char* option, const std::optional<std::int64_t>& given, std::int64_t in_file,
                    const std::string& file) {
   if (given && *given != in_file) {
-    throw InputError(fmt::format("{} is {}, but {} has {}; leave out {}", option, *given, file, in_file, option));
+    throw InputError(
+        fmt::format("{} is {}, but {} has {}; leave out {}", option, *given, file, in_file, option));
   }
   return in_file;
 }
@@ -64,18 +65,21 @@ FileShape file_shape(const std::string& path, Layout layout) {
   const NpyHeader header = read_npy_header(path);
   const std::size_t dimensions = header.shape.size();
   if (dimensions != 2 && dimensions != 3) {
-    throw InputError(fmt::format("{}: has {} dimensions; give a matrix, or a batch of matrices", path, dimensions));
+    throw InputError(
+        fmt::format("{}: has {} dimensions; give a matrix, or a batch of matrices", path, dimensions));
   }
   const bool batched = dimensions == 3;
   const FileShape shape{header.shape[batched], header.shape[batched + 1], batched ? header.shape[0] : 1};
   const bool either_order = !batched && (shape.rows <= 1 || shape.cols <= 1);
   if (layout == Layout::column_major && batched) {
-    throw InputError(fmt::format("{}: a batch in column-major layout is not supported; use --layout row", path));
+    throw InputError(
+        fmt::format("{}: a batch in column-major layout is not supported; use --layout row", path));
   }
   if (!either_order && header.fortran_order != (layout == Layout::column_major)) {
-    throw InputError(header.fortran_order
-                         ? fmt::format("{}: is in Fortran order; use np.ascontiguousarray(array) or --layout col", path)
-                         : fmt::format("{}: is in C order; use np.asfortranarray(array) or --layout row", path));
+    throw InputError(
+        header.fortran_order
+            ? fmt::format("{}: is in Fortran order; use np.ascontiguousarray(array) or --layout col", path)
+            : fmt::format("{}: is in C order; use np.asfortranarray(array) or --layout row", path));
   }
   return shape;
 }
@@ -105,11 +109,12 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   }
   const FileShape a = file_shape(o.a, p.layout), b = file_shape(o.b, p.layout);
   if (a.cols != b.rows) {
-    throw InputError(fmt::format("{} is {} x {} and {} is {} x {}; A's columns must equal B's rows", o.a, a.rows,
-                                 a.cols, o.b, b.rows, b.cols));
+    throw InputError(fmt::format("{} is {} x {} and {} is {} x {}; A's columns must equal B's rows", o.a,
+                                 a.rows, a.cols, o.b, b.rows, b.cols));
   }
   if (a.batch != b.batch) {
-    throw InputError(fmt::format("{} holds {} matrices and {} holds {}; make them equal", o.a, a.batch, o.b, b.batch));
+    throw InputError(
+        fmt::format("{} holds {} matrices and {} holds {}; make them equal", o.a, a.batch, o.b, b.batch));
   }
   if (o.batch != 1 && o.batch != a.batch) {
     throw InputError(fmt::format("--batch is {}, but {} holds {}; leave out --batch", o.batch, o.a, a.batch));
@@ -121,8 +126,8 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   if (!o.c.empty()) {
     const FileShape c = file_shape(o.c, p.layout);
     if (c.rows != p.m || c.cols != p.n || c.batch != p.batch) {
-      throw InputError(fmt::format("{} is {} x {} ({}), but the product is {} x {} ({})", o.c, c.rows, c.cols, c.batch,
-                                   p.m, p.n, p.batch));
+      throw InputError(fmt::format("{} is {} x {} ({}), but the product is {} x {} ({})", o.c, c.rows, c.cols,
+                                   c.batch, p.m, p.n, p.batch));
     }
   }
   return checked(p);
@@ -164,8 +169,12 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
   std::vector<Request> requests;
   for (const Options& one : each) {
     const std::int64_t default_size = on_gpu ? 4096 : o.check ? 128 : 512;
-    requests.push_back({problem_of(one, default_size), one.seed, {one.a, one.b, one.c}, one.verify,
-                        one.repeat.value_or(on_gpu ? 20 : 1), one.cache == "cold"});
+    requests.push_back({problem_of(one, default_size),
+                        one.seed,
+                        {one.a, one.b, one.c},
+                        one.verify,
+                        one.repeat.value_or(on_gpu ? 20 : 1),
+                        one.cache == "cold"});
   }
   return requests;
 }

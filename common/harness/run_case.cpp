@@ -26,7 +26,9 @@ class DeviceMatrix {
   }
   DeviceMatrix(const DeviceMatrix&) = delete;
   DeviceMatrix(DeviceMatrix&& from) noexcept
-      : device_(from.device_), extent_(from.extent_), elements_(from.elements_),
+      : device_(from.device_),
+        extent_(from.extent_),
+        elements_(from.elements_),
         buffer_(std::exchange(from.buffer_, nullptr)) {}
   ~DeviceMatrix() { device_.release(buffer_); }
 
@@ -59,8 +61,9 @@ void check_memory(Device& device, std::size_t needed) {
   const std::size_t free = device.free_bytes() / 20 * 19;  // leave a little for everything else
   if (needed <= free) return;
   constexpr double gib = 1 << 30;
-  throw InputError(fmt::format("the matrices need {:.1f} GiB and the device has {:.1f} GiB free; choose smaller sizes",
-                               needed / gib, free / gib));
+  throw InputError(
+      fmt::format("the matrices need {:.1f} GiB and the device has {:.1f} GiB free; choose smaller sizes",
+                  needed / gib, free / gib));
 }
 
 // Reads a file into a device matrix. The file holds the matrix as the user sees it; its lines are rows in
@@ -182,8 +185,9 @@ class Case {
     for (const auto& [name, matrix] : {std::pair{"A", &sets_[0].a}, {"B", &sets_[0].b}, {"C", &sets_[0].c}}) {
       const StrayWrites stray = matrix->stray_writes();
       if (stray.count == 0) continue;
-      fail(fmt::format("write outside of a matrix{}: {} words around {} changed, the first {} elements {} {}[0][0]",
-                       when, stray.count, name, std::abs(stray.first), stray.first < 0 ? "before" : "after", name));
+      fail(fmt::format(
+          "write outside of a matrix{}: {} words around {} changed, the first {} elements {} {}[0][0]", when,
+          stray.count, name, std::abs(stray.first), stray.first < 0 ? "before" : "after", name));
     }
   }
 
@@ -208,8 +212,9 @@ class Case {
     Gemm baseline = gemm(0);
     baseline.C = sets_[0].baseline_c->data();
     const Verdict verdict = device_.verify(baseline, nullptr, tolerance_);
-    if (verdict.wrong > 0) fail(fmt::format("the baseline {} is not FP32-exact: error over bound {:.2g}",
-                                            result_.timing->baseline, verdict.max_error_over_bound));
+    if (verdict.wrong > 0)
+      fail(fmt::format("the baseline {} is not FP32-exact: error over bound {:.2g}", result_.timing->baseline,
+                       verdict.max_error_over_bound));
   }
 
   void time_on_cpu(double first_run_us) {

@@ -27,7 +27,7 @@ struct Result {
   Problem problem;
   bool verified = false;  // compared with the reference
   bool pass = true;
-  Verdict verdict;                   // the worst of before and after timing
+  Verdict verdict;  // the worst of before and after timing
   std::optional<Timing> timing;
   std::vector<std::string> complaints;  // why it failed, one line each
 };

@@ -1,8 +1,8 @@
 // Step 00: the problem, and the figure to beat.
 //
 // Idea      C = alpha * A * B + beta * C is a library call. On a GPU this step makes it; every other step is
-//           measured against it. cuBLAS is column-major: our row-major A is its A^T, and C^T = B^T A^T, so the
-//           operands change places.
+//           measured against it. cuBLAS is column-major: our row-major A is its A^T, and C^T = B^T A^T, so
+//           the operands change places.
 // Change    Nothing comes before. On the CPU device, where no cuBLAS runs, the plain loops below take its
 //           place: they say what every later kernel has to compute.
 // Bound     Each FFMA is two operations, and an SM starts 128 of them in a cycle.
@@ -19,7 +19,8 @@
 namespace {
 
 void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(call) + ": " + cublasGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(call) + ": " + cublasGetStatusString(status));
 }
 
 cublasHandle_t make_handle() {

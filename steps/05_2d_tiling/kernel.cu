@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_2d_tiling(Gemm g) {
       const int row = row0 + ty + i * TY, col = col0 + tx + j * TX;
       if (row >= g.M || col >= g.N) continue;
       float& c = C[row * g.ldc + col];
-      c = g.beta == 0.0f ? g.alpha * sums[i][j] : g.alpha * sums[i][j] + g.beta * c;  // beta == 0: C is not read
+      c = g.beta == 0.0f ? g.alpha * sums[i][j]
+                         : g.alpha * sums[i][j] + g.beta * c;  // beta == 0: C is not read
     }
   }
 }
