@@ -11,8 +11,9 @@
 namespace {
 
 constexpr int TILE = 32;  // a block computes TILE x TILE elements of C
+constexpr int THREADS = TILE * TILE;
 
-__global__ void __launch_bounds__(TILE* TILE) sgemm_naive(Gemm g) {
+__global__ void __launch_bounds__(THREADS) sgemm_naive(Gemm g) {
   const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]

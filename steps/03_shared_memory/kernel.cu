@@ -13,9 +13,11 @@
 namespace {
 
 constexpr int TILE = 32;  // a block computes TILE x TILE elements of C ...
-constexpr int BK = 64;    // ... BK terms of the sums at a time; deeper tiles mean fewer barriers
+constexpr int BK = 128;   // ... BK terms of the sums at a time; deeper tiles mean fewer barriers
+constexpr int THREADS = TILE * TILE;
 
-__global__ void sgemm_shared_memory(Gemm g) {
+// Two blocks to an SM, for which nvcc keeps to 32 registers a thread: one computes while the other loads.
+__global__ void __launch_bounds__(THREADS, 2) sgemm_shared_memory(Gemm g) {
   __shared__ float As[TILE][BK];  // [row][k]
   __shared__ float Bs[BK][TILE];  // [k][col]
 
@@ -27,13 +29,16 @@ __global__ void sgemm_shared_memory(Gemm g) {
   const int row = blockIdx.y * TILE + ty;
   const int col = blockIdx.x * TILE + tx;
 
+  const float* a = A + row * g.lda + tx;  // what this thread copies first, one row or column per thread
+  const float* b = B + ty * g.ldb + col;
+
   float sum = 0.0f;
-  for (int k0 = 0; k0 < g.K; k0 += BK) {
+  for (int k0 = 0; k0 < g.K; k0 += BK, a += BK, b += BK * g.ldb) {
     // Beyond the edges there are zeros, which add nothing.
+    const int left = g.K - k0;
     for (int i = 0; i < BK; i += TILE) {
-      const int a_k = k0 + tx + i, b_k = k0 + ty + i;
-      As[ty][tx + i] = row < g.M && a_k < g.K ? A[row * g.lda + a_k] : 0.0f;
-      Bs[ty + i][tx] = b_k < g.K && col < g.N ? B[b_k * g.ldb + col] : 0.0f;
+      As[ty][tx + i] = row < g.M && tx + i < left ? a[i] : 0.0f;
+      Bs[ty + i][tx] = ty + i < left && col < g.N ? b[i * g.ldb] : 0.0f;
     }
     __syncthreads();  // the tiles are complete
 

@@ -1,0 +1,55 @@
+// bug: barrier_in_divergent_branch
+// check: divergent barrier
+// place: __syncthreads();  // the tiles are complete
+// gpu: racecheck, synccheck
+// cases: --m 35 --n 79 --k 70
+//
+// Wrong     The first barrier stands in a branch that the threads below the matrix do not take.
+// Seen      Those threads arrive at the second barrier while the others wait at the first. The hardware counts
+//           arrivals and lets both go on: from here the two groups are one barrier apart, and the tiles are
+//           overwritten while in use. Older GPUs hang.
+
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 32;  // a block computes TILE x TILE elements of C, TILE terms of the sums at a time
+
+__global__ void sgemm_barrier_in_divergent_branch(Gemm g) {
+  __shared__ float As[TILE][TILE];  // [row][k]
+  __shared__ float Bs[TILE][TILE];  // [k][col]
+
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const int row = blockIdx.y * TILE + ty;
+  const int col = blockIdx.x * TILE + tx;
+
+  float sum = 0.0f;
+  for (int k0 = 0; k0 < g.K; k0 += TILE) {
+    As[ty][tx] = row < g.M && k0 + tx < g.K ? A[row * g.lda + k0 + tx] : 0.0f;
+    Bs[ty][tx] = k0 + ty < g.K && col < g.N ? B[(k0 + ty) * g.ldb + col] : 0.0f;
+
+    if (row < g.M) {    // rows below the matrix have no sums
+      __syncthreads();  // the tiles are complete; BUG: not every thread comes here
+      for (int k = 0; k < TILE; ++k) {
+        sum += As[ty][k] * Bs[k][tx];
+      }
+    }
+    __syncthreads();  // nobody needs the tiles any more
+  }
+
+  if (row >= g.M || col >= g.N) return;
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;  // beta == 0: C is not read
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
+  const dim3 block(TILE, TILE);
+  launch(sgemm_barrier_in_divergent_branch, grid, block, 0, g);
+}
+
+}  // namespace

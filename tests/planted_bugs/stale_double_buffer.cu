@@ -1,0 +1,56 @@
+// bug: stale_double_buffer
+// check: fits the first K tile of 16 terms used in place of all 3 (a stale buffer)
+// gpu: verify
+// cases: --m 35 --n 79 --k 43
+//
+// Wrong     Two tiles in shared memory take turns, but the index that says whose turn it is never changes.
+// Seen      The first tile is right, and every later one is loaded and not used: the first is taken again.
+
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 16;  // a block computes TILE x TILE elements of C, TILE terms of the sums at a time
+
+__global__ void sgemm_stale_double_buffer(Gemm g) {
+  __shared__ float As[2][TILE][TILE];  // [stage][row][k]
+  __shared__ float Bs[2][TILE][TILE];  // [stage][k][col]
+
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const int row = blockIdx.y * TILE + ty;
+  const int col = blockIdx.x * TILE + tx;
+
+  const auto load = [&](int stage, int k0) {
+    As[stage][ty][tx] = row < g.M && k0 + tx < g.K ? A[row * g.lda + k0 + tx] : 0.0f;
+    Bs[stage][ty][tx] = k0 + ty < g.K && col < g.N ? B[(k0 + ty) * g.ldb + col] : 0.0f;
+  };
+
+  float sum = 0.0f;
+  int stage = 0;  // the one to compute from; the next tile goes to the other
+  load(stage, 0);
+  __syncthreads();  // the first tile is complete
+  for (int k0 = 0; k0 < g.K; k0 += TILE) {
+    if (k0 + TILE < g.K) load(stage ^ 1, k0 + TILE);
+    for (int k = 0; k < TILE; ++k) {
+      sum += As[stage][ty][k] * Bs[stage][k][tx];
+    }
+    __syncthreads();  // the next tile is complete, and nobody needs this one any more
+    // BUG: no stage ^= 1
+  }
+
+  if (row >= g.M || col >= g.N) return;
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;  // beta == 0: C is not read
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
+  const dim3 block(TILE, TILE);
+  launch(sgemm_stale_double_buffer, grid, block, 0, g);
+}
+
+}  // namespace

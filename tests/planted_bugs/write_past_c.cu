@@ -1,0 +1,53 @@
+// bug: write_past_c
+// check: out-of-bounds access to global memory
+// place: c = g.beta == 0.0f
+// check: writes C[0][79], but C is 35 x 79
+// gpu: verify
+// cases: --m 35 --n 79 --k 19 --ldc 97
+//
+// Wrong     The guard around the store of C is missing.
+// Seen      Where M or N is no multiple of the tile, elements to the right of C and below it are overwritten; in a
+//           dense C those on the right are the next row's.
+
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 16;  // a block computes TILE x TILE elements of C, TILE terms of the sums at a time
+
+__global__ void sgemm_write_past_c(Gemm g) {
+  __shared__ float As[TILE][TILE];  // [row][k]
+  __shared__ float Bs[TILE][TILE];  // [k][col]
+
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const int row = blockIdx.y * TILE + ty;
+  const int col = blockIdx.x * TILE + tx;
+
+  float sum = 0.0f;
+  for (int k0 = 0; k0 < g.K; k0 += TILE) {
+    As[ty][tx] = row < g.M && k0 + tx < g.K ? A[row * g.lda + k0 + tx] : 0.0f;
+    Bs[ty][tx] = k0 + ty < g.K && col < g.N ? B[(k0 + ty) * g.ldb + col] : 0.0f;
+    __syncthreads();  // the tiles are complete
+
+    for (int k = 0; k < TILE; ++k) {
+      sum += As[ty][k] * Bs[k][tx];
+    }
+    __syncthreads();  // nobody needs the tiles any more
+  }
+
+  // BUG: no if (row >= g.M || col >= g.N) return;
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;  // beta == 0: C is not read
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
+  const dim3 block(TILE, TILE);
+  launch(sgemm_write_past_c, grid, block, 0, g);
+}
+
+}  // namespace

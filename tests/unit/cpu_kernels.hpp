@@ -1,0 +1,24 @@
+#pragma once
+
+// The kernels of the CPU device's tests. Compiled twice, plain and observed, as a step's kernel is.
+
+#include "common/cpu_device/cuda_on_cpu.hpp"
+
+// What the parameters mean is the kernel's business.
+using Kernel = void (*)(float* x, float* y, int n);
+
+struct Kernels {
+  // Right ones.
+  Kernel record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, copy_float4, copy_float2,
+      look_before_writing, meet, copy_float, sum_float4, through_shared, float4_to_shared,
+      read_barrier_write, write_own_element, lanes_leave_early, add_neighbour_after_barrier;
+  // Wrong ones, one for each fault.
+  Kernel write_at, read_at, write_static_shared_at, write_dynamic_shared_at, index_static_shared,
+      misaligned_float4, misaligned_float, read_unwritten_shared, shared_write_then_read,
+      shared_read_then_write, shared_write_twice, shared_readers_then_last_writes, syncwarp_between_warps,
+      global_write_then_read, global_read_then_write, global_write_twice, global_add_neighbour,
+      one_leaves_before_barrier, two_barriers, barriers_of_two_kinds, recurse;
+};
+
+extern const Kernels plain_kernels;
+extern const Kernels observed_kernels;
