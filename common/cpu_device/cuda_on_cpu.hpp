@@ -20,7 +20,7 @@ using std::min;
 // One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own.
 #define __shared__ thread_local
 #define __launch_bounds__(...)
-#define __align__(bytes) alignas(bytes)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct uint3 {
   unsigned x, y, z;

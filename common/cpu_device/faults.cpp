@@ -143,8 +143,8 @@ std::vector<Fault> take_faults() {
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Fault& fault = faults[i].fault;
     fault.kernel = places[i].function;
-    fault.where =
-        places[i].line == 0 ? "unknown place" : places[i].file + ":" + std::to_string(places[i].line);
+    fault.where = places[i].line == 0 ? "unknown place (--check tells the line)"
+                                      : places[i].file + ":" + std::to_string(places[i].line);
     result.push_back(std::move(fault));
   }
   faults.clear();

@@ -1,6 +1,8 @@
 // "Global memory": the allocations, what may be touched in them, and who touched it.
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -27,7 +29,7 @@ std::unique_ptr<T[], Free> zeroed(std::size_t count) {
   return std::unique_ptr<T[], Free>(words);
 }
 
-// A thread's latest access to a word, packed so that blocks on different cores can exchange it atomically.
+// A thread's access to a word, packed: block, thread, barriers passed, and a bit that says there was one.
 struct Toucher {
   std::uint64_t bits;
   static Toucher current(const Worker& worker) {
@@ -46,19 +48,41 @@ struct Toucher {
   }
 };
 
+// Who touched a word in this launch: enough to find every race, in whatever order threads and blocks run.
+struct Touched {
+  Toucher writer;              // the latest
+  Toucher reader;              // the latest
+  Toucher reader_same_block;   // the latest by another thread of that block
+  Toucher reader_other_block;  // the latest by another block than that
+
+  // Three readers stand for all, as in race.cpp.
+  void read_by(Toucher now) {
+    if (reader.any() && reader.block() != now.block()) {
+      reader_other_block = reader;
+      reader_same_block = Toucher{};
+    } else if (reader.any() && reader.thread() != now.thread()) {
+      reader_same_block = reader;
+    }
+    reader = now;
+  }
+};
+
 struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   std::vector<MatrixView> views;
   // One entry per 4-byte word, once a view says what lies here. Bits: may_read, may_write.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<std::uint64_t[], Free> writer, reader;  // Toucher bits; where a view is writable
+  std::unique_ptr<Touched[], Free> touched;  // where a view is writable
 
   std::size_t words() const { return bytes / 4; }
 };
 
 std::mutex allocations_mutex;  // changes only; kernels read the map, and nothing changes it during a launch
 std::map<std::uintptr_t, Allocation> allocations;  // by begin
+
+// Blocks on several cores touch the same words; a mutex serves every 64th.
+std::array<std::mutex, 64> touched_mutexes;
 
 // The allocation that holds the address, or nullptr.
 Allocation* find(std::uintptr_t address) {
@@ -125,25 +149,25 @@ void check_word(Allocation& allocation, std::size_t word, bool write, const void
     }
     if (write) __atomic_fetch_or(&permission, may_read, __ATOMIC_RELAXED);
   }
-  if (allocation.writer == nullptr) return;
+  if (allocation.touched == nullptr) return;
   const Toucher now = Toucher::current(*current_worker);
+  const std::lock_guard lock(touched_mutexes[word % touched_mutexes.size()]);
+  Touched& touched = allocation.touched[word];
+  const auto race = [&](Toucher other, const char* did) {
+    if (!other.races_with(now)) return false;
+    report(FaultKind::race_global, pc,
+           (write ? "writes " : "reads ") + describe_element(allocation, address) + ", which " + who(other) +
+               did + " in the same launch; nothing orders the two");
+    return true;
+  };
+  race(touched.writer, " wrote");
   if (write) {
-    const Toucher writer{__atomic_exchange_n(&allocation.writer[word], now.bits, __ATOMIC_RELAXED)};
-    const Toucher reader{__atomic_load_n(&allocation.reader[word], __ATOMIC_RELAXED)};
-    for (const auto& [other, did] : {std::pair{writer, " wrote"}, std::pair{reader, " read"}}) {
-      if (!other.races_with(now)) continue;
-      report(FaultKind::race_global, pc,
-             "writes " + describe_element(allocation, address) + ", which " + who(other) + did +
-                 " in the same launch; nothing orders the two");
+    for (const Toucher& reader : {touched.reader, touched.reader_same_block, touched.reader_other_block}) {
+      if (race(reader, " read")) break;
     }
+    touched.writer = now;
   } else {
-    __atomic_store_n(&allocation.reader[word], now.bits, __ATOMIC_RELAXED);
-    const Toucher writer{__atomic_load_n(&allocation.writer[word], __ATOMIC_RELAXED)};
-    if (writer.races_with(now)) {
-      report(FaultKind::race_global, pc,
-             "reads " + describe_element(allocation, address) + ", which " + who(writer) +
-                 " wrote in the same launch; nothing orders the two");
-    }
+    touched.read_by(now);
   }
 }
 
@@ -151,6 +175,7 @@ void check_word(Allocation& allocation, std::size_t word, bool write, const void
 
 void* allocate(std::size_t bytes) {
   constexpr std::size_t alignment = 256;
+  if (bytes > PTRDIFF_MAX) throw std::bad_alloc();
   bytes = std::max(bytes, std::size_t{1});
   void* pointer = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (pointer == nullptr) throw std::bad_alloc();
@@ -182,9 +207,8 @@ void describe(const MatrixView& view) {
     throw std::invalid_argument("describe: " + view.name + " does not lie inside one allocation");
   }
   if (allocation->permission == nullptr) allocation->permission = zeroed<std::uint8_t>(allocation->words());
-  if (view.writable && allocation->writer == nullptr) {
-    allocation->writer = zeroed<std::uint64_t>(allocation->words());
-    allocation->reader = zeroed<std::uint64_t>(allocation->words());
+  if (view.writable && allocation->touched == nullptr) {
+    allocation->touched = zeroed<Touched>(allocation->words());
   }
   const std::uint8_t permission = (view.readable ? may_read : 0) | (view.writable ? may_write : 0);
   std::uint8_t* first = allocation->permission.get() + (begin - allocation->begin) / 4;
@@ -199,9 +223,7 @@ void describe(const MatrixView& view) {
 
 void forget_global_accesses() {
   for (auto& [begin, allocation] : allocations) {
-    if (allocation.writer == nullptr) continue;
-    std::fill_n(allocation.writer.get(), allocation.words(), 0);
-    std::fill_n(allocation.reader.get(), allocation.words(), 0);
+    if (allocation.touched != nullptr) std::fill_n(allocation.touched.get(), allocation.words(), Touched{});
   }
 }
 
@@ -218,15 +240,20 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
 
 std::string describe_nearest(std::uintptr_t address) {
   constexpr std::uintptr_t near = 1 << 20;
+  const Allocation* nearest = nullptr;
+  std::uintptr_t least = near;
   for (const auto& [begin, allocation] : allocations) {
-    if (address + near < begin || address > begin + allocation.bytes + near) continue;
-    if (!allocation.views.empty()) return describe_outside(allocation, address);
-    return address < begin
-               ? std::to_string(begin - address) + " bytes before an allocation"
-               : std::to_string(address - begin - allocation.bytes) + " bytes past an allocation of " +
-                     std::to_string(allocation.bytes) + " bytes";
+    const std::uintptr_t end = begin + allocation.bytes;
+    const std::uintptr_t distance = address < begin ? begin - address : address >= end ? address - end : 0;
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &allocation;
   }
-  return "";
+  if (nearest == nullptr) return "";
+  if (!nearest->views.empty()) return describe_outside(*nearest, address);
+  return std::to_string(least) + (address < nearest->begin ? " bytes before an allocation"
+                                                           : " bytes past an allocation of " +
+                                                                 std::to_string(nearest->bytes) + " bytes");
 }
 
 }  // namespace cpu_device

@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::size_t stack_bytes = 64 * 1024;
 constexpr unsigned max_threads_per_block = 1024;
+constexpr std::size_t max_shared_bytes = 227 * 1024;
 
 bool checking = false;
 
@@ -305,10 +306,13 @@ void stop_launch() {
 
 void launch_body(dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body, const void* arguments) {
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  // The limits of every GPU since compute capability 3.0, so that what runs here can run there.
-  if (threads == 0 || threads > max_threads_per_block || block.z > 64 || grid.x > 0x7fffffff ||
-      grid.y > 65535 || grid.z > 65535) {
-    throw std::invalid_argument("launch: the grid or the block is outside the limits of CUDA");
+  // The limits of every GPU since compute capability 3.0, so that what runs here can run there; shared memory
+  // as on the GPUs that have most of it.
+  if (threads == 0 || threads > max_threads_per_block || block.x > max_threads_per_block ||
+      block.y > max_threads_per_block || block.z > 64 || grid.x > 0x7fffffff || grid.y > 65535 ||
+      grid.z > 65535 || shared_bytes > max_shared_bytes) {
+    throw std::invalid_argument(
+        "launch: the grid, the block or its shared memory is outside the limits of CUDA");
   }
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   if (blocks == 0) return;

@@ -23,8 +23,9 @@ struct Step {
   void (*cpu_observed)(const Gemm&);
 };
 
-// Bits of the NaN that fills every word the kernel must not touch, and C before the kernel runs.
-constexpr std::uint32_t poison_bits = 0x7fc0dead;
+// Bits of the NaN that fills every word the kernel must not touch, and C before the kernel runs. It is a
+// signalling NaN: arithmetic makes it quiet, so what a kernel computed from it is not mistaken for it.
+constexpr std::uint32_t poison_bits = 0x7f80dead;
 
 struct DeviceInfo {
   std::string kind;  // "gpu" or "cpu"

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -52,6 +53,95 @@ Element examine(Device& device, const Gemm& g, const float* c0, std::int64_t ind
   return e;
 }
 
+std::uint32_t bits_of(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// What is known of the origin of a wrong NaN that is not the poison itself. On the CPU device arithmetic
+// makes a NaN quiet and keeps its other bits; a GPU makes one and the same NaN of all.
+std::string origin_of_nan(float value, bool on_cpu) {
+  constexpr std::uint32_t sign = 1u << 31, quiet = 1u << 22, made = 0x7fc00000;
+  const std::uint32_t bits = bits_of(value) & ~sign;
+  if ((bits | quiet) == (poison_bits | quiet)) {
+    return "NaN from what the kernel must not read: memory outside the matrices, C when beta is 0, or shared "
+           "memory that no thread has written";
+  }
+  if (on_cpu && bits == made) return "NaN that the kernel's own arithmetic made: 0 / 0, 0 * inf or inf - inf";
+  return "NaN, which the kernel read outside the matrices, from an unwritten C, or made itself";
+}
+
+// Says of an element that was never written where the others are, if there are any: their place may tell why.
+std::string unwritten_elements(Device& device, const Gemm& g, std::int64_t matrix) {
+  constexpr std::int64_t max_elements = 1 << 24;
+  const std::int64_t elements = (g.M - 1) * g.ldc + g.N;
+  const std::string alone = "the element was never written";
+  if (elements > max_elements) return alone;
+  std::vector<float> c(static_cast<std::size_t>(elements));  // [M][N]
+  device.download(c.data(), g.C + matrix * g.strideC, c.size() * sizeof(float));
+  std::int64_t count = 0, top = g.M, bottom = 0, left = g.N, right = 0;
+  for (std::int64_t row = 0; row < g.M; ++row) {
+    for (std::int64_t col = 0; col < g.N; ++col) {
+      if (bits_of(c[static_cast<std::size_t>(row * g.ldc + col)]) != poison_bits) continue;
+      ++count;
+      top = std::min(top, row);
+      bottom = std::max(bottom, row);
+      left = std::min(left, col);
+      right = std::max(right, col);
+    }
+  }
+  if (count <= 1) return alone;
+  const std::string place =
+      fmt::format("the {} elements in rows {} to {} and columns {} to {} were never written", count, top,
+                  bottom, left, right);
+  if (count != (bottom - top + 1) * (right - left + 1)) return alone + "; nor were others: " + place;
+  // Blocks of T x T, as many as M x N takes, cover N rows and M columns if the two are exchanged, rounded up.
+  for (const int tile : {8, 16, 32, 64, 128, 256}) {
+    const int rows = (g.N + tile - 1) / tile * tile, cols = (g.M + tile - 1) / tile * tile;
+    if ((rows >= g.M && top == 0 && bottom == g.M - 1 && left == cols && right == g.N - 1) ||
+        (cols >= g.N && left == 0 && right == g.N - 1 && top == rows && bottom == g.M - 1)) {
+      return fmt::format("{}; fits blocks of {} x {} whose row and column are exchanged", place, tile, tile);
+    }
+  }
+  return place;
+}
+
+// Whether rows of A taken to lie K elements apart explain a whole column of C: the elements that are NaN, as
+// part of their row comes from between the rows of A, those that are wrong, and those that are right.
+bool fits_dense_a(Device& device, const Gemm& g, const float* c0, double tolerance, std::int64_t matrix,
+                  std::int64_t col) {
+  constexpr int max_rows = 64;
+  const auto terms = static_cast<std::size_t>(g.K);
+  const float* A = g.A + matrix * g.strideA;
+  const float* B = g.B + matrix * g.strideB;
+  std::vector<float> a(terms), dense_a(terms), b(terms);
+  for (int k = 0; k < g.K; ++k) b[static_cast<std::size_t>(k)] = fetch(device, B + k * g.ldb + col);
+  bool telling = false;  // there is a number that is wrong, and just as wrong as expected
+  for (std::int64_t row = 0; row < std::min(g.M, max_rows); ++row) {
+    device.download(a.data(), A + row * g.lda, terms * sizeof(float));
+    device.download(dense_a.data(), A + row * g.K, terms * sizeof(float));
+    const std::int64_t offset = matrix * g.strideC + row * g.ldc + col;
+    const double old = c0 == nullptr ? 0 : double{g.beta} * fetch(device, c0 + offset);
+    double reference = old, expected = old, magnitude = std::fabs(old);
+    for (std::size_t k = 0; k < terms; ++k) {
+      reference += double{g.alpha} * a[k] * b[k];
+      expected += double{g.alpha} * dense_a[k] * b[k];
+      magnitude += std::fabs(double{g.alpha} * dense_a[k] * b[k]);
+    }
+    const float value = fetch(device, g.C + offset);
+    if (std::isnan(value) != std::isnan(expected)) return false;
+    if (std::isnan(value)) continue;
+    if (std::fabs(value - expected) > tolerance * magnitude) return false;
+    telling = telling || std::fabs(value - reference) > tolerance * magnitude;
+  }
+  return telling;
+}
+
+std::string dense_a_text(const Gemm& g) {
+  return fmt::format("fits a leading dimension of A of {} (its row length) instead of {}", g.K, g.lda);
+}
+
 double sum_of(const std::vector<double>& terms, std::size_t begin, std::size_t end) {
   double sum = 0;
   for (std::size_t k = begin; k < end; ++k) sum += terms[k];
@@ -64,12 +154,9 @@ class Suspects {
       : g_(g), elements_(std::move(elements)), tolerance_(tolerance) {}
 
   std::string name() const {
-    const Element& first = elements_.front();
-    std::uint32_t bits;
-    std::memcpy(&bits, &first.value, sizeof bits);
-    if (bits == poison_bits) return "the element was never written";
-    if (std::isnan(first.value)) {
-      return "NaN, which the kernel read outside the matrices, from an unwritten C, or made itself";
+    const std::string unknown = "fits no mistake known to this program";
+    if (g_.beta != 0 && fits([&](const Element& e) { return e.old; })) {
+      return "the old value, as if the element had never been written";
     }
     if (g_.K > 0) {
       if (fits([&](const Element& e) { return g_.alpha * g_.alpha * sum(e) + g_.beta * e.old; })) {
@@ -83,13 +170,14 @@ class Suspects {
         return "fits alpha applied to beta * C too";
       }
       if (fits([&](const Element& e) { return g_.alpha * sum_of(e.wrong_lda, 0, g_.K) + g_.beta * e.old; })) {
-        return fmt::format("fits a leading dimension of A of {} (its row length) instead of {}", g_.K,
-                           g_.lda);
+        return dense_a_text(g_);
       }
       if (fits([&](const Element& e) { return g_.alpha * sum_of(e.wrong_ldb, 0, g_.K) + g_.beta * e.old; })) {
         return fmt::format("fits a leading dimension of B of {} (its row length) instead of {}", g_.N,
                            g_.ldb);
       }
+      // What follows tries so many sums that a single element may fit one of them by chance.
+      if (elements_.size() == 1) return unknown;
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
@@ -102,7 +190,7 @@ class Suspects {
       }
       if (const std::string stale = stale_tile(); !stale.empty()) return stale;
     }
-    return "fits no mistake known to this program";
+    return unknown;
   }
 
  private:
@@ -118,11 +206,27 @@ class Suspects {
     return true;
   }
 
-  // One tile of K counted in another's place, as with a stale buffer.
+  // A tile of K counted in another's place, as with a stale buffer.
   std::string stale_tile() const {
     for (const int width : {8, 16, 32, 64}) {
       const int tiles = (g_.K + width - 1) / width;
-      if (tiles > 64) continue;
+      if (tiles < 2 || tiles > 64) continue;
+      // Beyond K the last tile may still hold the one before it.
+      const int begin = g_.K - width, end = (tiles - 1) * width;
+      if (fits([&](const Element& e) {
+            return g_.alpha * (sum(e) + sum_of(e.terms, begin, end)) + g_.beta * e.old;
+          })) {
+        return fmt::format(
+            "fits the terms from k = {} to {} counted twice: beyond K, the last tile of {} terms "
+            "still holds the one before it",
+            begin, end - 1, width);
+      }
+      if (tiles > 2 && fits([&](const Element& e) {
+            return g_.alpha * tiles * sum_of(e.terms, 0, width) + g_.beta * e.old;
+          })) {
+        return fmt::format("fits the first K tile of {} terms used in place of all {} (a stale buffer)",
+                           width, tiles);
+      }
       for (int lost = 0; lost < tiles; ++lost) {
         for (int twice = 0; twice < tiles; ++twice) {
           if (lost == twice) continue;
@@ -158,15 +262,20 @@ std::string diagnose(Device& device, const Gemm& g, const float* c0, double tole
   std::string text = fmt::format("first C[{}][{}]{} = {}", row, col,
                                  g.batch > 1 ? fmt::format(" of matrix {}", matrix) : "", value);
   if (g.K > max_k) return text;
-  // The neighbours in its row are most likely wrong in the same way; those that are right are left out.
+  // The elements after it are most likely wrong in the same way; those that are right are left out.
   std::vector<Element> wrong;
-  for (std::int64_t i = first_wrong; i < first_wrong - col + g.N && i < first_wrong + 8 && wrong.size() < 3;
-       ++i) {
+  const std::int64_t end = std::min(first_wrong + 8, (matrix + 1) * g.M * g.N);
+  for (std::int64_t i = first_wrong; i < end && wrong.size() < 3; ++i) {
     Element e = examine(device, g, c0, i);
     if (error_over_bound(e.value, e.reference, e.magnitude, tolerance) > 1) wrong.push_back(std::move(e));
   }
   if (wrong.empty()) return text;
   text += fmt::format(", should be {}; ", static_cast<float>(wrong.front().reference));
+  if (std::isnan(value)) {
+    if (g.lda != g.K && fits_dense_a(device, g, c0, tolerance, matrix, col)) return text + dense_a_text(g);
+    if (bits_of(value) == poison_bits) return text + unwritten_elements(device, g, matrix);
+    return text + origin_of_nan(value, device.info().kind == "cpu");
+  }
   return text + Suspects(g, std::move(wrong), tolerance).name();
 }
 

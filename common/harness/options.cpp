@@ -27,7 +27,9 @@ void add_problem_options(CLI::App& app, Options& o) {
   app.add_option("--batch", o.batch, "Number of products of this shape, one after the other in memory [1]")
       ->group(group);
   app.add_option("--layout", o.layout, "row (major) or col (major) [row]")->group(group);
-  app.add_option("--seed", o.seed, "Seed of the random matrices [1]")->group(group);
+  app.add_option("--seed", o.seed, "Seed of the random matrices [1]")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
 }
 
 void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep) {
@@ -55,6 +57,16 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
 
 // CLI11's messages end in hints of several lines now and then; a user gets one line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// CLI11 takes an empty value for none at all, as in --size "$UNSET".
+void check_no_empty_value(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_name() == "--sweep") continue;  // may stand without a value
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw InputError(fmt::format("{} is empty; give a value", option->get_name()));
+    }
+  }
+}
 
 void check_finite(const Options& o) {
   if (!std::isfinite(o.alpha)) throw InputError("--alpha must be a finite number");
@@ -93,6 +105,7 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
   } catch (const CLI::ParseError& error) {
     throw InputError(first_line(error.what()) + "; --help lists the options");
   }
+  check_no_empty_value(app);
   check_finite(o);
   return std::nullopt;
 }
@@ -106,14 +119,16 @@ std::vector<Options> read_cases(const std::string& path, const Options& defaults
     line = line.substr(0, line.find('#'));
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     Options options = defaults;
+    options.origin = fmt::format("{}:{}: ", path, number);
     CLI::App app;
     app.set_help_flag();
     add_problem_options(app, options);
     try {
       app.parse(line, false);
+      check_no_empty_value(app);
       check_finite(options);
     } catch (const std::exception& error) {
-      throw InputError(fmt::format("{}:{}: {}", path, number, first_line(error.what())));
+      throw InputError(options.origin + first_line(error.what()));
     }
     cases.push_back(options);
   }

@@ -20,6 +20,7 @@ struct Options {
   // Several problems.
   std::optional<std::vector<std::int64_t>> sweep;  // empty: the device's default sizes
   std::string cases;
+  std::string origin;  // of a problem from a --cases file: "FILE:LINE: "
   // How to run.
   std::string device = "auto";
   bool check = false;

@@ -100,6 +100,9 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   const bool any = o.m || o.n || o.k;
   if (o.a.empty() != o.b.empty()) throw InputError("--a and --b belong together; give both or none");
   if (!o.c.empty() && o.a.empty()) throw InputError("--c needs --a and --b");
+  if (!o.a.empty() && o.c.empty() && o.beta != 0) {
+    throw InputError("--beta reads the old C; give it with --c");
+  }
   if (o.a.empty()) {
     if (any && !(o.m && o.n && o.k)) throw InputError("give all of --m, --n and --k, or --size");
     p.m = any ? *o.m : o.size.value_or(default_size);
@@ -145,6 +148,7 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
   if (several && !(o.a.empty() && o.b.empty() && o.c.empty() && o.out.empty())) {
     throw InputError("--a, --b, --c and --out hold one problem; leave out --sweep and --cases");
   }
+  if (!o.out.empty() && o.out == o.json) throw InputError("--out and --json name the same file");
   if (o.sweep && !o.cases.empty()) throw InputError("give either --sweep or --cases, not both");
   if (several && (o.size || o.m || o.n || o.k)) {
     throw InputError("--sweep and --cases say the sizes; leave out --size, --m, --n and --k");
@@ -169,12 +173,16 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
   std::vector<Request> requests;
   for (const Options& one : each) {
     const std::int64_t default_size = on_gpu ? 4096 : o.check ? 128 : 512;
-    requests.push_back({problem_of(one, default_size),
-                        one.seed,
-                        {one.a, one.b, one.c},
-                        one.verify,
-                        one.repeat.value_or(on_gpu ? 20 : 1),
-                        one.cache == "cold"});
+    try {
+      requests.push_back({problem_of(one, default_size),
+                          one.seed,
+                          {one.a, one.b, one.c},
+                          one.verify,
+                          one.repeat.value_or(on_gpu ? 20 : 1),
+                          one.cache == "cold"});
+    } catch (const InputError& error) {
+      throw InputError(one.origin + error.what());
+    }
   }
   return requests;
 }

@@ -1,13 +1,13 @@
 // bug: barrier_in_divergent_branch
 // check: divergent barrier
-// place: __syncthreads();  // the tiles are complete
-// gpu: racecheck, synccheck
+// place: __syncthreads();  // nobody needs
+// gpu: verify, racecheck, synccheck
 // cases: --m 35 --n 79 --k 70
 //
 // Wrong     The first barrier stands in a branch that the threads below the matrix do not take.
-// Seen      Those threads arrive at the second barrier while the others wait at the first. The hardware counts
-//           arrivals and lets both go on: from here the two groups are one barrier apart, and the tiles are
-//           overwritten while in use. Older GPUs hang.
+// Seen      Those threads arrive at the second barrier while the others wait at the first. The hardware
+//           counts arrivals and lets both go on: from here the two groups are one barrier apart, and the
+//           tiles are overwritten while in use. Older GPUs hang.
 
 #include "common/step.hpp"
 

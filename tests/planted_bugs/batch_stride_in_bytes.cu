@@ -4,9 +4,10 @@
 // gpu: verify
 // cases: --m 35 --n 79 --k 19 --batch 3
 //
-// Wrong     The distance from one A of the batch to the next is counted in bytes, and added to a float pointer.
-// Seen      The first product is right. The others take A from four times as far away: another matrix of the
-//           batch, another allocation, or no memory at all.
+// Wrong     The distance from one A of the batch to the next is counted in bytes, and added to a float
+//           pointer.
+// Seen      The first product is right. The others take A from four times as far away: another matrix of
+//           the batch, another allocation, or no memory at all.
 
 #include "common/step.hpp"
 
@@ -19,8 +20,8 @@ __global__ void sgemm_batch_stride_in_bytes(Gemm g) {
   __shared__ float Bs[TILE][TILE];  // [k][col]
 
   const float* A = g.A + blockIdx.z * g.strideA * sizeof(float);  // [M][K]; BUG: strideA counts elements
-  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
-  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+  const float* B = g.B + blockIdx.z * g.strideB;                  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;                        // [M][N]
 
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int row = blockIdx.y * TILE + ty;

@@ -4,7 +4,8 @@
 // gpu: none (hangs: nothing but the end of the process stops it)
 // cases: --m 35 --n 79 --k 19
 //
-// Wrong     Half of each warp fills As and waits for its warp; the other half fills Bs and waits for the block.
+// Wrong     Half of each warp fills As and waits for its warp; the other half fills Bs and waits for the
+//           block.
 // Seen      The first half waits for the second and the second, through the block's barrier, for the first.
 
 #include "common/step.hpp"

@@ -5,8 +5,8 @@
 // cases: --m 35 --n 79 --k 19
 //
 // Wrong     The kernel is given the address of a host variable, as cuBLAS takes alpha.
-// Seen      "an illegal memory access was encountered" at the next synchronisation. (Where the driver lets the GPU
-//           read all of the host's memory it works, slowly.)
+// Seen      "an illegal memory access was encountered" at the next synchronisation. (Where the driver lets
+//           the GPU read all of the host's memory it works, slowly.)
 
 #include "common/step.hpp"
 

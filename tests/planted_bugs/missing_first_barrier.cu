@@ -1,7 +1,7 @@
 // bug: missing_first_barrier
 // check: data race on shared memory
 // place: sum += As[ty][k] * Bs[k][tx];
-// gpu: racecheck
+// gpu: verify, racecheck
 // cases: --m 35 --n 79 --k 19
 //
 // Wrong     The barrier between filling the tiles and computing from them is missing.

@@ -6,8 +6,8 @@
 // cases: --m 35 --n 79 --k 19 --lda 23
 //
 // Wrong     The guard at the end of a row of A compares with <= and lets one element too many through.
-// Seen      It meets the zero that Bs has there, and zero times a number adds nothing. But what lies behind a row
-//           belongs to somebody else and may be NaN, and zero times NaN is NaN.
+// Seen      It meets the zero that Bs has there, and zero times a number adds nothing. But what lies behind
+//           a row belongs to somebody else and may be NaN, and zero times NaN is NaN.
 
 #include "common/step.hpp"
 

@@ -7,8 +7,8 @@
 // cases: --m 35 --n 79 --k 19 --ldb 83 --ldc 97
 //
 // Wrong     The guard at the right-hand edge lets one column too many through.
-// Seen      In a dense C that column is the next row's first element, which two threads then write: the result is
-//           wrong now and then. In a C with longer rows somebody else's memory changes.
+// Seen      In a dense C that column is the next row's first element, which two threads then write: the
+//           result is wrong now and then. In a C with longer rows somebody else's memory changes.
 
 #include "common/step.hpp"
 

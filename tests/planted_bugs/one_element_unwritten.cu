@@ -5,8 +5,8 @@
 // cases: --m 35 --n 79 --k 19
 //
 // Wrong     The guard of a grid that counts C's elements in a row stops one element early.
-// Seen      The last element of C keeps what it held. A test that starts from zeros, and allows an absolute error,
-//           may not notice.
+// Seen      The last element of C keeps what it held. A test that starts from zeros, and allows an absolute
+//           error, may not notice.
 
 #include "common/step.hpp"
 

@@ -1,7 +1,7 @@
 // bug: overwritten_double_buffer
 // check: data race on shared memory
 // place: sum += As[stage][ty][k] * Bs[stage][k][tx];
-// gpu: racecheck
+// gpu: verify, racecheck
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     Two tiles in shared memory take turns, but the next one is stored where the present one is.

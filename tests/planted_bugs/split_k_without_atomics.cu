@@ -4,9 +4,11 @@
 // gpu: verify
 // cases: --m 35 --n 79 --k 190 --beta 2
 //
-// Wrong     Several blocks share the terms of a sum, and each adds its part to C with += instead of atomicAdd.
-// Seen      Two blocks read the same old value, and the part of the one that writes first is lost. Which one, and
-//           where, changes from run to run; if the blocks run one after the other, the result is right.
+// Wrong     Several blocks share the terms of a sum, and each adds its part to C with += instead of
+//           atomicAdd.
+// Seen      Two blocks read the same old value, and the part of the one that writes first is lost. Which
+//           one, and where, changes from run to run; if the blocks run one after the other, the result is
+//           right.
 
 #include "common/step.hpp"
 
@@ -24,13 +26,13 @@ __global__ void scale_c(Gemm g) {
 }
 
 __global__ void sgemm_split_k_without_atomics(Gemm g) {
-  const int matrix = blockIdx.z / SPLITS, part = blockIdx.z % SPLITS;
-  const float* A = g.A + matrix * g.strideA;  // [M][K]
-  const float* B = g.B + matrix * g.strideB;  // [K][N]
-  float* C = g.C + matrix * g.strideC;        // [M][N]
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
+  const int part = blockIdx.x % SPLITS;
   const int row = blockIdx.y * TILE + threadIdx.y;
-  const int col = blockIdx.x * TILE + threadIdx.x;
+  const int col = blockIdx.x / SPLITS * TILE + threadIdx.x;
   if (row >= g.M || col >= g.N) return;
 
   float sum = 0.0f;
@@ -46,7 +48,7 @@ void sgemm(const Gemm& g) {
   dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
   const dim3 block(TILE, TILE);
   launch(scale_c, grid, block, 0, g);
-  grid.z *= SPLITS;
+  grid.x *= SPLITS;
   launch(sgemm_split_k_without_atomics, grid, block, 0, g);
 }
 

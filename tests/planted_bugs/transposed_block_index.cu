@@ -1,11 +1,11 @@
 // bug: transposed_block_index
-// check: fits blocks whose row and column are exchanged
+// check: fits blocks of 16 x 16 whose row and column are exchanged
 // gpu: verify
 // cases: --m 35 --n 79 --k 19
 //
 // Wrong     The kernel counts rows by blockIdx.x and columns by blockIdx.y, the grid the other way round.
-// Seen      Square matrices are right. Of a wide one the right-hand part is never computed, of a tall one the
-//           lower part; the blocks that should do it find themselves outside.
+// Seen      Square matrices are right. Of a wide one the right-hand part is never computed, of a tall one
+//           the lower part; the blocks that should do it find themselves outside.
 
 #include "common/step.hpp"
 

@@ -6,8 +6,8 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     Beyond the edges the tiles are left as they are, not filled with zeros.
-// Seen      In the last tile of K the elements beyond the edge are those of the tile before, and are counted again;
-//           if it is the first tile, too, whatever another kernel left there.
+// Seen      In the last tile of K the elements beyond the edge are those of the tile before, and are
+//           counted again; if it is the first tile, too, whatever another kernel left there.
 
 #include "common/step.hpp"
 

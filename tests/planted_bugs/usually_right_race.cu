@@ -5,8 +5,8 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     One thread sets the depth of the next tile while others may still compute with this one.
-// Seen      The right result, nearly always: the depth changes only before the last tile, and only a warp that is
-//           late by a whole tile would see it too early. No test of results finds this.
+// Seen      The right result, nearly always: the depth changes only before the last tile, and only a warp
+//           that is late by a whole tile would see it too early. No test of results finds this.
 
 #include "common/step.hpp"
 
@@ -18,7 +18,7 @@ __global__ void sgemm_usually_right_race(Gemm g) {
   __shared__ float As[TILE][TILE];  // [row][k]
   __shared__ float Bs[TILE][TILE];  // [k][col]
 
-  __shared__ int depth;             // terms in the tiles
+  __shared__ int depth;  // terms in the tiles
 
   const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]

@@ -6,8 +6,8 @@
 // cases: --m 35 --n 79 --k 19 --ldc 97
 //
 // Wrong     The guard around the store of C is missing.
-// Seen      Where M or N is no multiple of the tile, elements to the right of C and below it are overwritten; in a
-//           dense C those on the right are the next row's.
+// Seen      Where M or N is no multiple of the tile, elements to the right of C and below it are
+//           overwritten; in a dense C those on the right are the next row's.
 
 #include "common/step.hpp"
 

@@ -6,8 +6,8 @@
 // cases: --m 35 --n 79 --k 19 --lda 23
 //
 // Wrong     Rows of A are taken to lie K elements apart, not lda.
-// Seen      Nothing where lda is K. Elsewhere every row but the first comes from the wrong place, and from what
-//           lies between the rows.
+// Seen      Nothing where lda is K. Elsewhere every row but the first comes from the wrong place, and from
+//           what lies between the rows.
 
 #include "common/step.hpp"
 

@@ -45,10 +45,18 @@ class CpuDevice : public testing::TestWithParam<Build> {
     for (std::size_t i = 0; i < threads * blocks; ++i) {
       ASSERT_EQ(count[i], 1u) << "thread " << i;
       const std::size_t t = i % threads, b = i / threads;
-      const std::vector<std::size_t> expected{t % block.x, t / block.x % block.y, t / block.x / block.y,
-                                              b % grid.x,  b / grid.x % grid.y,   b / grid.x / grid.y,
-                                              block.x,     block.y,               block.z,
-                                              grid.x,      grid.y,                grid.z};
+      const std::vector<std::size_t> expected{t % block.x,
+                                              t / block.x % block.y,
+                                              t / block.x / block.y,
+                                              b % grid.x,
+                                              b / grid.x % grid.y,
+                                              b / grid.x / grid.y,
+                                              block.x,
+                                              block.y,
+                                              block.z,
+                                              grid.x,
+                                              grid.y,
+                                              grid.z};
       ASSERT_EQ(std::vector<std::size_t>(index + 12 * i, index + 12 * (i + 1)), expected) << "thread " << i;
     }
   }
@@ -80,24 +88,31 @@ TEST_P(CpuDevice, EmptyGridIsNoWork) {
 }
 
 TEST_P(CpuDevice, RefusesWhatNoGpuAccepts) {
-  const auto refused = [&](dim3 grid, dim3 block) {
+  const auto refused = [&](dim3 grid, dim3 block, std::size_t shared_bytes = 0) {
     try {
-      launch(kernels_->copy_float, grid, block, 0, nullptr, nullptr, 0);
+      launch(kernels_->lanes_leave_early, grid, block, shared_bytes, nullptr, nullptr, 0);
       return false;
     } catch (const std::invalid_argument&) {
       return true;
     }
   };
+  EXPECT_FALSE(refused(dim3(1), dim3(1024)));
   EXPECT_TRUE(refused(dim3(1), dim3(0)));
   EXPECT_TRUE(refused(dim3(1), dim3(1, 0)));
   EXPECT_TRUE(refused(dim3(1), dim3(1, 1, 0)));
   EXPECT_TRUE(refused(dim3(1), dim3(1025)));
   EXPECT_TRUE(refused(dim3(1), dim3(33, 32)));
+  EXPECT_FALSE(refused(dim3(1), dim3(1, 1, 64)));
   EXPECT_TRUE(refused(dim3(1), dim3(1, 1, 65)));
   EXPECT_TRUE(refused(dim3(0x80000000), dim3(1)));
+  EXPECT_FALSE(refused(dim3(1, 65535), dim3(1)));
   EXPECT_TRUE(refused(dim3(1, 65536), dim3(1)));
+  EXPECT_FALSE(refused(dim3(1, 1, 65535), dim3(1)));
   EXPECT_TRUE(refused(dim3(1, 1, 65536), dim3(1)));
-  EXPECT_TRUE(refused(dim3(1), dim3(0x80000000, 0x80000000, 4)));  // 2^64 threads
+  EXPECT_TRUE(refused(dim3(1), dim3(2147418113, 1718039348, 5)));  // 2^64 + 4 threads
+  EXPECT_FALSE(refused(dim3(1), dim3(1), 227 * 1024));
+  EXPECT_TRUE(refused(dim3(1), dim3(1), 227 * 1024 + 1));
+  EXPECT_TRUE(refused(dim3(1), dim3(1), ~std::size_t{0}));
 }
 
 TEST_P(CpuDevice, BlockBarrierOrders) {
@@ -166,7 +181,7 @@ TEST_P(CpuDevice, BlocksRunOnSeveralCores) {
 TEST_P(CpuDevice, RecursionThatFitsTheStack) {
   DeviceBuffer sum(1);
   launch(kernels_->recurse, dim3(1), dim3(64), 0, nullptr, sum.data(), 100);
-  EXPECT_EQ(sum[0], 5050.0f);
+  EXPECT_EQ(sum[0], 5051.0f);
 }
 
 TEST_P(CpuDevice, LaunchAfterLaunch) {
@@ -200,7 +215,8 @@ TEST(CpuDeviceMemory, ViewsMustLieInsideOneAllocation) {
   EXPECT_NO_THROW(cpu_device::describe(view(x.data() + 1, 8, 7, 8)));  // the last row ends with the memory
 }
 
-// ---- Crashes --------------------------------------------------------------------------------------------------
+// ---- Crashes
+// --------------------------------------------------------------------------------------------------
 
 using CpuDeviceDeathTest = CpuDevice;
 INSTANTIATE_TEST_SUITE_P(, CpuDeviceDeathTest, testing::Values(Build{"plain", &plain_kernels}),
@@ -219,8 +235,7 @@ TEST_P(CpuDeviceDeathTest, StackOverflowIsOneLine) {
 TEST_P(CpuDeviceDeathTest, WildAccessIsOneLine) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
-      launch(kernels_->write_at, dim3(1), dim3(8, 4), 0, nullptr, nullptr, 4),
-      testing::ExitedWithCode(1),
+      launch(kernels_->write_at, dim3(1), dim3(8, 4), 0, nullptr, nullptr, 4), testing::ExitedWithCode(1),
       "^error: invalid memory access in the kernel, block \\(0,0,0\\) thread \\(7,3,0\\), address 0x10; "
       "run with --check to see the line\n$");
 }

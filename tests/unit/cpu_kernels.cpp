@@ -13,7 +13,8 @@ __device__ unsigned thread_number() {
 __device__ unsigned threads_per_block() { return blockDim.x * blockDim.y * blockDim.z; }
 __device__ unsigned block_number() { return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
 
-// ---- Right ones ---------------------------------------------------------------------------------------------
+// ---- Right ones
+// ---------------------------------------------------------------------------------------------
 
 // x: how often each thread of the grid ran; y: what it saw, four uint3.
 __global__ void record_indices(float* x, float* y, int) {
@@ -170,8 +171,9 @@ __global__ void add_neighbour_after_barrier(float*, float* y, int n) {
   y[t] = sum;
 }
 
-// ---- Wrong ones -----------------------------------------------------------------------------------------------
-// In those with several blocks or threads, the last thread of the last block does it, unless it says otherwise.
+// ---- Wrong ones
+// ----------------------------------------------------------------------------------------------- In those
+// with several blocks or threads, the last thread of the last block does it, unless it says otherwise.
 
 __device__ bool is_last() {
   return block_number() == gridDim.x * gridDim.y * gridDim.z - 1 &&
@@ -192,8 +194,9 @@ __global__ void read_at(float* x, float* y, int n) {
 __global__ void write_static_shared_at(float*, float* y, int n) {
   SHARED float slots[3];
   float* pointer = slots;
+  if (!is_last()) return;
   pointer[0] = 1.0f;
-  if (is_last()) pointer[n] = 2.0f;  // here: write_static_shared_at
+  pointer[n] = 2.0f;  // here: write_static_shared_at
   y[0] = pointer[0];
 }
 

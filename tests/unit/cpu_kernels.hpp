@@ -10,8 +10,8 @@ using Kernel = void (*)(float* x, float* y, int n);
 struct Kernels {
   // Right ones.
   Kernel record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, copy_float4, copy_float2,
-      look_before_writing, meet, copy_float, sum_float4, through_shared, float4_to_shared,
-      read_barrier_write, write_own_element, lanes_leave_early, add_neighbour_after_barrier;
+      look_before_writing, meet, copy_float, sum_float4, through_shared, float4_to_shared, read_barrier_write,
+      write_own_element, lanes_leave_early, add_neighbour_after_barrier;
   // Wrong ones, one for each fault.
   Kernel write_at, read_at, write_static_shared_at, write_dynamic_shared_at, index_static_shared,
       misaligned_float4, misaligned_float, read_unwritten_shared, shared_write_then_read,

@@ -1,0 +1,352 @@
+// The checker must reject what is wrong and accept whatever a correct kernel may compute.
+
+#include "common/harness/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "common/harness/random.hpp"
+#include "common/harness/reference_cpu.hpp"
+
+namespace {
+
+using harness::error_over_bound;
+using harness::tolerance_any_data;
+using harness::tolerance_random_data;
+using harness::Verdict;
+using harness::verify_on_host;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+// ---- One element
+// ------------------------------------------------------------------------------------------------
+
+TEST(ErrorOverBound, IsTheErrorInUnitsOfTheBound) {
+  EXPECT_EQ(error_over_bound(3.0f, 3.0, 8.0, 0.25), 0);
+  EXPECT_NEAR(error_over_bound(4.0f, 3.0, 8.0, 0.25), 0.5, 1e-12);
+  EXPECT_NEAR(error_over_bound(2.0f, 3.0, 8.0, 0.25), 0.5, 1e-12);
+  EXPECT_NEAR(error_over_bound(-7.0f, 3.0, 8.0, 0.25), 5, 1e-12);
+}
+
+TEST(ErrorOverBound, NanIsWrongUnlessTheReferenceIs) {
+  EXPECT_EQ(error_over_bound(nan, 1.0, 1.0, 1.0), inf);
+  EXPECT_EQ(error_over_bound(nan, 0.0, 0.0, 1.0), inf);
+  EXPECT_EQ(error_over_bound(nan, inf, inf, 1.0), inf);
+  EXPECT_EQ(error_over_bound(nan, nan, nan, 1.0), 0);
+  EXPECT_EQ(error_over_bound(1.0f, nan, nan, 1.0), inf);
+  EXPECT_EQ(error_over_bound(inf, nan, nan, 1.0), inf);
+}
+
+TEST(ErrorOverBound, InfinitiesMustAgreeInSign) {
+  EXPECT_EQ(error_over_bound(inf, inf, inf, 1.0), 0);
+  EXPECT_EQ(error_over_bound(-inf, -inf, inf, 1.0), 0);
+  EXPECT_EQ(error_over_bound(inf, -inf, inf, 1.0), inf);
+  EXPECT_EQ(error_over_bound(FLT_MAX, inf, inf, 1.0), inf);
+  EXPECT_EQ(error_over_bound(inf, 1.0, 1.0, 1.0), inf);
+  EXPECT_EQ(error_over_bound(-inf, FLT_MAX, FLT_MAX, 1.0), inf);
+}
+
+// Partial sums may overflow where the result does not: any value may come out.
+TEST(ErrorOverBound, PossibleOverflowIsNotJudged) {
+  const double beyond = 2.0 * FLT_MAX;
+  for (const float c : {inf, nan, 5.0f}) EXPECT_EQ(error_over_bound(c, 1.0, beyond, 1e-6), 0);
+  EXPECT_EQ(error_over_bound(inf, beyond, beyond, 1e-6), 0);
+}
+
+// Below the smallest normal number precision is lost, or everything (flush to zero).
+TEST(ErrorOverBound, SubnormalResultsMayBeFlushed) {
+  EXPECT_LE(error_over_bound(0.0f, FLT_MIN / 2, FLT_MIN / 2, 1e-7), 1);
+  EXPECT_LE(error_over_bound(0.0f, 0.0, 0.0, 0.0), 0);
+  EXPECT_GT(error_over_bound(4 * FLT_MIN, 0.0, 0.0, 0.0), 1);
+}
+
+TEST(Tolerance, GrowsWithK) {
+  for (const int k : {0, 1, 2, 100, 4096, 1 << 20}) {
+    EXPECT_LT(tolerance_any_data(k), tolerance_any_data(k + 1));
+    EXPECT_LE(tolerance_random_data(k), tolerance_random_data(k + 1));
+    EXPECT_LE(tolerance_random_data(k), tolerance_any_data(k));
+    EXPECT_GT(tolerance_random_data(k), 0x1p-23);  // alpha * sum + beta * c rounds three times by 2^-24
+  }
+  EXPECT_NEAR(tolerance_any_data(1000), 1004 * 0x1p-24, 1e-8);
+  // With the harness's own data a forgotten tile must show, even at a large K.
+  EXPECT_LT(tolerance_random_data(4096), 20e-6);
+}
+
+// ---- A whole product
+// --------------------------------------------------------------------------------------------
+
+// A product with matrices of its own. C is not filled in.
+struct Product {
+  Product(int M, int N, int K, int batch = 1, int pad = 0) {
+    gemm.M = M;
+    gemm.N = N;
+    gemm.K = K;
+    gemm.batch = batch;
+    gemm.alpha = 1;
+    gemm.lda = K + pad;
+    gemm.ldb = gemm.ldc = N + pad;
+    gemm.strideA = gemm.lda * M + pad;
+    gemm.strideB = gemm.ldb * K + pad;
+    gemm.strideC = gemm.ldc * M + pad;
+    // What lies outside of the matrices spoils every result that it gets into.
+    a.assign(gemm.strideA * batch + 1, nan);
+    b.assign(gemm.strideB * batch + 1, nan);
+    c.assign(gemm.strideC * batch + 1, nan);
+    c0.assign(gemm.strideC * batch + 1, nan);
+    fill(a, M, K, gemm.lda, gemm.strideA, 1);
+    fill(b, K, N, gemm.ldb, gemm.strideB, 2);
+    fill(c0, M, N, gemm.ldc, gemm.strideC, 3);
+    gemm.A = a.data();
+    gemm.B = b.data();
+    gemm.C = c.data();
+  }
+  Product(const Product&) = delete;
+
+  void fill(std::vector<float>& to, int rows, int cols, std::int64_t ld, std::int64_t stride,
+            std::uint64_t seed) {
+    std::uint64_t index = 0;
+    for (int matrix = 0; matrix < gemm.batch; ++matrix) {
+      for (int row = 0; row < rows; ++row) {
+        for (int col = 0; col < cols; ++col) {
+          to[matrix * stride + row * ld + col] = harness::uniform(seed, index++);
+        }
+      }
+    }
+  }
+
+  float& at(int matrix, int row, int col) { return c[matrix * gemm.strideC + row * gemm.ldc + col]; }
+
+  // Fills in C with `sum(terms)`, in which terms[k] = a[k] and b[k].
+  using Sum = std::function<float(const std::vector<float>& a, const std::vector<float>& b)>;
+  void compute(const Sum& sum) {
+    std::vector<float> row_a(gemm.K), col_b(gemm.K);
+    for (int matrix = 0; matrix < gemm.batch; ++matrix) {
+      for (int row = 0; row < gemm.M; ++row) {
+        for (int col = 0; col < gemm.N; ++col) {
+          for (int k = 0; k < gemm.K; ++k) {
+            row_a[k] = a[matrix * gemm.strideA + row * gemm.lda + k];
+            col_b[k] = b[matrix * gemm.strideB + k * gemm.ldb + col];
+          }
+          const float product = gemm.alpha * sum(row_a, col_b);
+          at(matrix, row, col) = gemm.beta == 0
+                                     ? product
+                                     : product + gemm.beta * c0[matrix * gemm.strideC + row * gemm.ldc + col];
+        }
+      }
+    }
+  }
+
+  Verdict verify(double tolerance) const {
+    return verify_on_host(gemm, gemm.beta == 0 ? nullptr : c0.data(), tolerance);
+  }
+  Verdict verify() const { return verify(tolerance_random_data(gemm.K)); }
+
+  Gemm gemm{};
+  std::vector<float> a, b, c, c0;
+};
+
+float forwards(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
+  return sum;
+}
+float backwards(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (std::size_t k = a.size(); k-- > 0;) sum += a[k] * b[k];
+  return sum;
+}
+float fused(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) sum = std::fmaf(a[k], b[k], sum);
+  return sum;
+}
+// Eight sums side by side, as with split K.
+float split(const std::vector<float>& a, const std::vector<float>& b) {
+  float sums[8] = {};
+  for (std::size_t k = 0; k < a.size(); ++k) sums[k % 8] += a[k] * b[k];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+const Product::Sum orders[] = {forwards, backwards, fused, split};
+
+// [1 2 3] [1 0]   [10 11]
+// [4 5 6] [0 1] = [22 23]  for C = 2 A B - C0, C0 = [-2 -1; 0 3]: [22 31; 44 55]... written out below.
+//         [3 3]
+TEST(VerifyOnHost, SmallCaseByHand) {
+  const float a[] = {1, 2, 3, nan,  //
+                     4, 5, 6, nan};
+  const float b[] = {1, 0, nan, nan, nan,  //
+                     0, 1, nan, nan, nan,  //
+                     3, 3, nan, nan, nan};
+  const float c0[] = {-2, -1, nan,  //
+                      0,  3,  nan};
+  float c[] = {2 * 10 + 2, 2 * 11 + 1, nan,  //
+               2 * 22 - 0, 2 * 23 - 3, nan};
+  const Gemm gemm{.M = 2,
+                  .N = 2,
+                  .K = 3,
+                  .batch = 1,
+                  .alpha = 2,
+                  .A = a,
+                  .lda = 4,
+                  .strideA = 8,
+                  .B = b,
+                  .ldb = 5,
+                  .strideB = 15,
+                  .beta = -1,
+                  .C = c,
+                  .ldc = 3,
+                  .strideC = 6};
+  Verdict verdict = verify_on_host(gemm, c0, 1e-7);
+  EXPECT_EQ(verdict.wrong, 0);
+  EXPECT_EQ(verdict.first_wrong, -1);
+  EXPECT_EQ(verdict.max_error, 0);
+  EXPECT_EQ(verdict.max_error_over_bound, 0);
+
+  c[4] += 0.5f;
+  verdict = verify_on_host(gemm, c0, 1e-2);
+  EXPECT_EQ(verdict.max_error, 0.5);
+  EXPECT_NEAR(verdict.max_error_over_bound, 0.5 / (1e-2 * (2 * 23 + 3)), 1e-6);
+  EXPECT_EQ(verdict.wrong, 1);
+  EXPECT_EQ(verdict.first_wrong, 3);
+}
+
+TEST(VerifyOnHost, AcceptsAnyOrderOfSummation) {
+  for (const auto& order : orders) {
+    Product p(24, 24, 4096);
+    p.compute(order);
+    const Verdict verdict = p.verify();
+    EXPECT_EQ(verdict.wrong, 0) << verdict.max_error_over_bound;
+    EXPECT_GT(verdict.max_error, 0);
+  }
+}
+
+// Nothing cancels, and all sums grow: the worst case for the statistical bound.
+TEST(VerifyOnHost, AcceptsPositiveData) {
+  for (const auto& order : orders) {
+    Product p(24, 24, 4096);
+    for (float& value : p.a) value = std::fabs(value);
+    for (float& value : p.b) value = std::fabs(value);
+    p.compute(order);
+    EXPECT_EQ(p.verify(tolerance_any_data(4096)).wrong, 0);
+  }
+}
+
+// All roundings go the same way here: 1 + 4095 times a little less than half a unit in the last place.
+TEST(VerifyOnHost, AcceptsTheWorstRoundingErrors) {
+  Product p(1, 1, 4096);
+  std::fill_n(p.a.begin(), 4096, 0x1.fp-25f);
+  std::fill_n(p.b.begin(), 4096, 1.0f);
+  p.a[0] = 1.0f;
+  p.compute(forwards);
+  EXPECT_EQ(p.at(0, 0, 0), 1.0f);
+  EXPECT_EQ(p.verify(tolerance_any_data(4096)).wrong, 0);
+  EXPECT_EQ(p.verify(tolerance_random_data(4096)).wrong, 1);  // much sharper
+}
+
+TEST(VerifyOnHost, AlphaBetaBatchAndLeadingDimensions) {
+  for (const auto& [alpha, beta] : {std::pair{1.0f, 0.0f}, {2.0f, 1.0f}, {-0.5f, -0.5f}, {0.0f, 2.0f}}) {
+    Product p(7, 9, 30, 3, 5);
+    p.gemm.alpha = alpha;
+    p.gemm.beta = beta;
+    p.compute(forwards);
+    EXPECT_EQ(p.verify().wrong, 0) << alpha << " " << beta;
+
+    // A slip of each factor shows.
+    p.gemm.alpha = alpha + 1;
+    EXPECT_EQ(p.verify().wrong, 3 * 7 * 9) << alpha << " " << beta;
+    p.gemm.alpha = alpha;
+    p.gemm.beta = beta + 1;
+    EXPECT_EQ(p.verify().wrong, 3 * 7 * 9) << alpha << " " << beta;
+    p.gemm.beta = beta;
+    // The last element of the last matrix, and the first of the second.
+    p.at(2, 6, 8) += 0.01f;
+    EXPECT_EQ(p.verify().wrong, 1);
+    EXPECT_EQ(p.verify().first_wrong, 3 * 7 * 9 - 1);
+    p.at(1, 0, 0) += 0.01f;
+    EXPECT_EQ(p.verify().wrong, 2);
+    EXPECT_EQ(p.verify().first_wrong, 7 * 9);
+  }
+}
+
+TEST(VerifyOnHost, BetaZeroDoesNotReadTheOldC) {
+  Product p(4, 4, 4);
+  p.compute(forwards);
+  EXPECT_EQ(verify_on_host(p.gemm, nullptr, tolerance_random_data(4)).wrong, 0);
+}
+
+TEST(VerifyOnHost, FindsASingleWrongElement) {
+  for (const auto& [row, col] : {std::pair{0, 0}, {0, 23}, {11, 5}, {23, 0}, {23, 23}}) {
+    Product p(24, 24, 4096);
+    p.compute(split);
+    p.at(0, row, col) += 0.1f;
+    const Verdict verdict = p.verify();
+    EXPECT_EQ(verdict.wrong, 1);
+    EXPECT_EQ(verdict.first_wrong, row * 24 + col);
+    EXPECT_NEAR(verdict.max_error, 0.1, 0.01);
+  }
+}
+
+TEST(VerifyOnHost, FindsNanAndInfinity) {
+  for (const float bad : {nan, inf, -inf}) {
+    Product p(5, 6, 7);
+    p.compute(forwards);
+    p.at(0, 4, 5) = bad;
+    const Verdict verdict = p.verify(1e30);  // however tolerant
+    EXPECT_EQ(verdict.wrong, 1);
+    EXPECT_EQ(verdict.first_wrong, 29);
+    EXPECT_EQ(verdict.max_error_over_bound, inf);
+  }
+}
+
+TEST(VerifyOnHost, NanInTheInputBelongsInTheOutput) {
+  Product p(3, 3, 3);
+  p.a[1] = nan;  // row 0
+  p.compute(forwards);
+  EXPECT_TRUE(std::isnan(p.at(0, 0, 2)));
+  EXPECT_EQ(p.verify().wrong, 0);
+  p.at(0, 0, 2) = 1.0f;
+  EXPECT_EQ(p.verify().wrong, 1);
+}
+
+TEST(VerifyOnHost, FindsAMissingLastTerm) {
+  Product p(24, 24, 4096);
+  p.compute([](std::vector<float> a, const std::vector<float>& b) {
+    a.back() = 0;
+    return split(a, b);
+  });
+  EXPECT_GT(p.verify().wrong, 24 * 24 * 3 / 4);  // a few terms are too small to matter
+}
+
+TEST(VerifyOnHost, FindsReducedPrecision) {
+  Product p(24, 24, 4096);
+  const auto tf32 = [](float value) { return std::ldexp(std::rint(std::ldexp(value, 10)), -10); };
+  p.compute([&](std::vector<float> a, std::vector<float> b) {
+    for (float& value : a) value = tf32(value);
+    for (float& value : b) value = tf32(value);
+    return split(a, b);
+  });
+  EXPECT_GT(p.verify().wrong, 0);
+}
+
+TEST(VerifyOnHost, EmptyProducts) {
+  for (const auto& [m, n, batch] : {std::tuple{0, 4, 1}, {4, 0, 1}, {4, 4, 0}, {0, 0, 0}}) {
+    Product p(m, n, 3, batch);
+    const Verdict verdict = p.verify();
+    EXPECT_EQ(verdict.wrong, 0);
+    EXPECT_EQ(verdict.first_wrong, -1);
+  }
+  Product no_terms(2, 2, 0);
+  no_terms.compute(forwards);
+  EXPECT_EQ(no_terms.verify().wrong, 0);
+  no_terms.at(0, 1, 1) = 1e-30f;
+  EXPECT_EQ(no_terms.verify().wrong, 1);
+}
+
+}  // namespace
