@@ -47,6 +47,7 @@ enum class FaultKind {
   uninitialised_shared,
   race_shared,
   race_global,
+  async_not_arrived,
   exit_before_barrier,
   divergent_barrier,
   deadlock,

@@ -82,6 +82,8 @@ const char* to_string(FaultKind kind) {
       return "data race on shared memory";
     case FaultKind::race_global:
       return "data race on global memory";
+    case FaultKind::async_not_arrived:
+      return "use of shared memory before its asynchronous copy arrived";
     case FaultKind::exit_before_barrier:
       return "thread exit before a barrier";
     case FaultKind::divergent_barrier:

@@ -30,6 +30,19 @@ class SharedShadow;
 
 constexpr std::size_t shared_slack = 4096;
 
+// The asynchronous copies that a thread has asked for and not waited for, oldest first.
+struct AsyncCopies {
+  struct Copy {
+    void* shared;
+    const void* global;  // nullptr: zeros
+    unsigned bytes;
+    unsigned group;
+    const void* pc;
+  };
+  std::vector<Copy> waiting;
+  unsigned groups = 0;  // closed so far
+};
+
 struct Launch {
   dim3 grid, block;
   unsigned threads_per_block;
@@ -44,7 +57,8 @@ struct Launch {
 // One OS thread at work on a launch, with the block that it runs.
 struct Worker {
   Launch* launch = nullptr;
-  std::vector<Thread> threads;  // of the block
+  std::vector<Thread> threads;            // of the block
+  std::vector<AsyncCopies> async_copies;  // of the threads
   boost::context::detail::fcontext_t scheduler = nullptr;
   unsigned current = 0;                   // the running thread
   std::uint64_t block = 0;                // linear
@@ -92,6 +106,15 @@ std::size_t tls_bytes();  // dynamic shared memory has the byte offsets from her
 // Fills the block's shared memory with a NaN pattern: what it held before is no concern of this block.
 void poison_shared(Worker& worker);
 
+// ---- observer.cpp ----------------------------------------------------------------------------------------
+
+// Checks an access of the running CUDA thread, and tells the listener. Checked launches only.
+void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// A write to shared memory that the listener was told of before.
+void check_shared_write(const void* shared, unsigned bytes, const void* pc);
+// Whether an asynchronous copy to this place is under way: then nobody may touch it.
+void mark_pending(const void* shared, unsigned bytes, bool pending);
+
 // ---- race.cpp --------------------------------------------------------------------------------------------
 
 // Who touched each word of the block's shared memory since when; one per worker.
@@ -107,6 +130,8 @@ class SharedShadow {
   // `name` says what the word is, for the message; it is asked only in case of a fault.
   void access(std::size_t word, unsigned thread, bool write, const void* pc, std::size_t offset);
 
+  void mark_pending(std::size_t word, bool pending) { words_[word].pending_in = pending ? first_epoch_ : 0; }
+
  private:
   struct Event {
     std::uint32_t epoch = 0;  // 0: none
@@ -116,9 +141,10 @@ class SharedShadow {
   };
   struct Word {
     Event write;
-    Event reader;             // the latest
-    Event reader_same_warp;   // the latest by another thread of that warp
-    Event reader_other_warp;  // the latest by another warp than that
+    Event reader;                  // the latest
+    Event reader_same_warp;        // the latest by another thread of that warp
+    Event reader_other_warp;       // the latest by another warp than that
+    std::uint32_t pending_in = 0;  // first_epoch_ of the block that is copying here asynchronously
   };
   bool ordered(const Event& earlier, unsigned thread) const;
   void conflict(const Event& earlier, bool earlier_wrote, unsigned thread, bool write, const void* pc,

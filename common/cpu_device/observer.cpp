@@ -17,6 +17,41 @@ void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned
   listener->on_access({pc, address, bytes, space, write, worker.block, worker.current});
 }
 
+// Where an address lies in the block's shared memory, the variables first, then what the launch added
+// dynamically.
+struct SharedPlace {
+  bool shared = false;
+  bool inside = false;  // of a variable, wholly
+  std::size_t offset = 0;
+};
+
+SharedPlace find_shared(const Worker& worker, std::uintptr_t address, unsigned bytes) {
+  SharedPlace place;
+  const std::size_t tls = tls_bytes();
+  place.offset = address - reinterpret_cast<std::uintptr_t>(worker.tls);
+  if (place.offset < tls) {
+    place.shared = true;
+    for (const SharedVariable& variable : shared_variables()) {
+      if (place.offset < variable.tls_offset) continue;
+      place.inside = place.inside || place.offset + bytes <= variable.tls_offset + variable.bytes;
+    }
+    return place;
+  }
+  const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker.dynamic_shared.data());
+  place.shared = dynamic < worker.dynamic_shared.size();
+  place.inside = dynamic + bytes <= worker.launch->shared_bytes;
+  place.offset = tls + dynamic;
+  return place;
+}
+
+void check_shared(Worker& worker, std::size_t offset, unsigned bytes, bool write, const void* pc) {
+  for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; ++word) {
+    worker.shadow->access(word, worker.current, write, pc, word * 4);
+  }
+}
+
+}  // namespace
+
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
   Worker* worker = current_worker;
   if (worker == nullptr || !worker->launch->checked) return;
@@ -30,34 +65,16 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
            std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
                " bytes at an address that is no multiple of " + std::to_string(bytes));
   }
-
-  // Shared memory: the variables, then what the launch added dynamically.
-  const std::size_t tls = tls_bytes();
-  std::size_t offset = address - reinterpret_cast<std::uintptr_t>(worker->tls);
-  bool shared = false, inside = false;
-  if (offset < tls) {
-    shared = true;
-    for (const SharedVariable& variable : shared_variables()) {
-      inside =
-          inside || (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes);
-    }
-  } else {
-    const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker->dynamic_shared.data());
-    shared = dynamic < worker->dynamic_shared.size();
-    inside = dynamic + bytes <= worker->launch->shared_bytes;
-    if (shared) offset = tls + dynamic;
-  }
-  if (shared) {
-    if (!inside) {
+  const SharedPlace place = find_shared(*worker, address, bytes);
+  if (place.shared) {
+    if (!place.inside) {
       report(FaultKind::out_of_bounds_shared, pc,
              std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
                  " bytes of shared memory outside every __shared__ variable");
       stop_launch();
     }
-    tell(*worker, pc, offset, bytes, Space::shared, write);
-    for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; ++word) {
-      worker->shadow->access(word, worker->current, write, pc, word * 4);
-    }
+    tell(*worker, pc, place.offset, bytes, Space::shared, write);
+    check_shared(*worker, place.offset, bytes, write, pc);
     return;
   }
 
@@ -73,7 +90,18 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
   stop_launch();
 }
 
-}  // namespace
+void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
+  const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
+  if (place.inside) check_shared(*current_worker, place.offset, bytes, true, pc);
+}
+
+void mark_pending(const void* shared, unsigned bytes, bool pending) {
+  const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
+  if (!place.inside) return;
+  for (std::size_t word = place.offset / 4; word <= (place.offset + bytes - 1) / 4; ++word) {
+    current_worker->shadow->mark_pending(word, pending);
+  }
+}
 
 void set_listener(AccessListener* new_listener) { listener = new_listener; }
 

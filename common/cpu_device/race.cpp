@@ -32,6 +32,15 @@ void SharedShadow::access(std::size_t index, unsigned thread, bool write, const 
   const unsigned warp = thread / warpSize;
   const Event now{epoch_, warp_epoch_[warp], thread, pc};
 
+  if (word.pending_in == first_epoch_) {
+    if (reported_before(FaultKind::async_not_arrived, pc)) return;
+    report(FaultKind::async_not_arrived, pc,
+           std::string(write ? "writes " : "reads ") + describe_shared(offset) +
+               ", to which the asynchronous copy started at " + place_of(word.write.pc) + " by " +
+               thread_name(*current_worker, word.write.thread) + " has not been waited for",
+           *current_worker, thread);
+    return;
+  }
   if (word.write.epoch >= first_epoch_) {
     if (!ordered(word.write, thread)) conflict(word.write, true, thread, write, pc, offset);
   } else if (!write && !reported_before(FaultKind::uninitialised_shared, pc)) {

@@ -201,6 +201,11 @@ void report_stuck_block(const Worker& worker) {
 void run_block(Worker& worker, Stacks& stacks) {
   const unsigned count = worker.launch->threads_per_block;
   worker.threads.assign(count, Thread{});
+  worker.async_copies.resize(count);
+  for (AsyncCopies& copies : worker.async_copies) {
+    copies.waiting.clear();
+    copies.groups = 0;
+  }
   current_block_index = unflatten(worker.block, worker.launch->grid);
   poison_shared(worker);
   if (worker.shadow) worker.shadow->new_block();

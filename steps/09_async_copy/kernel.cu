@@ -1,0 +1,128 @@
+// Step 09: the copy engine moves the next tiles to shared memory while the threads compute.
+//
+// Idea      Until now a tile went through registers (load, wait, store), and nobody computed while waiting.
+//           cp.async copies from global to shared memory on its own; a thread only asks for it, and waits
+//           when it needs the result.
+// Change    Two buffers for the tiles: one is computed from, the other one filled. One barrier a tile is
+//           enough. A is transposed by copying single elements, which needs no registers either.
+// Bound     As before, but the latency of global memory is hidden behind a whole tile's FFMAs.
+
+#include "common/cuda/async_copy.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int BM = 128, BN = 128, BK = 16;  // the block's tile: BM x BN of C, BK terms at a time
+constexpr int TM = 8, TN = 8;               // the thread's tile: TM x TN of C
+constexpr int LM = 8, LN = 4;               // the lanes of a warp: LM down, LN across
+constexpr int WM = LM * TM, WN = LN * TN;   // the warp's tile: WM x WN of C
+constexpr int WARPS_N = BN / WN;            // warps across the block's tile
+constexpr int THREADS = BM / WM * WARPS_N * 32;
+static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
+constexpr int PAD = 4;                    // shifts each row of As by 4 banks against the one before
+constexpr int STAGES = 2;                 // buffers for the tiles
+constexpr int A_ROWS = THREADS / 8;       // rows of A that the block copies at once, 8 terms of each
+constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B that the block copies at once
+static_assert(BM % A_ROWS == 0 && BK % 8 == 0 && BK % B_ROWS == 0);
+
+__device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
+
+// Starts copying four neighbours in a row, of which only the first `valid` exist; zeros for the others.
+// ALIGNED: both addresses are multiples of 16 bytes, and all four exist or none.
+template <bool ALIGNED>
+__device__ __forceinline__ void copy4(float* shared, const float* global, int valid) {
+  if constexpr (ALIGNED) {
+    async_copy<16>(shared, global, valid > 0);
+  } else {
+    for (int j = 0; j < 4; ++j) async_copy<4>(shared + j, global + j, j < valid);
+  }
+}
+
+// c[0..3] = alpha * sums[0..3] + beta * c[0..3], as far as they exist. beta == 0: c is not read.
+template <bool ALIGNED>
+__device__ __forceinline__ void store4(float* c, int valid, const float* sums, float alpha, float beta) {
+  if constexpr (ALIGNED) {
+    if (valid <= 0) return;
+    float4 v = make_float4(alpha * sums[0], alpha * sums[1], alpha * sums[2], alpha * sums[3]);
+    if (beta != 0.0f) {
+      const float4 old = float4_at(c);
+      v = make_float4(v.x + beta * old.x, v.y + beta * old.y, v.z + beta * old.z, v.w + beta * old.w);
+    }
+    float4_at(c) = v;
+  } else {
+    for (int j = 0; j < 4; ++j) {
+      if (j < valid) c[j] = beta == 0.0f ? alpha * sums[j] : alpha * sums[j] + beta * c[j];
+    }
+  }
+}
+
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
+  __shared__ __align__(16) float As[STAGES][BK][BM + PAD];  // [k][row]: A transposed
+  __shared__ __align__(16) float Bs[STAGES][BK][BN];        // [k][col]
+
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int row0 = blockIdx.y * BM;  // of the block's tile of C
+  const int col0 = blockIdx.x * BN;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: 4 from here, 4 more from WM / 2 on
+  const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns likewise
+
+  // What this thread copies: single elements of A, A_ROWS rows and 8 terms apart; 4 neighbours of a row of B,
+  // B_ROWS rows apart. 8 lanes side by side read 32 bytes of a row of A.
+  const int a_row = threadIdx.x / 8, a_k = threadIdx.x % 8;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+  const float* a_from = A + (row0 + a_row) * g.lda + a_k;
+  const float* b_from = B + b_k * g.ldb + col0 + b_col;
+
+  // Asks for the tiles of the terms from k0 on.
+  const auto copy_tiles = [&](int stage, int k0) {
+    for (int i = 0; i < BM; i += A_ROWS) {
+      for (int k = 0; k < BK; k += 8) {
+        const bool valid = row0 + a_row + i < g.M && k0 + a_k + k < g.K;
+        async_copy<4>(&As[stage][a_k + k][a_row + i], a_from + i * g.lda + k0 + k, valid);
+      }
+    }
+    for (int k = 0; k < BK; k += B_ROWS) {
+      const int valid = k0 + b_k + k < g.K ? g.N - col0 - b_col : 0;
+      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from + (k0 + k) * g.ldb, valid);
+    }
+    async_copy_commit();
+  };
+
+  float sums[TM][TN] = {};
+  int stage = 0;
+  copy_tiles(stage, 0);
+  for (int k0 = 0; k0 < g.K; k0 += BK, stage ^= 1) {
+    async_copy_wait<0>();  // this thread's part of the tiles has arrived ...
+    __syncthreads();       // ... everybody's has, and nobody needs the other buffer any more
+    if (k0 + BK < g.K) copy_tiles(stage ^ 1, k0 + BK);
+
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      alignas(16) float a[TM], b[TN];
+      for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[stage][k][m + i / 4 * (WM / 2)]);
+      for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[stage][k][n + j / 4 * (WN / 2)]);
+      for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; ++j) sums[i][j] += a[i] * b[j];
+      }
+    }
+  }
+
+  for (int i = 0; i < TM; ++i) {
+    for (int j = 0; j < TN; j += 4) {
+      const int row = row0 + m + i / 4 * (WM / 2) + i % 4, col = col0 + n + j / 4 * (WN / 2);
+      store4<ALIGNED>(&C[row * g.ldc + col], row < g.M ? g.N - col : 0, &sums[i][j], g.alpha, g.beta);
+    }
+  }
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, BN), ceil_div(g.M, BM), g.batch);
+  launch(is_aligned(g) ? sgemm_async_copy<true> : sgemm_async_copy<false>, grid, dim3(THREADS), 0, g);
+}
+
+}  // namespace
