@@ -52,8 +52,9 @@ __device__ __forceinline__ void store4(float* c, int valid, const float* sums, f
   }
 }
 
+// Two blocks to an SM, for which nvcc keeps to 128 registers a thread.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(THREADS) sgemm_vectorization(Gemm g) {
+__global__ void __launch_bounds__(THREADS, 2) sgemm_vectorization(Gemm g) {
   __shared__ __align__(16) float As[BK][BM];  // [k][row]: A transposed
   __shared__ __align__(16) float Bs[BK][BN];  // [k][col]
 
@@ -69,12 +70,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_vectorization(Gemm g) {
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of B likewise.
   const int a_row = threadIdx.x / (BK / 4), a_k = threadIdx.x % (BK / 4) * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+  // Past the edge the last rows and columns are read instead: what comes of them is never stored.
+  const int b_from = ALIGNED ? min(col0 + b_col, g.N - 4) : col0 + b_col;
 
   float sums[TM][TN] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
     for (int i = 0; i < BM; i += A_ROWS) {
-      const int row = row0 + a_row + i;
-      const float4 v = load4<ALIGNED>(A + row * g.lda + k0 + a_k, row < g.M ? g.K - k0 - a_k : 0);
+      const int row = min(row0 + a_row + i, g.M - 1);
+      const float4 v = load4<ALIGNED>(A + row * g.lda + k0 + a_k, g.K - k0 - a_k);
       As[a_k + 0][a_row + i] = v.x;
       As[a_k + 1][a_row + i] = v.y;
       As[a_k + 2][a_row + i] = v.z;
@@ -82,17 +85,22 @@ __global__ void __launch_bounds__(THREADS) sgemm_vectorization(Gemm g) {
     }
     for (int i = 0; i < BK; i += B_ROWS) {
       const int k = k0 + b_k + i;
-      float4_at(&Bs[b_k + i][b_col]) =
-          load4<ALIGNED>(B + k * g.ldb + col0 + b_col, k < g.K ? g.N - col0 - b_col : 0);
+      float4_at(&Bs[b_k + i][b_col]) = load4<ALIGNED>(B + k * g.ldb + b_from, k < g.K ? g.N - b_from : 0);
     }
     __syncthreads();  // the tiles are complete
 
+#pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[k][ty * TM + i]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[k][tx * TN + j]);
+      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
+      // which then need not be read from the registers again.
       for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; ++j) sums[i][j] += a[i] * b[j];
+        for (int j = 0; j < TN; ++j) {
+          const int col = i % 2 == 0 ? j : TN - 1 - j;
+          sums[i][col] += a[i] * b[col];
+        }
       }
     }
     __syncthreads();  // nobody needs the tiles any more

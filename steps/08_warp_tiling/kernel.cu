@@ -53,6 +53,7 @@ __device__ __forceinline__ void store4(float* c, int valid, const float* sums, f
   }
 }
 
+// Two blocks to an SM, for which nvcc keeps to 128 registers a thread.
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
   __shared__ __align__(16) float As[BK][BM + PAD];  // [k][row]: A transposed
@@ -71,19 +72,21 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
   // What this thread copies: 4 neighbours of a row of A, and again COPY_K terms further; of B likewise.
   const int a_row = threadIdx.x / 2, a_k = threadIdx.x % 2 * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
-  const float* a_from = A + (row0 + a_row) * g.lda + a_k;
-  const float* b_from = B + b_k * g.ldb + col0 + b_col;
+  // Past the edge the last rows and columns are read instead: what comes of them is never stored.
+  const int b_first = ALIGNED ? min(col0 + b_col, g.N - 4) : col0 + b_col;
+  const int b_valid = ALIGNED ? 4 : g.N - b_first;
+  const float* a_from = A + min(row0 + a_row, g.M - 1) * g.lda + a_k;
+  const float* b_from = B + b_k * g.ldb + b_first;
 
   float sums[TM][TN] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK, a_from += BK, b_from += BK * g.ldb) {
     for (int i = 0; i < BK; i += COPY_K) {
-      const float4 v = load4<ALIGNED>(a_from + i, row0 + a_row < g.M ? g.K - k0 - a_k - i : 0);
+      const float4 v = load4<ALIGNED>(a_from + i, g.K - k0 - a_k - i);
       As[a_k + i + 0][a_row] = v.x;
       As[a_k + i + 1][a_row] = v.y;
       As[a_k + i + 2][a_row] = v.z;
       As[a_k + i + 3][a_row] = v.w;
-      float4_at(&Bs[b_k + i][b_col]) =
-          load4<ALIGNED>(b_from + i * g.ldb, k0 + b_k + i < g.K ? g.N - col0 - b_col : 0);
+      float4_at(&Bs[b_k + i][b_col]) = load4<ALIGNED>(b_from + i * g.ldb, k0 + b_k + i < g.K ? b_valid : 0);
     }
     __syncthreads();  // the tiles are complete
 
@@ -92,8 +95,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[k][m + i / 4 * (WM / 2)]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[k][n + j / 4 * (WN / 2)]);
+      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
+      // which then need not be read from the registers again.
       for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; ++j) sums[i][j] += a[i] * b[j];
+        for (int j = 0; j < TN; ++j) {
+          const int col = i % 2 == 0 ? j : TN - 1 - j;
+          sums[i][col] += a[i] * b[col];
+        }
       }
     }
     __syncthreads();  // nobody needs the tiles any more

@@ -56,6 +56,7 @@ __device__ __forceinline__ void store4(float* c, int valid, const float* sums, f
   }
 }
 
+// Two blocks to an SM, for which nvcc keeps to 128 registers a thread.
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   __shared__ __align__(16) float As[STAGES][BK][BM + PAD];  // [k][row]: A transposed
@@ -78,36 +79,43 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   const float* a_from = A + (row0 + a_row) * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
 
-  // Asks for the tiles of the terms from k0 on.
-  const auto copy_tiles = [&](int stage, int k0) {
-    for (int i = 0; i < BM; i += A_ROWS) {
+  const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
+
+  // Asks for the tiles of the next terms, of which `left` exist.
+  const auto copy_tiles = [&](int stage, int left) {
+    for (int i = 0; i < BM / A_ROWS; ++i) {
       for (int k = 0; k < BK; k += 8) {
-        const bool valid = row0 + a_row + i < g.M && k0 + a_k + k < g.K;
-        async_copy<4>(&As[stage][a_k + k][a_row + i], a_from + i * g.lda + k0 + k, valid);
+        const bool valid = row0 + a_row + i * A_ROWS < g.M && a_k + k < left;
+        async_copy<4>(&As[stage][a_k + k][a_row + i * A_ROWS], a_from + i * a_step + k, valid);
       }
     }
-    for (int k = 0; k < BK; k += B_ROWS) {
-      const int valid = k0 + b_k + k < g.K ? g.N - col0 - b_col : 0;
-      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from + (k0 + k) * g.ldb, valid);
+    a_from += BK;
+    for (int k = 0; k < BK; k += B_ROWS, b_from += b_step) {
+      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from, b_k + k < left ? g.N - col0 - b_col : 0);
     }
     async_copy_commit();
   };
 
   float sums[TM][TN] = {};
   int stage = 0;
-  copy_tiles(stage, 0);
+  copy_tiles(stage, g.K);
   for (int k0 = 0; k0 < g.K; k0 += BK, stage ^= 1) {
     async_copy_wait<0>();  // this thread's part of the tiles has arrived ...
     __syncthreads();       // ... everybody's has, and nobody needs the other buffer any more
-    if (k0 + BK < g.K) copy_tiles(stage ^ 1, k0 + BK);
+    if (k0 + BK < g.K) copy_tiles(stage ^ 1, g.K - k0 - BK);
 
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[stage][k][m + i / 4 * (WM / 2)]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[stage][k][n + j / 4 * (WN / 2)]);
+      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
+      // which then need not be read from the registers again.
       for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; ++j) sums[i][j] += a[i] * b[j];
+        for (int j = 0; j < TN; ++j) {
+          const int col = i % 2 == 0 ? j : TN - 1 - j;
+          sums[i][col] += a[i] * b[col];
+        }
       }
     }
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int BM = 128, BN = 256, BK = 8;  // the block's tile: BM x BN of C, BK terms at a time
 constexpr int TM = 8, TN = 16;             // the thread's tile: TM x TN of C
-constexpr int LM = 4, LN = 8;              // the lanes of a warp: LM down, LN across
+constexpr int LM = 2, LN = 16;             // the lanes of a warp: LM down, LN across
 constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;           // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_prefetch(Gemm g) {
       } else {
         async_copy_wait<STAGES - 2>();  // the next tiles have arrived ...
         __syncthreads();                // ... everybody's, and nobody needs those of `read` any more
-        if (k0 + BK < g.K) load_fragments(0, next, 0);
+        load_fragments(0, k0 + BK < g.K ? next : read, 0);  // at the end anything will do
       }
       // Down one column of the thread's tile, up the next: two FFMAs in a row share an operand, which then
       // need not be read from the registers again.
