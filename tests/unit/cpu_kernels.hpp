@@ -11,13 +11,17 @@ struct Kernels {
   // Right ones.
   Kernel record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, copy_float4, copy_float2,
       look_before_writing, meet, copy_float, sum_float4, through_shared, float4_to_shared, read_barrier_write,
-      write_own_element, lanes_leave_early, add_neighbour_after_barrier;
+      write_own_element, lanes_leave_early, add_neighbour_after_barrier, async_copy_steps,
+      async_copy_not_committed, async_copy_zeros, async_copy_left_behind, async_double_buffer,
+      async_warp_exchange;
   // Wrong ones, one for each fault.
   Kernel write_at, read_at, write_static_shared_at, write_dynamic_shared_at, index_static_shared,
       misaligned_float4, misaligned_float, read_unwritten_shared, shared_write_then_read,
       shared_read_then_write, shared_write_twice, shared_readers_then_last_writes, syncwarp_between_warps,
       global_write_then_read, global_read_then_write, global_write_twice, global_add_neighbour,
-      one_leaves_before_barrier, two_barriers, barriers_of_two_kinds, recurse;
+      one_leaves_before_barrier, two_barriers, barriers_of_two_kinds, recurse, async_read_before_wait,
+      async_read_of_second_copy, async_read_without_barrier, async_barrier_before_wait,
+      async_overwrite_pending, async_copy_onto_pending, async_copy_onto_read, async_copy_from, async_copy_to;
 };
 
 extern const Kernels plain_kernels;
