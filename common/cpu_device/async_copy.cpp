@@ -22,13 +22,14 @@ void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
 void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
   const void* pc = __builtin_return_address(0);
   Worker& worker = *current_worker;
-  check_alignment(shared, bytes, pc);
-  if (valid) check_alignment(global, bytes, pc);
   if (worker.launch->checked) {
     if (valid) observe(reinterpret_cast<std::uintptr_t>(global), bytes, false, pc);
     // From here on the copy may happen at any time: to others it is a write now ...
     observe(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc);
     mark_pending(shared, bytes, true);
+  } else {
+    check_alignment(shared, bytes, pc);
+    if (valid) check_alignment(global, bytes, pc);
   }
   constexpr std::uint32_t not_arrived = 0x7fc0dead;
   for (unsigned i = 0; i < bytes; i += 4) std::memcpy(static_cast<char*>(shared) + i, &not_arrived, 4);

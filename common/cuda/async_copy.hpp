@@ -9,10 +9,19 @@
 
 #include <cstdint>
 
+// An older GPU does not have the instructions. A step that uses them says so in steps/meson.build, and its
+// program does not run on such a GPU; this only lets the build for one succeed.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define HAVE_ASYNC_COPY 0
+#else
+#define HAVE_ASYNC_COPY 1
+#endif
+
 // Starts copying BYTES (4, 8 or 16; both addresses multiples of it). If not `valid`, nothing is read and the
 // destination becomes zero. 16 bytes bypass the L1 cache (.cg), which smaller copies cannot (.ca).
 template <int BYTES>
 __device__ __forceinline__ void async_copy(float* shared, const float* global, bool valid) {
+#if HAVE_ASYNC_COPY
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes_to_read = valid ? BYTES : 0;
   if constexpr (BYTES == 16) {
@@ -24,15 +33,24 @@ __device__ __forceinline__ void async_copy(float* shared, const float* global, b
                  "r"(bytes_to_read)
                  : "memory");
   }
+#else
+  __trap();
+#endif
 }
 
 // Closes the group of all copies started since the last one; it may be empty.
-__device__ __forceinline__ void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void async_copy_commit() {
+#if HAVE_ASYNC_COPY
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
 
 // Waits until all groups but the latest PENDING have arrived.
 template <int PENDING>
 __device__ __forceinline__ void async_copy_wait() {
+#if HAVE_ASYNC_COPY
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
 }
 
 #else

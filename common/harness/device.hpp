@@ -21,6 +21,7 @@ struct Step {
   void (*gpu)(const Gemm&);
   void (*cpu)(const Gemm&);
   void (*cpu_observed)(const Gemm&);
+  int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
 };
 
 // Bits of the NaN that fills every word the kernel must not touch, and C before the kernel runs. It is a
