@@ -23,6 +23,7 @@ from ladder import ROOT, find_steps, progress, write_whole
 
 METRICS = {
     "duration_us": "gpu__time_duration.sum",
+    "sm_cycles": "sm__cycles_elapsed.max",
     "registers_per_thread": "launch__registers_per_thread",
     "static_shared_bytes_per_block": "launch__shared_mem_per_block_static",
     "dynamic_shared_bytes_per_block": "launch__shared_mem_per_block_dynamic",
@@ -105,16 +106,18 @@ def profile(ncu: str, program: Path, size: int) -> dict[str, object]:
             record[name] = float(value.replace(",", "")) * UNITS.get(unit.split("/")[0], 1)
         except ValueError:
             record[name] = None  # this GPU or this ncu does not have it
+    if record["sm_cycles"] and record["duration_us"]:  # the clock while the kernel ran
+        record["sm_clock_mhz"] = round(record["sm_cycles"] / record["duration_us"], 1)
     return {**record, **excessive_wavefronts(ncu, run)}
 
 
 def gpu_facts() -> dict[str, str]:
-    query = ["name", "driver_version", "clocks.sm", "clocks.mem", "power.limit"]
+    query = ["name", "driver_version", "clocks.mem", "power.limit"]
     command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader"]
     values = (
         subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
     )
-    facts = dict(zip(["device", "driver", "sm_clock", "memory_clock", "power_limit"], values, strict=True))
+    facts = dict(zip(["device", "driver", "memory_clock", "power_limit"], values, strict=True))
     return {**facts, "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 

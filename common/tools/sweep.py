@@ -83,6 +83,8 @@ def build_variant(build: Path, step: str, values: dict[str, str], out: Path) -> 
 
 
 def build_all(args: argparse.Namespace, out: Path) -> None:
+    if not (ROOT / "steps" / args.step / "kernel.cu").exists():
+        raise UsageError(f"there is no step {args.step}; see steps/")
     names = [item.split("=")[0] for item in args.values]
     choices = [item.split("=")[1].split(",") for item in args.values]
     combinations = [dict(zip(names, combination, strict=True)) for combination in itertools.product(*choices)]

@@ -1,10 +1,10 @@
 // Step 00: the problem, and the figure to beat.
 //
-// Idea      C = alpha * A * B + beta * C is a library call. On a GPU this step makes it; every other step is
-//           measured against it. cuBLAS is column-major: our row-major A is its A^T, and C^T = B^T A^T, so
-//           the operands change places.
-// Change    Nothing comes before. On the CPU device, where no cuBLAS runs, the plain loops below take its
-//           place: they say what every later kernel has to compute.
+// Idea      C = alpha * A * B + beta * C is a library call. On a GPU this step makes it; every other
+//           step is measured against it. cuBLAS is column-major: our row-major A is its A^T, and C^T =
+//           B^T A^T, so the operands change places.
+// Change    Nothing comes before. On the CPU device, where no cuBLAS runs, the plain loops below take
+//           its place: they say what every later kernel has to compute.
 // Bound     Each FFMA is two operations, and an SM starts 128 of them in a cycle.
 
 #include "common/step.hpp"

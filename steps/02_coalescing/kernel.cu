@@ -3,8 +3,8 @@
 // Idea      A warp's 32 accesses are served together if they lie together ("coalesced").
 // Change    threadIdx.x counts columns and threadIdx.y rows, where step 01 had it the other way round.
 // Bound     Per k a warp now reads one element of A (all lanes the same: one sector) and 32 neighbouring
-//           elements of B (four sectors, all bytes used). Still two loads for every FFMA, so the load units
-//           are the limit, and each element of A and B is fetched by every block that needs it.
+//           elements of B (four sectors, all bytes used). Still two loads for every FFMA, so the load
+//           units are the limit, and each element of A and B is fetched by every block that needs it.
 
 #include "common/step.hpp"
 

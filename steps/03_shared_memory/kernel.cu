@@ -1,12 +1,14 @@
 // Step 03: a block copies tiles of A and B to shared memory and computes from there.
 //
-// Idea      The 32 x 32 threads of a block need the same 32 rows of A and 32 columns of B. Fetched once into
-//           shared memory, a tile at a time, each element serves 32 threads.
+// Idea      The 32 x 32 threads of a block need the same 32 rows of A and 32 columns of B. Fetched once
+//           into shared memory, a tile at a time, each element serves 32 threads.
 // Change    The loop over k goes tile by tile: load, barrier, BK products from shared memory, barrier.
-// Bound     Traffic to global memory falls by a factor of 32, but every product still needs a fresh element
-//           of B from shared memory, and an SM serves at most one warp's load in a cycle while its four
-//           schedulers could start four FFMAs: less than 1/4 of the peak. (A costs less than the source
-//           says: nvcc unrolls the loop over k and reads four elements of As's row with one LDS.128.)
+// Bound     The number of global loads falls by a factor of 32 (not the traffic to memory: the L1 cache
+//           had caught the reuse before), but every product still needs a fresh element of B from shared
+//           memory, and an SM serves at most one warp's load in a cycle while its four schedulers could
+//           start four FFMAs: less than 1/4 of the peak. (A costs less than the source says: nvcc
+//           unrolls the loop over k and reads four elements of As's row with one load of 128 bits,
+//           LDS.128.)
 
 #include "common/step.hpp"
 
@@ -29,7 +31,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_shared_memory(Gemm g) {
   const int row = blockIdx.y * TILE + ty;
   const int col = blockIdx.x * TILE + tx;
 
-  const float* a = A + row * g.lda + tx;  // what this thread copies first, one row or column per thread
+  const float* a = A + row * g.lda + tx;  // the first element that this thread copies; others lie TILE apart
   const float* b = B + ty * g.ldb + col;
 
   float sum = 0.0f;

@@ -1,12 +1,15 @@
 // Step 06: loads and stores of 128 bits, from global and from shared memory.
 //
-// Idea      An instruction that moves four floats costs little more than one that moves one. What a thread
-//           moves at once must then lie together: so A is transposed on its way to shared memory, and a
-//           thread takes neighbouring rows and columns.
-// Change    float4 instead of float throughout; As is [k][row] instead of [row][k]. A thread still copies
-//           few elements with few instructions when the tile is 16 deep.
-// Bound     4 shared loads for 64 FFMAs instead of 16. The shared memory itself is no faster: it delivers
-//           128 bytes a cycle, and bank conflicts take part of that (the next step's matter).
+// Idea      An instruction that moves four floats costs little more than one that moves one. What a
+//           thread moves at once must then lie together: so A is transposed on its way to shared memory,
+//           and a thread takes neighbouring rows and columns.
+// Change    float4 instead of float throughout; As is [k][row] instead of [row][k]. BK doubles to 16, as
+//           a thread still needs only two loads for each tile. Besides: the sums run back and forth (see
+//           the loop), and past the edge of C the last row is read, not tested for. Shapes that do not
+//           allow float4 get a second kernel (ALIGNED = false).
+// Bound     4 shared loads for 64 FFMAs instead of 16. The shared memory itself is no faster: it
+//           delivers 128 bytes a cycle, and bank conflicts (the next step's matter) take nearly half of
+//           that.
 
 #include "common/step.hpp"
 
@@ -70,7 +73,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorization(Gemm g) {
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of B likewise.
   const int a_row = threadIdx.x / (BK / 4), a_k = threadIdx.x % (BK / 4) * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
-  // Past the edge the last rows and columns are read instead: what comes of them is never stored.
+  // Past the edge of C the last row, and if ALIGNED the last columns, are read instead: what comes of them is
+  // never stored. Past K there are zeros.
   const int b_from = ALIGNED ? min(col0 + b_col, g.N - 4) : col0 + b_col;
 
   float sums[TM][TN] = {};
@@ -94,8 +98,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorization(Gemm g) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[k][ty * TM + i]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[k][tx * TN + j]);
-      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
-      // which then need not be read from the registers again.
+      // Back and forth: consecutive FFMAs always share an operand, at the turn from one row to the next as
+      // well, and a shared operand is not read from the registers again.
       for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; ++j) {
           const int col = i % 2 == 0 ? j : TN - 1 - j;

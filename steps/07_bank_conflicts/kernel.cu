@@ -1,11 +1,15 @@
 // Step 07: the same accesses to shared memory, laid out so that no two lanes want the same bank.
 //
-// Idea      Shared memory has 32 banks of 4 bytes; lanes that want different words of one bank wait for each
-//           other. Step 06 waits in two places: four lanes with the same row of A store to one bank, and
-//           fragments of B at a stride of 32 bytes use every other group of four banks only.
-// Change    As gets rows of BM + 4 floats, and two lanes (not four) share a row of A while copying. A thread
-//           takes two groups of 4 columns, BN / 2 apart, instead of 8 neighbours; rows likewise.
-// Bound     As before, without the waiting. Register use is the same.
+// Idea      Shared memory has 32 banks of 4 bytes; lanes that want different words of one bank wait for
+//           each other. Step 06 waits in two places: four lanes with the same row of A store to one
+//           bank, and fragments of B at a stride of 32 bytes use every other group of four banks only.
+// Change    As gets rows of BM + 4 floats, and two lanes (not four) share a row of A while copying:
+//           terms 4 apart then lie 16 banks apart, and two groups of 16 rows fill the 32 banks. A thread
+//           takes two groups of 4 columns, BN / 2 apart, instead of 8 neighbours; rows likewise. The
+//           pointers of the copies move along instead of being computed for every tile.
+// Bound     The wavefronts (passes through the shared memory) of a load fall from 5 to 3 on average, and
+//           those in excess of what the accesses need to zero (docs/evidence/h200/profile.json). The
+//           shared memory is half busy now, the FMA pipe 69 %.
 
 #include "common/step.hpp"
 
@@ -63,13 +67,14 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_bank_conflicts(Gemm g) {
 
   const int row0 = blockIdx.y * BM;  // of the block's tile of C
   const int col0 = blockIdx.x * BN;
-  const int tx = threadIdx.x % TX * 4;  // the thread's columns: 4 from here, and 4 more from BN / 2 on
+  const int tx = threadIdx.x % TX * 4;  // the thread's columns: tx .. tx + 3, and the same BN / 2 further on
   const int ty = threadIdx.x / TX * 4;  // its rows likewise
 
   // What this thread copies: 4 neighbours of a row of A, and again COPY_K terms further; of B likewise.
   const int a_row = threadIdx.x / 2, a_k = threadIdx.x % 2 * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
-  // Past the edge the last rows and columns are read instead: what comes of them is never stored.
+  // Past the edge of C the last row, and if ALIGNED the last columns, are read instead: what comes of them is
+  // never stored. Past K there are zeros.
   const int b_first = ALIGNED ? min(col0 + b_col, g.N - 4) : col0 + b_col;
   const int b_valid = ALIGNED ? 4 : g.N - b_first;
   const float* a_from = A + min(row0 + a_row, g.M - 1) * g.lda + a_k;
@@ -92,8 +97,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_bank_conflicts(Gemm g) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[k][ty + i / 4 * (BM / 2)]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[k][tx + j / 4 * (BN / 2)]);
-      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
-      // which then need not be read from the registers again.
+      // Back and forth: consecutive FFMAs always share an operand, at the turn from one row to the next as
+      // well, and a shared operand is not read from the registers again.
       for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; ++j) {
           const int col = i % 2 == 0 ? j : TN - 1 - j;

@@ -1,12 +1,13 @@
 // Step 08: a warp computes a compact tile of its own, and its lanes share fragments.
 //
-// Idea      In step 07 the 32 lanes of a warp cover 2 x 16 positions: per k they fetch 16 different elements
-//           of A and 128 of B. Arranged as 8 x 4 they fetch 64 and 32: a third less for the same products.
-//           Lanes that want the same element are served together.
+// Idea      In step 07 the 32 lanes of a warp cover 2 x 16 positions: per k they fetch 16 different
+//           elements of A and 128 of B. Arranged as 8 x 4 they fetch 64 and 32: a third less for the
+//           same products. One would expect fewer passes through the shared memory.
 // Change    The block's tile is divided among warps (WM x WN each), the warp's among its lanes.
-// Bound     As before. The gain is a few percent, and not for the reason one expects: a 128-bit load takes the
-//           hardware two or four wavefronts, whatever its lanes share, and the profiler counts as many of
-//           them here as in step 07 (docs/evidence/h200/profile.json). What else makes it faster is open.
+// Bound     The gain is a few percent, and not for the reason one expects: the hardware takes two or
+//           four wavefronts for a 128-bit load, whatever its lanes share, and the profiler counts as
+//           many here as in step 07 (docs/evidence/h200/profile.json). What else makes it faster is
+//           open. The schedulers are 79 % busy, the FMA pipe 71 %.
 
 #include "common/step.hpp"
 
@@ -68,13 +69,14 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
   const int row0 = blockIdx.y * BM;  // of the block's tile of C
   const int col0 = blockIdx.x * BN;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: 4 from here, 4 more from WM / 2 on
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m .. m + 3, and the same WM / 2 on
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns likewise
 
   // What this thread copies: 4 neighbours of a row of A, and again COPY_K terms further; of B likewise.
   const int a_row = threadIdx.x / 2, a_k = threadIdx.x % 2 * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
-  // Past the edge the last rows and columns are read instead: what comes of them is never stored.
+  // Past the edge of C the last row, and if ALIGNED the last columns, are read instead: what comes of them is
+  // never stored. Past K there are zeros.
   const int b_first = ALIGNED ? min(col0 + b_col, g.N - 4) : col0 + b_col;
   const int b_valid = ALIGNED ? 4 : g.N - b_first;
   const float* a_from = A + min(row0 + a_row, g.M - 1) * g.lda + a_k;
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[k][m + i / 4 * (WM / 2)]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[k][n + j / 4 * (WN / 2)]);
-      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
-      // which then need not be read from the registers again.
+      // Back and forth: consecutive FFMAs always share an operand, at the turn from one row to the next as
+      // well, and a shared operand is not read from the registers again.
       for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; ++j) {
           const int col = i % 2 == 0 ? j : TN - 1 - j;

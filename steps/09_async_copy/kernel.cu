@@ -1,11 +1,12 @@
-// Step 09: the copy engine moves the next tiles to shared memory while the threads compute.
+// Step 09: cp.async fills the next tiles in shared memory while the threads compute.
 //
-// Idea      Until now a tile went through registers (load, wait, store), and nobody computed while waiting.
-//           cp.async copies from global to shared memory on its own; a thread only asks for it, and waits
-//           when it needs the result.
+// Idea      Until now a tile went through registers (load, wait, store), and the block computed nothing
+//           meanwhile; only the SM's other block could. cp.async copies from global to shared memory on
+//           its own; a thread only asks for it, and waits when it needs the result.
 // Change    Two buffers for the tiles: one is computed from, the other one filled. One barrier a tile is
 //           enough. A is transposed by copying single elements, which needs no registers either.
-// Bound     As before, but the latency of global memory is hidden behind a whole tile's FFMAs.
+// Bound     The latency of global memory hides behind a whole tile's FFMAs. The schedulers are 87 % busy
+//           now (docs/evidence/h200/profile.json); instructions other than FFMAs take slots, too.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   const int row0 = blockIdx.y * BM;  // of the block's tile of C
   const int col0 = blockIdx.x * BN;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: 4 from here, 4 more from WM / 2 on
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m .. m + 3, and the same WM / 2 on
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns likewise
 
   // What this thread copies: single elements of A, A_ROWS rows and 8 terms apart; 4 neighbours of a row of B,
@@ -78,7 +79,6 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
   const float* a_from = A + (row0 + a_row) * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
-
   const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
 
   // Asks for the tiles of the next terms, of which `left` exist.
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; i += 4) float4_at(&a[i]) = float4_at(&As[stage][k][m + i / 4 * (WM / 2)]);
       for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[stage][k][n + j / 4 * (WN / 2)]);
-      // Along one row of the thread's tile and back along the next: two FFMAs in a row share an operand,
-      // which then need not be read from the registers again.
+      // Back and forth: consecutive FFMAs always share an operand, at the turn from one row to the next as
+      // well, and a shared operand is not read from the registers again.
       for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; ++j) {
           const int col = i % 2 == 0 ? j : TN - 1 - j;

@@ -1,14 +1,17 @@
 // Step 10: everything is fetched before it is needed: tiles several stages ahead, fragments one step ahead.
 //
-// Idea      With more buffers than two, copies have several tiles' time to arrive, and a thread waits for the
-//           oldest only. With two sets of fragment registers the shared loads for the next k run under the
-//           FFMAs of this one. All registers go to one block per SM, whose threads compute 8 x 16 elements.
-// Change    STAGES buffers and async_copy_wait<STAGES - 2>; fragments a[2], b[2]; a larger tile of C, its lanes
-//           arranged as measured fastest. Blocks visit C in bands of GROUP rows of tiles, which share columns
-//           of B in the L2 cache: on the H200 that saves a third of the traffic to memory at 8192, and no time
+// Idea      With more buffers than two, copies have several tiles' time to arrive, and a thread waits
+//           for the oldest only. With two sets of fragment registers the shared loads for the next k run
+//           under the FFMAs of this one. One block per SM may use up to 255 registers a thread, enough
+//           for 8 x 16 sums.
+// Change    STAGES buffers of BK = 8 terms, in dynamic shared memory, and async_copy_wait<STAGES - 2>;
+//           fragments a[2], b[2]; a larger tile of C, its lanes 2 x 16 again, against step 08: with
+//           these tiles that measured fastest. So did storing C element by element. Blocks visit C in
+//           bands of GROUP rows of tiles, which share columns of B in the L2 cache: on the H200 that
+//           saves a third of the traffic to memory at 8192, and no time
 //           (docs/evidence/h200/rasterisation.json).
-// Bound     6 shared loads for 128 FFMAs. What is left is the FFMAs themselves: one per scheduler and cycle,
-//           if their operands come from different register banks; hence their order in the loop.
+// Bound     6 shared loads for 128 FFMAs. What is left is the FFMAs themselves: one per scheduler and
+//           cycle, if the registers deliver their operands in time; hence the order in the loop.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/dynamic_shared.hpp"
@@ -56,7 +59,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_prefetch(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  // Blocks start in the order of their number. Numbered in bands, those that run together share tiles.
+  // Blocks usually start in the order of their number. Numbered in bands, those that run together share
+  // tiles.
   const int number = blockIdx.y * gridDim.x + blockIdx.x;
   const int band = number / (GROUP * gridDim.x) * GROUP;  // the band's first row of tiles
   const int band_rows = min(GROUP, static_cast<int>(gridDim.y) - band);
@@ -65,7 +69,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_prefetch(Gemm g) {
   const int col0 = in_band / band_rows * BN;
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int m = warp / WARPS_N * WM + lane / LN * 4;  // rows: 4 from here, and from every LM * 4 further on
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // rows: m .. m + 3, and the same every LM * 4
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // columns: likewise, every LN * 4
 
   // What this thread copies: single elements of A, A_ROWS rows and 8 terms apart; 4 neighbours of a row of B,
@@ -115,7 +119,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_prefetch(Gemm g) {
   __syncthreads();
   if (g.K > 0) load_fragments(0, 0, 0);
 
-  int read = 0, write = STAGES - 1;  // stages
+  int read = 0, write = STAGES - 1;  // the stage to compute from, and the one to fill
 #pragma unroll 1
   for (int k0 = 0; k0 < g.K; k0 += BK) {
     copy_next_tiles(write);
@@ -130,8 +134,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_prefetch(Gemm g) {
         __syncthreads();                // ... everybody's, and nobody needs those of `read` any more
         load_fragments(0, k0 + BK < g.K ? next : read, 0);  // at the end anything will do
       }
-      // Down one column of the thread's tile, up the next: two FFMAs in a row share an operand, which then
-      // need not be read from the registers again.
+      // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and a
+      // shared operand is not read from the registers again.
       for (int j = 0; j < TN; ++j) {
         for (int i = 0; i < TM; ++i) {
           const int row = j % 2 == 0 ? i : TM - 1 - i;
