@@ -1,0 +1,305 @@
+"""ladder.py: measuring on the CPU device, and what it makes of records."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import ladder
+import pytest
+
+STEPS = ("01_naive", "02_coalescing")
+BUILD = os.environ.get("BUILD", "")
+needs_build = pytest.mark.skipif(not BUILD, reason="BUILD names no build directory")
+
+
+def gpu_record(step, size, ratio, **others):
+    return {
+        "step": step,
+        "m": size,
+        "n": size,
+        "k": size,
+        "batch": 1,
+        "pass": True,
+        "time_us": 10.0,
+        "tflops": 60 * (ratio or 0),
+        "ratio_to_cublas": ratio,
+        "samples": 20,
+        "sm_clock_mhz": 1980.0,
+        "device": "Test GPU",
+        "device_kind": "gpu",
+        "driver": "1.2",
+        "cuda": "13.0",
+        "date": "2026-01-02T03:04:05Z",
+        **others,
+    }
+
+
+RECORDS = [
+    gpu_record("01_naive", 1000, 0.02),
+    gpu_record("01_naive", 4096, 0.0123),
+    gpu_record("01_naive", 8192, 0.5, date="2026-01-09T00:00:00Z", sm_clock_mhz=1965.0),
+    gpu_record("02_coalescing", 4096, 1.0167),
+    gpu_record("02_coalescing", 8192, None, **{"pass": False}),
+    gpu_record("02_coalescing", 1000, 0.77, batch=100),
+]
+CPU_RECORDS = [
+    gpu_record(
+        "01_naive", 64, None, tflops=None, time_us=1500.0, device="CPU device, 2 cores", device_kind="cpu"
+    )
+]
+
+
+@pytest.fixture
+def recorded(tmp_path) -> Path:
+    path = tmp_path / "ladder.json"
+    path.write_text(json.dumps(RECORDS))
+    return path
+
+
+# ---- The table ---------------------------------------------------------------------------------------------
+
+
+def test_table_in_the_terminal(tool, recorded):
+    result = tool("ladder.py", "table", recorded)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "step           TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192",
+        "01_naive               0.74        1.2 %       50.0 %",
+        "02_coalescing         61.00      101.7 %        wrong",
+        "",
+        "Test GPU, driver 1.2, CUDA 13.0, SM clock 1965 to 1980 MHz, recorded 2026-01-02 to 2026-01-09. "
+        "Each figure is the median of 20 pairs, a step's run and cuBLAS's in turn.",
+    ]
+
+
+def test_table_of_chosen_sizes(tool, recorded):
+    lines = tool("ladder.py", "table", recorded, "--sizes", "1000").stdout.splitlines()
+    assert lines[0].split() == ["step", "TFLOP/s@1000", "cuBLAS@1000"]
+    assert lines[1].split() == ["01_naive", "1.20", "2.0", "%"]
+    assert lines[2].split() == ["02_coalescing"]  # the batch is not this problem
+
+
+def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
+    recorded.write_text(json.dumps(CPU_RECORDS))
+    lines = tool("ladder.py", "table", recorded).stdout.splitlines()
+    assert lines[0].split() == ["step", "simulated", "64", "in"]
+    assert lines[1].split() == ["01_naive", "1.5", "ms"]
+    assert "no measure of a GPU" in lines[-1]
+    assert "cuBLAS" not in "".join(lines)
+
+
+# ---- The README --------------------------------------------------------------------------------------------
+
+
+def test_readme(tool, recorded, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(f"# Before\n\n{ladder.BEGIN}\nold\n{ladder.END}\n\nAfter\n")
+    check = ["ladder.py", "readme", "--check", recorded, path]
+    result = tool(*check)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "disagree" in result.stderr
+    assert "old" in path.read_text()  # looked at, not changed
+
+    assert tool("ladder.py", "readme", recorded, path).returncode == 0
+    text = path.read_text()
+    assert text.startswith(f"# Before\n\n{ladder.BEGIN}\n\n| step |")
+    assert text.endswith(f"\n\n{ladder.END}\n\nAfter\n")
+    assert "| `01_naive` | 0.74 | 1.2 % | 50.0 % |\n" in text
+    result = tool(*check)
+    assert (result.returncode, result.stderr) == (0, "")
+
+    path.write_text(text.replace("1.2 %", "1.3 %"))
+    assert tool(*check).returncode == 1
+
+
+@pytest.mark.parametrize("text", ["", ladder.BEGIN, ladder.END, f"{ladder.END} {ladder.BEGIN}"])
+def test_readme_without_its_marks(refused, recorded, tmp_path, text):
+    path = tmp_path / "README.md"
+    path.write_text(text)
+    refused("ladder.py", "readme", recorded, path, words=["README.md", "lacks"])
+    assert path.read_text() == text
+
+
+# ---- The plot ----------------------------------------------------------------------------------------------
+
+
+def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in "first.svg", "second.svg":
+        result = tool("ladder.py", "plot", recorded, name)
+        assert (result.returncode, result.stderr) == (0, "")
+    first, second = ((tmp_path / name).read_text() for name in ("first.svg", "second.svg"))
+    assert first == second
+    for text in (
+        "Test GPU, 2026-01-02 to 2026-01-09",
+        "01 naive",
+        "02 coalescing",
+        "N = 4096",
+        "N = 8192",
+        "102",
+    ):
+        assert f">{text}<" in first
+    assert "<dc:date>" not in first
+    assert ">77<" not in first  # the batch
+
+
+def test_plot_of_the_cpu_device(refused, recorded):
+    pytest.importorskip("matplotlib")
+    recorded.write_text(json.dumps(CPU_RECORDS))
+    refused("ladder.py", "plot", recorded, "out.svg", words=["no fraction of cuBLAS"])
+
+
+def test_plot_without_matplotlib(refused, recorded, tmp_path):
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
+    refused("ladder.py", "plot", recorded, "out.svg", words=["matplotlib", "pip install"], env=environment)
+
+
+def test_a_record_without_a_plot_says_how_to_get_one(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "ladder_plot", None)
+    ladder.plot_beside(RECORDS, tmp_path / "ladder.json")
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert "no plot" in said
+    assert f"ladder.py plot {tmp_path}/ladder.json {tmp_path}/ladder.svg" in said
+
+
+# ---- Bad input ---------------------------------------------------------------------------------------------
+
+BAD_FILES = {
+    "empty": "",
+    "text": "step 01",
+    "object": "{}",
+    "array": "[]",
+    "numbers": "[1]",
+    "short": '[{"step": "01_naive"}]',
+    "binary": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_FILES, "missing", "directory"])
+@pytest.mark.parametrize("command", ["table", "readme", "plot"])
+def test_bad_file(refused, tmp_path, name, command):
+    path = tmp_path / name
+    if name in BAD_FILES:
+        content = BAD_FILES[name]
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    elif name == "directory":
+        path.mkdir()
+    readme = tmp_path / "README.md"
+    readme.write_text(ladder.BEGIN + ladder.END)
+    others = {"table": [], "readme": [readme], "plot": [tmp_path / "out.svg"]}[command]
+    refused("ladder.py", command, path, *others, words=[name])
+
+
+def test_places_that_cannot_be_written(refused, recorded, tmp_path):
+    pytest.importorskip("matplotlib")
+    refused("ladder.py", "plot", recorded, "missing/out.svg", words=["missing/out.svg", "No such file"])
+    (tmp_path / "directory").mkdir()
+    refused("ladder.py", "plot", recorded, "directory", words=["directory"])
+    assert {path.name for path in tmp_path.iterdir()} == {"directory", "ladder.json"}
+
+
+def test_bad_arguments_of_record(refused, tmp_path):
+    refused("ladder.py", "record", "--build", "missing", words=["no step is built in missing"])
+    program = tmp_path / "build" / "steps" / "01_naive" / "run"
+    program.parent.mkdir(parents=True)
+    program.write_text("not a program")
+    record = ["ladder.py", "record", "--build", "build", "--device", "cpu"]
+    refused(*record, words=["cannot be run"], after_progress=True)
+    refused(*record, "--steps", "07", words=["'07'", "01_naive"])
+    refused(*record, "--steps", "01_naive,", words=["''"])
+    for sizes in "x", "12,", "0", "-5", "1.5":
+        refused(*record, f"--sizes={sizes}", words=["--sizes", sizes])
+    (tmp_path / "ladder.json").write_text("{}")
+    refused(*record, "--append", words=["ladder.json"])
+    assert (tmp_path / "ladder.json").read_text() == "{}"
+
+
+# ---- Measuring ---------------------------------------------------------------------------------------------
+
+
+def test_merge():
+    old = [gpu_record("02", 64, 0.1), gpu_record("01", 64, 0.2), gpu_record("01", 32, 0.3, batch=2)]
+    new = [gpu_record("01", 64, 0.4), gpu_record("01", 64, 0.5, n=65), gpu_record("01", 32, 0.6)]
+    merged = ladder.merge(old, new)
+    assert [(r["step"], r["m"], r["n"], r["batch"], r["ratio_to_cublas"]) for r in merged] == [
+        ("01", 32, 32, 1, 0.6),
+        ("01", 64, 64, 1, 0.4),
+        ("01", 64, 65, 1, 0.5),
+        ("01", 32, 32, 2, 0.3),
+        ("02", 64, 64, 1, 0.1),
+    ]
+
+
+@needs_build
+def test_record_on_the_cpu_device(tool, tmp_path):
+    record = ["ladder.py", "record", "--build", BUILD, "--device", "cpu", "--out", "new/ladder.json"]
+    result = tool(*record, "--steps", "01,02", "--sizes", "16,24")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines() == ["[0/4] 01_naive", "[2/4] 02_coalescing", "[4/4] done"]
+    assert result.stdout.splitlines()[0].split() == ["step", "simulated", "16", "in", "simulated", "24", "in"]
+    assert "no measure of a GPU" in result.stdout
+    out = tmp_path / "new" / "ladder.json"
+    assert list(out.parent.iterdir()) == [out]  # no plot: there is nothing to draw
+
+    def measured():
+        records = json.loads(out.read_text())
+        assert all(r["verified"] and r["pass"] and r["device_kind"] == "cpu" for r in records)
+        return {(r["step"], r["m"]): r["time_us"] for r in records}
+
+    first = measured()
+    assert list(first) == [(step, size) for step in STEPS for size in (16, 24)]
+
+    # Others stay, those of the same problem are replaced.
+    result = tool(*record, "--steps", "02_coalescing", "--sizes", "24,8", "--append")
+    assert result.returncode == 0, result.stderr
+    second = measured()
+    assert second.keys() == first.keys() | {("02_coalescing", 8)}
+    assert {key for key in first if first[key] != second[key]} == {("02_coalescing", 24)}
+
+    # Without --append the file begins anew.
+    assert tool(*record, "--steps", "01", "--sizes", "8").returncode == 0
+    assert list(measured()) == [("01_naive", 8)]
+
+
+@needs_build
+def test_record_without_a_gpu(tool, tmp_path):
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    record = ["ladder.py", "record", "--build", BUILD, "--steps", "01", "--sizes", "16"]
+    result = tool(*record, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert "CPU device" in result.stdout
+    result = tool(*record, "--device", "gpu", "--out", "gpu.json", env=environment)
+    assert result.returncode == 3
+    assert "no GPU" in result.stderr
+    assert not (tmp_path / "gpu.json").exists()
+
+
+@needs_build
+def test_record_does_not_mix_devices(refused, recorded):
+    before = recorded.read_text()
+    record = ["ladder.py", "record", "--build", BUILD, "--device", "cpu", "--steps", "01", "--sizes", "8"]
+    refused(*record, "--append", words=["Test GPU", "CPU device", "--append"], after_progress=True)
+    assert recorded.read_text() == before
+
+
+def fake_step(build: Path, name: str, script: str) -> None:
+    program = build / "steps" / name / "run"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{sys.executable}\n{script}")
+    program.chmod(0o755)
+
+
+def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):
+    build = tmp_path / "build"
+    good = f"import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write({json.dumps(RECORDS[:1])!r})"
+    fake_step(build, "01_naive", good)
+    fake_step(build, "02_coalescing", "import sys\nprint('16 x 16 x 16 FAIL')\nsys.exit(1)")
+    result = tool("ladder.py", "record", "--build", build, "--device", "gpu")
+    assert result.returncode == 1
+    assert result.stderr.endswith("error: 02_coalescing ended with exit status 1: 16 x 16 x 16 FAIL\n")
+    assert [r["step"] for r in json.loads((tmp_path / "ladder.json").read_text())] == ["01_naive"]
