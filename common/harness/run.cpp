@@ -36,7 +36,9 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
     std::unique_ptr<Device> gpu = step.gpu == nullptr ? nullptr : make_gpu_device(why_not);
     if (step.gpu == nullptr) why_not = "this program was built without CUDA";
     if (gpu != nullptr && gpu->info().compute_capability < step.min_compute_capability) {
-      const auto dotted = [](int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); };
+      const auto dotted = [](int capability) {
+        return fmt::format("{}.{}", capability / 10, capability % 10);
+      };
       why_not = fmt::format("this step needs compute capability {}, and the {} has {}",
                             dotted(step.min_compute_capability), gpu->info().name,
                             dotted(gpu->info().compute_capability));
