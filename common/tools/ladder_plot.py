@@ -1,10 +1,14 @@
 """Draws the ladder: each step's fraction of cuBLAS's speed. The same records give the same SVG."""
 
 import io
+import logging
 from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure
+# The first import on a machine may take long and then says so on stderr, which is for errors here.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+import matplotlib  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
 SIZES = (4096, 8192)
 STYLE = {

@@ -145,6 +145,13 @@ def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
     assert ">77<" not in first  # the batch
 
 
+def test_plot_where_matplotlib_finds_no_home(tool, recorded):
+    pytest.importorskip("matplotlib")
+    environment = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    result = tool("ladder.py", "plot", recorded, "out.svg", env={**environment, "HOME": "/proc/none"})
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_plot_of_the_cpu_device(refused, recorded):
     pytest.importorskip("matplotlib")
     recorded.write_text(json.dumps(CPU_RECORDS))
