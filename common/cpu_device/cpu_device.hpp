@@ -5,6 +5,7 @@
 // observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
 // It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -75,6 +76,9 @@ std::vector<Fault> take_faults();
 
 // Whether kernels compiled for observation report their accesses. Off, they run unchecked.
 void set_checking(bool on);
+
+// Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
+extern std::atomic<void (*)()> crash_hook;
 
 // ---- Observing -----------------------------------------------------------------------------------------
 

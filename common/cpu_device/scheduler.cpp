@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,7 @@ namespace cpu_device {
 namespace context = boost::context::detail;
 
 thread_local Worker* current_worker = nullptr;
+std::atomic<void (*)()> crash_hook = nullptr;
 
 namespace {
 
@@ -265,6 +267,7 @@ void on_crash(int signal, siginfo_t* info, void*) {
         overflow ? "stack overflow" : "invalid memory access", b.x, b.y, b.z, t.x, t.y, t.z, info->si_addr,
         worker->launch->checked ? "" : "; run with --check to see the line");
   }
+  if (auto* const hook = crash_hook.load()) hook();
   if (write(STDERR_FILENO, text, static_cast<std::size_t>(length)) < 0) _exit(1);
   _exit(1);
 }

@@ -12,6 +12,7 @@
 #include "common/cpu_device/cpu_device.hpp"
 #include "common/harness/device.hpp"
 #include "common/harness/error.hpp"
+#include "common/harness/output_file.hpp"
 #include "common/harness/parallel.hpp"
 #include "common/harness/random.hpp"
 #include "common/harness/reference_cpu.hpp"
@@ -27,6 +28,7 @@ class CpuDevice : public Device {
     info_.name = "CPU device, " + std::to_string(std::thread::hardware_concurrency()) + " cores" +
                  (check ? ", every memory access checked" : "");
     cpu_device::set_checking(check);
+    cpu_device::crash_hook = remove_temporaries;
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -105,7 +105,7 @@ __global__ void verify_kernel(Gemm g, const float* c0, double tolerance, DeviceV
   const double reference = static_cast<double>(g.alpha) * sum + old;
   const float c = g.C[offset];
   const double over =
-      error_over_bound(c, reference, fabs(static_cast<double>(g.alpha)) * magnitude + fabs(old), tolerance);
+      error_over_bound(c, reference, {magnitude, fabs(static_cast<double>(g.alpha)), fabs(old)}, tolerance);
   const double error = fabs(c - reference);
   if (!isnan(error))
     atomicMax(&verdict->max_error_bits, static_cast<unsigned long long>(__double_as_longlong(error)));

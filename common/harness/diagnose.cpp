@@ -20,7 +20,8 @@ struct Element {
   double old = 0;                            // C0 there
   std::vector<double> terms;                 // a[k] * b[k]
   std::vector<double> wrong_lda, wrong_ldb;  // the same with a leading dimension taken for dense
-  double reference = 0, magnitude = 0;
+  double reference = 0;
+  Magnitude magnitude{};
 };
 
 float fetch(Device& device, const float* from) {
@@ -49,7 +50,7 @@ Element examine(Device& device, const Gemm& g, const float* c0, std::int64_t ind
     magnitude += std::fabs(a * b);
   }
   e.reference = g.alpha * sum + g.beta * e.old;
-  e.magnitude = std::fabs(g.alpha) * magnitude + std::fabs(g.beta * e.old);
+  e.magnitude = {magnitude, std::fabs(g.alpha), std::fabs(g.beta * e.old)};
   return e;
 }
 
@@ -200,8 +201,9 @@ class Suspects {
   bool fits(const Formula& formula) const {
     for (const Element& e : elements_) {
       const double value = formula(e);
-      if (!(std::fabs(value - e.value) <= tolerance_ * e.magnitude)) return false;
-      if (std::fabs(value - e.reference) <= tolerance_ * e.magnitude) return false;  // tells nothing
+      const double rounding = tolerance_ * e.magnitude.total();
+      if (!(std::fabs(value - e.value) <= rounding)) return false;
+      if (std::fabs(value - e.reference) <= rounding) return false;  // tells nothing
     }
     return true;
   }

@@ -20,7 +20,8 @@ struct Options {
   // Several problems.
   std::optional<std::vector<std::int64_t>> sweep;  // empty: the device's default sizes
   std::string cases;
-  std::string origin;  // of a problem from a --cases file: "FILE:LINE: "
+  std::string origin;                  // of a problem from a --cases file: "FILE:LINE: "
+  const char* size_option = "--size";  // the one that gave `size`
   // How to run.
   std::string device = "auto";
   bool check = false;

@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
@@ -18,6 +23,36 @@ namespace harness {
 namespace {
 
 std::string errno_text() { return std::generic_category().message(errno); }
+
+// The temporary files that exist, for a signal handler, which may not touch the heap. A file that finds no
+// place in the table is left behind by a crash, no worse.
+struct Temporary {
+  std::atomic<bool> taken, exists;
+  std::array<char, PATH_MAX> path;
+};
+std::array<Temporary, 4> temporaries;
+
+void register_temporary(const std::string& path) {
+  for (Temporary& entry : temporaries) {
+    if (path.size() >= entry.path.size() || entry.taken.exchange(true)) continue;
+    std::memcpy(entry.path.data(), path.c_str(), path.size() + 1);
+    entry.exists = true;
+    return;
+  }
+}
+
+void forget_temporary(const std::string& path) {
+  for (Temporary& entry : temporaries) {
+    if (!entry.exists || path != entry.path.data()) continue;
+    entry.exists = false;
+    entry.taken = false;
+  }
+}
+
+void on_fatal_signal(int signal) {
+  remove_temporaries();
+  raise(signal);  // comes when this returns, and then ends the program: SA_RESETHAND
+}
 
 }  // namespace
 
@@ -68,6 +103,7 @@ void OutputFile::open_temporary() {
       fail(fmt::format("no file can be created in its directory: {}", errno_text()));
     }
   }
+  register_temporary(temporary_);
 }
 
 void OutputFile::write(const void* bytes, std::size_t count) {
@@ -96,17 +132,37 @@ void OutputFile::commit() {
     discard();
     fail(reason);
   }
+  forget_temporary(temporary_);
   temporary_.clear();
 }
 
 void OutputFile::discard() noexcept {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  unlink(temporary_.c_str());
+  forget_temporary(temporary_);
   temporary_.clear();
 }
 
 void OutputFile::fail(const std::string& problem) const {
   throw InputError(fmt::format("{}: cannot write: {}; give a path that can be written", path_, problem));
+}
+
+void remove_temporaries() noexcept {
+  for (const Temporary& entry : temporaries) {
+    if (entry.exists) unlink(entry.path.data());
+  }
+}
+
+void remove_temporaries_on_signals() {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ, SIGABRT, SIGFPE,
+                           SIGILL, SIGSEGV, SIGBUS}) {
+    struct sigaction action{};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = on_fatal_signal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace harness

@@ -36,4 +36,11 @@ class OutputFile {
   int fd_ = -1;            // owned; -1 after commit() or a failure
 };
 
+// Removes the temporary files of all that is neither committed nor destroyed. Async-signal-safe.
+void remove_temporaries() noexcept;
+
+// Has the signals that end a program (Ctrl-C, kill, a crash, ...) remove them first. What is ignored stays
+// so.
+void remove_temporaries_on_signals();
+
 }  // namespace harness

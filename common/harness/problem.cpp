@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/harness/error.hpp"
@@ -11,17 +12,17 @@ namespace harness {
 
 namespace {
 
-void check_size(const char* option, std::int64_t size, std::int64_t limit) {
-  if (size < 0) throw InputError(fmt::format("{} is {}; a size cannot be negative", option, size));
-  if (size > limit) {
-    throw InputError(fmt::format("{} is {}, which is too large; the limit is {}", option, size, limit));
-  }
+// The command line makes the largest number of every one that is larger still.
+std::string as_typed(std::int64_t number) {
+  if (number == std::numeric_limits<std::int64_t>::max()) return "2^63 - 1 or more";
+  if (number == std::numeric_limits<std::int64_t>::min()) return "-2^63 or less";
+  return fmt::format("{}", number);
 }
 
 // Fills in and checks one leading dimension; `lines` rows (columns) of `length` elements.
 std::int64_t leading_dimension(const char* option, std::int64_t given, std::int64_t length,
                                std::int64_t lines, std::int64_t batch) {
-  if (given < 0) throw InputError(fmt::format("{} is {}; it cannot be negative", option, given));
+  if (given < 0) throw InputError(fmt::format("{} is {}; it cannot be negative", option, as_typed(given)));
   if (given == 0) given = std::max<std::int64_t>(length, 1);
   if (given < length) {
     throw InputError(
@@ -33,7 +34,7 @@ std::int64_t leading_dimension(const char* option, std::int64_t given, std::int6
     throw InputError(
         fmt::format("a matrix of {} x {} elements, {} times, does not fit an address space; "
                     "make the sizes or {} smaller",
-                    lines, given, batch, option));
+                    lines, as_typed(given), batch, option));
   }
   return given;
 }
@@ -44,6 +45,14 @@ Extent extent(std::int64_t rows, std::int64_t cols, std::int64_t ld, std::int64_
 }
 
 }  // namespace
+
+void check_size(const char* option, std::int64_t size, std::int64_t limit) {
+  if (size < 0) throw InputError(fmt::format("{} is {}; a size cannot be negative", option, as_typed(size)));
+  if (size > limit) {
+    throw InputError(
+        fmt::format("{} is {}, which is too large; the limit is {}", option, as_typed(size), limit));
+  }
+}
 
 Problem checked(Problem p) {
   check_size("--m", p.m, max_dimension);

@@ -27,6 +27,9 @@ constexpr std::int64_t max_batch = std::int64_t{1} << 20;
 // matrix whose size in bytes does not fit 63 bits.
 Problem checked(Problem problem);
 
+// Throws InputError, which names the option, unless 0 <= size <= limit.
+void check_size(const char* option, std::int64_t size, std::int64_t limit = max_dimension);
+
 // The problem as the steps see it, pointers still null. A column-major product is the row-major product of
 // the operands exchanged: C^T = B^T A^T, and the transpose of a column-major matrix is that matrix, read
 // row by row.

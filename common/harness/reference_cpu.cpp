@@ -42,7 +42,7 @@ Verdict verify_on_host(const Gemm& g, const float* c0, double tolerance) {
     for (int col = 0; col < g.N; ++col) {
       const double old = c0 == nullptr ? 0.0 : static_cast<double>(g.beta) * c0[offset + col];
       const double reference = static_cast<double>(g.alpha) * sums[col] + old;
-      const double magnitude = std::fabs(static_cast<double>(g.alpha)) * magnitudes[col] + std::fabs(old);
+      const Magnitude magnitude{magnitudes[col], std::fabs(static_cast<double>(g.alpha)), std::fabs(old)};
       const float c = g.C[offset + col];
       const double over = error_over_bound(c, reference, magnitude, tolerance);
       Verdict& verdict = rows[i];

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "common/harness/error.hpp"
 
 namespace harness {
 
@@ -47,6 +51,13 @@ nlohmann::json number_or_null(double value) {
 
 }  // namespace
 
+void flush_stdout() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw InputError(fmt::format("standard output cannot be written: {}",
+                               std::generic_category().message(errno == 0 ? EIO : errno)));
+}
+
 void print_header(const DeviceInfo& device) {
   const bool gpu = device.kind == "gpu";
   fmt::print(row_format, "shape (M x N x K)", gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
@@ -63,7 +74,7 @@ void print_result(const DeviceInfo& device, const Result& result) {
              result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
              result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 void print_progress(std::size_t done, std::size_t total, const std::string& next) {

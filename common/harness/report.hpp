@@ -11,6 +11,9 @@ namespace harness {
 void print_header(const DeviceInfo& device);
 void print_result(const DeviceInfo& device, const Result& result);
 
+// Throws InputError if what was printed cannot all be written: the disk is full, or the like.
+void flush_stdout();
+
 // A bar on standard error, where that is a terminal: how many of the problems are done.
 void print_progress(std::size_t done, std::size_t total, const std::string& next);
 

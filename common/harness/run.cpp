@@ -106,11 +106,15 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   p.ldc = o.ldc;
   p.batch = o.batch;
   if (o.size && (o.m || o.n || o.k)) throw InputError("give either --size or --m, --n and --k, not both");
+  if (o.size) check_size(o.size_option, *o.size);
   const bool any = o.m || o.n || o.k;
   if (o.a.empty() != o.b.empty()) throw InputError("--a and --b belong together; give both or none");
   if (!o.c.empty() && o.a.empty()) throw InputError("--c needs --a and --b");
   if (!o.a.empty() && o.c.empty() && o.beta != 0) {
     throw InputError("--beta reads the old C; give it with --c");
+  }
+  if (!o.c.empty() && o.beta == 0) {
+    throw InputError("--c is not read when beta is 0; give --beta, or leave out --c");
   }
   if (o.a.empty()) {
     if (any && !(o.m && o.n && o.k)) throw InputError("give all of --m, --n and --k, or --size");
@@ -131,9 +135,13 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   if (o.batch != 1 && o.batch != a.batch) {
     throw InputError(fmt::format("--batch is {}, but {} holds {}; leave out --batch", o.batch, o.a, a.batch));
   }
-  p.m = agree("--m", o.m ? o.m : o.size, a.rows, o.a);
-  p.k = agree("--k", o.k ? o.k : o.size, a.cols, o.a);
-  p.n = agree("--n", o.n ? o.n : o.size, b.cols, o.b);
+  const auto agree_with = [&](const char* option, const std::optional<std::int64_t>& given,
+                              std::int64_t in_file, const std::string& file) {
+    return o.size ? agree("--size", o.size, in_file, file) : agree(option, given, in_file, file);
+  };
+  p.m = agree_with("--m", o.m, a.rows, o.a);
+  p.k = agree_with("--k", o.k, a.cols, o.a);
+  p.n = agree_with("--n", o.n, b.cols, o.b);
   p.batch = a.batch;
   if (!o.c.empty()) {
     const FileShape c = file_shape(o.c, p.layout);
@@ -175,6 +183,7 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
     for (const std::int64_t size : sizes) {
       each.push_back(o);
       each.back().size = size;
+      each.back().size_option = "--sweep";
     }
   } else {
     each.push_back(o);
@@ -201,6 +210,7 @@ int run_all(const Step& step, const Options& o) {
   std::unique_ptr<Device> device = choose_device(o, step);
   const std::vector<Request> requests = requests_of(o, device->info().kind == "gpu");
   std::optional<OutputFile> json, out;
+  remove_temporaries_on_signals();
   if (!o.json.empty()) json.emplace(o.json);
   if (!o.out.empty()) out.emplace(o.out);
 
@@ -223,9 +233,20 @@ int run_all(const Step& step, const Options& o) {
   return passed == static_cast<std::ptrdiff_t>(results.size()) ? 0 : 1;
 }
 
+// One line, whatever is in it: a path may hold line ends and worse.
 int complain(const std::string& message, int status) {
+  std::string line;
+  for (const char c : message) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      line += c;
+    }
+  }
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", message);
+  fmt::print(stderr, "error: {}\n", line);
   return status;
 }
 
@@ -234,8 +255,10 @@ int complain(const std::string& message, int status) {
 int run(const Step& step, int argc, const char* const* argv) {
   try {
     Options options;
-    if (const std::optional<int> status = parse_command_line(argc, argv, step.name, options)) return *status;
-    return run_all(step, options);
+    std::optional<int> status = parse_command_line(argc, argv, step.name, options);
+    if (!status) status = run_all(step, options);
+    flush_stdout();
+    return *status;
   } catch (const InputError& error) {
     return complain(error.what(), 2);
   } catch (const DeviceUnavailable& error) {
@@ -243,7 +266,8 @@ int run(const Step& step, int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     return complain("not enough memory; choose smaller sizes", 2);
   } catch (const std::exception& error) {
-    return complain(error.what(), 1);  // a kernel that crashed, a CUDA call that failed
+    // Printing failed, or a kernel crashed, or a CUDA call failed.
+    return complain(error.what(), std::ferror(stdout) != 0 ? 2 : 1);
   }
 }
 

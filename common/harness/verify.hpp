@@ -42,15 +42,26 @@ inline double tolerance_random_data(int k) {
   return std::fmin(statistical, tolerance_any_data(k));
 }
 
+// What the rounding errors of an element scale with, in double.
+struct Magnitude {
+  double sum;    // sum |a| |b|, before alpha
+  double alpha;  // |alpha|
+  double old;    // |beta * c0|
+  HARNESS_BOTH double total() const { return alpha * sum + old; }
+};
+
 // error / bound of one element; above 1 is wrong, infinite if a NaN or an infinity is wrong.
-// reference = alpha * sum a b + beta * c0 and magnitude = |alpha| * sum |a| |b| + |beta * c0|, in double.
-HARNESS_BOTH inline double error_over_bound(float c, double reference, double magnitude, double tolerance) {
+// reference = alpha * sum a b + beta * c0, in double.
+HARNESS_BOTH inline double error_over_bound(float c, double reference, const Magnitude& magnitude,
+                                            double tolerance) {
   if (std::isnan(reference)) return std::isnan(c) ? 0 : INFINITY;
   if (std::isinf(reference)) return c == reference ? 0 : INFINITY;
-  if (magnitude > FLT_MAX) return 0;  // may overflow on the way, whatever the order: not judged
+  // May overflow on the way, whatever the order: not judged.
+  if (magnitude.sum > FLT_MAX || magnitude.total() > FLT_MAX) return 0;
   if (std::isnan(c) || std::isinf(c)) return INFINITY;
-  // Below the smallest normal number the error is absolute.
-  const double bound = tolerance * magnitude + FLT_MIN;
+  // Below the smallest normal number the error is absolute: that of the sum, which alpha scales, and that of
+  // the result.
+  const double bound = tolerance * magnitude.total() + (magnitude.alpha + 1) * FLT_MIN;
   const double error = c - reference;
   return (error < 0 ? -error : error) / bound;
 }

@@ -2,21 +2,26 @@
 
 import os
 import shlex
+import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import LIMIT_S, PROGRAMS, STEP
 
 # Each row: the arguments, and words that the message must hold.
 SIZES = [
     ("--m -5 --n 2 --k 2", "--m", "-5", "negative"),
     ("--m 2 --n -1 --k 2", "--n", "-1", "negative"),
     ("--m 2 --n 2 --k -9223372036854775808", "--k", "negative"),
-    ("--size -3", "-3", "negative"),
+    ("--size -3", "--size is -3", "negative"),
     ("--m 2147483648 --n 1 --k 1", "--m", "2147483648", "too large"),
     ("--m 1 --n 4294967297 --k 1", "--n", "4294967297", "too large"),
-    (f"--m 1 --n 1 --k {10**30}", "--k", "too large"),
-    (f"--size -{10**30}", "negative"),
+    (f"--m 1 --n 1 --k {10**30}", "--k is 2^63 - 1 or more", "too large"),
+    (f"--size -{10**30}", "--size is -2^63 or less", "negative"),
+    (f"--size 2 --ldc {10**30}", "--ldc", "2^63 - 1 or more", "address space"),
+    (f"--size {2**31}", "--size is 2147483648", "too large"),
     ("--m 1073741824 --n 1 --k 1073741824", "address space"),
     ("--m 1000000 --n 1 --k 1000000 --batch 1048576", "address space", "1048576"),
     ("--size 2 --ldb 9223372036854775807", "--ldb", "address space"),
@@ -110,7 +115,11 @@ FILES = [
     ("--a a.npy --b b.npy --m 5", "--m", "5", "a.npy", "4"),
     ("--a a.npy --b b.npy --n 4", "--n", "4", "b.npy", "5"),
     ("--a a.npy --b b.npy --k 4", "--k", "4", "a.npy", "3"),
-    ("--a a.npy --b b.npy --size 4", "4", "3"),
+    ("--a a.npy --b b.npy --size 4", "--size is 4", "3"),
+    ("--a a.npy --b b.npy --c c.npy", "--c", "beta is 0"),
+    ("--a a.npy --b b.npy --c c.npy --beta 0", "--c", "beta is 0"),
+    ("--a 'two\nlines\x1b.npy' --b b.npy", r"two\nlines\x1b.npy", "No such file"),
+    ("--size 4 --json 'missing\n/r.json'", r"missing\n/r.json", "No such file"),
     ("--a a.npy --b b.npy --lda 2", "--lda", "2", "at least 3"),
     ("--a '' --b b.npy", "--a", "empty"),
     ("--size 4 --out missing/c.npy", "missing/c.npy", "No such file"),
@@ -130,9 +139,9 @@ FILES = [
 ]
 SEVERAL = [
     ("--sweep 2,x", "--sweep", "x"),
-    ("--sweep 2,-4", "-4", "negative"),
-    ("--sweep -4", "-4", "negative"),
-    ("--sweep 2,2147483648", "2147483648", "too large"),
+    ("--sweep 2,-4", "--sweep is -4", "negative"),
+    ("--sweep -4", "--sweep is -4", "negative"),
+    ("--sweep 2,2147483648", "--sweep is 2147483648", "too large"),
     ("--sweep 2 --size 2", "--sweep", "--size"),
     ("--sweep 2 --m 2", "--sweep", "--m"),
     ("--sweep 2 --cases good.txt", "--sweep", "--cases"),
@@ -266,6 +275,37 @@ def test_refuses(row, run, inputs):
     result = run(*shlex.split(arguments), cwd=inputs)
     expect_refusal(result, words)
     assert snapshot(inputs) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize(
+    "arguments", ["--size 4", "--sweep 2,4", "--help", "--size 4 --json new.json", "--size -1"]
+)
+def test_standard_output_that_is_full(arguments, inputs):
+    before = snapshot(inputs)
+    with open("/dev/full", "w") as full:
+        command = [PROGRAMS[STEP], *shlex.split(arguments), "--device", "cpu"]
+        result = subprocess.run(
+            command, cwd=inputs, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False
+        )
+    result.stdout = ""
+    expect_refusal(result, ["negative"] if "-1" in arguments else ["standard output", "No space left"])
+    assert snapshot(inputs) == before
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopped_by_a_signal(end, tmp_path):
+    arguments = ["--sweep", "64,1000,2000", "--json", "r.json", "--device", "cpu", "--repeat", "1000"]
+    with subprocess.Popen(
+        [PROGRAMS[STEP], *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        process.stdout.readline()  # which step, which device; the table's head and the first row follow
+        process.stdout.readline()
+        process.stdout.readline()
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(end)
+        assert process.wait(LIMIT_S) == -end
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("row", DEVICES, ids=lambda row: row[0])

