@@ -429,7 +429,7 @@ class Context:
         """The full directory name of a step that may be cut short."""
         if not isinstance(step, str):
             raise ValueProblem(f"{step!r} is no step")
-        names = sorted({*all_steps(), self.step})
+        names = sorted({*all_steps(), self.step} - {""})
         fits = [name for name in names if name == step] or [n for n in names if step and n.startswith(step)]
         if len(fits) != 1:
             raise ValueProblem(f"'{step}' names no step; there are {', '.join(names)}")
