@@ -27,7 +27,6 @@ import json
 import operator
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -120,7 +119,13 @@ class Accesses:
 
     @property
     def excess(self) -> int:
+        """Wavefronts beyond the ideal."""
         return self.wavefronts - self.ideal
+
+    @property
+    def conflicts(self) -> int:
+        """Of these, the ones that banks cause. (A copy takes one for each line that it reads, too.)"""
+        return self._sum("conflicts")
 
     @property
     def wavefronts_per_request(self) -> float:
@@ -211,8 +216,13 @@ class Xray:
 
     @property
     def excess(self) -> int:
-        """Wavefronts that bank conflicts cost."""
+        """Wavefronts of shared memory beyond the ideal."""
         return self.access(space="shared").excess
+
+    @property
+    def conflicts(self) -> int:
+        """Of these, the ones that bank conflicts cost."""
+        return self.access(space="shared").conflicts
 
     @property
     def faults(self) -> int:
@@ -268,17 +278,6 @@ class Gpu(Figures):
         return self.peak_tflops * 1e12 / self.dram_bytes_per_s
 
 
-def _opcode_matches(sass: str, pattern: str) -> bool:
-    """Whether an instruction's opcode begins with the parts of the pattern: LDS.128 is an LDS, LDG.E.128 an
-    LDG.128."""
-    words = sass.split()
-    opcode = words[1] if words and words[0].startswith("@") and len(words) > 1 else (words or [""])[0]
-    mnemonic, *parts = opcode.rstrip(";").split(".")
-    wanted_mnemonic, *wanted = pattern.split(".")
-    rest = iter(parts)
-    return mnemonic == wanted_mnemonic and all(part in rest for part in wanted)
-
-
 class Profile(Figures):
     """What Nsight Compute recorded of a kernel: its counters as attributes, its stalls, its instructions."""
 
@@ -294,10 +293,12 @@ class Profile(Figures):
         return 100 * stalls[reason]
 
     def _instructions(self, pattern: str | None) -> Iterator[dict[str, Any]]:
+        from sass_listing import matches, parse_instruction
+
         if "instructions" not in self._run:
             raise NotAvailable(f"{self._what} was recorded without its instructions")
         for instruction in self._run["instructions"]:
-            if pattern is None or _opcode_matches(instruction["sass"], pattern):
+            if pattern is None or matches(parse_instruction(instruction["sass"]), pattern):
                 yield instruction
 
     def executed(self, pattern: str | None = None) -> int:
@@ -505,7 +506,12 @@ class Context:
         program = self.program(step)
 
         def read() -> list[str]:
-            return sorted(set(re.findall(r"\.(sm_\w+)\.cubin", _list_elf(program))))
+            import sass
+
+            try:
+                return sass.archs(program)
+            except sass.SassError as error:
+                raise NotAvailable(str(error)) from None
 
         return self._cached(("architectures", program), read)
 
@@ -618,18 +624,6 @@ class Context:
             return Gpu(record["name"], {"name": record["name"], **figures})
 
         return self._cached("gpu", read)
-
-
-def _list_elf(program: Path) -> str:
-    """The names of the cubins in a program. NotAvailable without CUDA's cuobjdump."""
-    cuobjdump = shutil.which("cuobjdump") or "/usr/local/cuda/bin/cuobjdump"
-    try:
-        result = subprocess.run(
-            [cuobjdump, "--list-elf", program], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        raise NotAvailable("cuobjdump, a part of the CUDA toolkit, is not on PATH") from None
-    return result.stdout
 
 
 def _first_line(text: str) -> str:
@@ -931,8 +925,8 @@ def number(value: Any) -> int | float:
 
 
 def is_value_object(value: Any) -> bool:
-    """Whether expressions may look into a value: what this module and sass.py define, functions excepted."""
-    return type(value).__module__ in {__name__, "sass"}
+    """Whether expressions may look into a value: an object of a class of this module or of sass*.py."""
+    return type(value).__module__.split("_")[0] in {__name__, "sass"}
 
 
 def public_names(value: Any) -> list[str]:
