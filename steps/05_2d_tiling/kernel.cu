@@ -9,7 +9,7 @@
 // Bound     8 + 8 shared loads for 64 FFMAs: a warp's load every four FFMAs, which is what an SM's four
 //           schedulers and one load unit can just sustain. Measured, the schedulers are the busier: 78 %
 //           of their slots are taken, and of 100 instructions only 60 are FFMAs; the others load and
-//           compute addresses (docs/evidence/h200/profile.json). That is what the next step attacks.
+//           compute addresses (docs/evidence/h200/05_2d_tiling.json). That is what the next step attacks.
 
 #include "common/step.hpp"
 

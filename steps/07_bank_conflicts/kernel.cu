@@ -8,8 +8,8 @@
 //           takes two groups of 4 columns, BN / 2 apart, instead of 8 neighbours; rows likewise. The
 //           pointers of the copies move along instead of being computed for every tile.
 // Bound     The wavefronts (passes through the shared memory) of a load fall from 5 to 3 on average, and
-//           those in excess of what the accesses need to zero (docs/evidence/h200/profile.json). The
-//           shared memory is half busy now, the FMA pipe 69 %.
+//           those in excess of what the accesses need to zero (docs/evidence/h200/07_bank_conflicts.json).
+//           The shared memory is half busy now, the FMA pipe 69 %.
 
 #include "common/step.hpp"
 

@@ -6,7 +6,7 @@
 // Change    Two buffers for the tiles: one is computed from, the other one filled. One barrier a tile is
 //           enough. A is transposed by copying single elements, which needs no registers either.
 // Bound     The latency of global memory hides behind a whole tile's FFMAs. The schedulers are 87 % busy
-//           now (docs/evidence/h200/profile.json); instructions other than FFMAs take slots, too.
+//           now (docs/evidence/h200/09_async_copy.json); instructions other than FFMAs take slots, too.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"
