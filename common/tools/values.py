@@ -34,6 +34,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sass
+from sass_listing import matches, parse_instruction
+
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 N = 4096  # the size that measurements are quoted for
@@ -278,6 +281,13 @@ class Gpu(Figures):
         return self.peak_tflops * 1e12 / self.dram_bytes_per_s
 
 
+STALL_REASONS = (  # as Nsight Compute names them
+    "barrier", "branch_resolving", "dispatch", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+    "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected",
+    "short_scoreboard", "sleeping", "tex_throttle", "wait",
+)  # fmt: skip
+
+
 class Profile(Figures):
     """What Nsight Compute recorded of a kernel: its counters as attributes, its stalls, its instructions."""
 
@@ -287,14 +297,11 @@ class Profile(Figures):
 
     def stall(self, reason: str) -> float:
         """The share of warp samples with this reason, in percent."""
-        stalls = self._run.get("stalls") or {}
-        if reason not in stalls:
-            raise ValueProblem(f"{self._what} has no stall reason '{reason}'; it has {', '.join(stalls)}")
-        return 100 * stalls[reason]
+        if reason not in STALL_REASONS:
+            raise ValueProblem(f"there is no stall reason '{reason}'; there are {', '.join(STALL_REASONS)}")
+        return 100 * self._run["stalls"].get(reason, 0)
 
     def _instructions(self, pattern: str | None) -> Iterator[dict[str, Any]]:
-        from sass_listing import matches, parse_instruction
-
         if "instructions" not in self._run:
             raise NotAvailable(f"{self._what} was recorded without its instructions")
         for instruction in self._run["instructions"]:
@@ -303,7 +310,10 @@ class Profile(Figures):
 
     def executed(self, pattern: str | None = None) -> int:
         """How often instructions such as 'LDS.128' were executed, counted once for each warp."""
-        return sum(i.get("executed") or 0 for i in self._instructions(pattern))
+        if "instructions" in self._run:
+            return sum(i.get("executed") or 0 for i in self._instructions(pattern))
+        opcodes = self._run["opcodes"]  # of a library's kernel, there are only these
+        return sum(n for op, n in opcodes.items() if not pattern or matches(parse_instruction(op), pattern))
 
     def sectors(self, pattern: str) -> int:
         return sum(i.get("sectors") or 0 for i in self._instructions(pattern))
@@ -506,8 +516,6 @@ class Context:
         program = self.program(step)
 
         def read() -> list[str]:
-            import sass
-
             try:
                 return sass.archs(program)
             except sass.SassError as error:
@@ -525,8 +533,6 @@ class Context:
             raise NotAvailable(f"{program} holds {has}")
 
         def read() -> list[Any]:
-            import sass
-
             try:
                 return list(sass.kernels(program, arch))
             except sass.SassError as error:
@@ -890,6 +896,8 @@ class _Evaluator:
                 raise ValueProblem(f"'{ast.unparse(function)}' is no function")
         try:
             return target(*values, **named)
+        except sass.SassError as error:
+            raise NotAvailable(str(error)) from None
         except (TypeError, AttributeError) as error:
             said = re.sub(r"^Context\.|^\w+\.(?=\w+\(\))", "", str(error))
             raise ValueProblem(f"'{ast.unparse(node)}': {said}") from None
