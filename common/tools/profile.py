@@ -18,7 +18,6 @@ Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Comput
 
 import argparse
 import csv
-import hashlib
 import io
 import json
 import re
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder import ROOT, find_steps, progress, write_whole
+from sass_identity import opcode_of, sass_sha256
 
 PROBLEMS = ((4096, 4096, 4096), (256, 256, 128))
 SECTIONS = (
@@ -262,11 +262,6 @@ def short_name(kernel: str) -> str:
     return name.replace("(bool)1", "true").replace("(bool)0", "false").strip()
 
 
-def sass_sha256(texts: list[str]) -> str:
-    """What tells one build of a kernel from another: its instructions, without addresses and white space."""
-    return hashlib.sha256("\n".join(" ".join(text.split()) for text in texts).encode()).hexdigest()
-
-
 def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build: Path) -> str:
     """Puts the source lines that the program's debug information gives beside the instructions. Returns the
     architecture that they are of."""
@@ -291,10 +286,6 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
     raise ProfileError(
         f"{step}: {program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
     )
-
-
-def opcode_of(text: str) -> str:
-    return re.sub(r"^@!?U?P\w+\s+", "", " ".join(text.split())).split(" ")[0].rstrip(";")
 
 
 def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:

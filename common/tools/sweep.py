@@ -60,9 +60,15 @@ def commands(build: Path, step: str) -> tuple[list[str], list[str]]:
 def build_variant(build: Path, step: str, values: dict[str, str], out: Path) -> str | None:
     """Compiles one combination to out/<values>/run. Returns what is wrong with it, or None."""
     folder = out / ",".join(f"{name}={value}" for name, value in values.items())
+    source = with_constants((ROOT / "steps" / step / "kernel.cu").read_text(), values)
+    return build_source(build, step, source, folder)
+
+
+def build_source(build: Path, step: str, source: str, folder: Path) -> str | None:
+    """Compiles a step with another source of its kernel to folder/run. Returns what is wrong, or None."""
     folder.mkdir(parents=True, exist_ok=True)
     kernel = folder / "kernel.cu"
-    kernel.write_text(with_constants((ROOT / "steps" / step / "kernel.cu").read_text(), values))
+    kernel.write_text(source)
     compile_command, link_command = commands(build, step)
     library = f"steps/libgpu_{step}.a"
     unit = folder / "unit.o"
