@@ -29,7 +29,7 @@ def find_tool(name: str) -> str:
         if os.access(folder / name, os.X_OK):
             return str(folder / name)
     raise SassError(
-        f"{name} is missing; ./setup.sh installs it into .venv (use .venv/bin/python), a CUDA toolkit has it too"
+        f"{name} is missing: ./setup.sh installs it into .venv; a CUDA toolkit on PATH has it, too"
     )
 
 
@@ -52,6 +52,10 @@ class Resources:
     stack_bytes: int
 
 
+def list_of_code(program: Path, resources_text: str) -> str:
+    return run_tool("cuobjdump", "--list-elf", program) if resources_text else ""
+
+
 def resources(program: Path) -> dict[str, dict[str, Resources]]:
     """By architecture and symbol: what cuobjdump --dump-resource-usage prints for a program or an object."""
     if not program.is_file():
@@ -64,6 +68,8 @@ def resources(program: Path) -> dict[str, dict[str, Resources]]:
         text = ""
     found: dict[str, dict[str, Resources]] = {}
     arch = symbol = ""
+    if "\narch = " not in text and (cubin := re.search(r"\.(sm_\w+)\.cubin", list_of_code(program, text))):
+        arch = cubin[1]  # a cubin by itself
     for line in text.splitlines():
         if match := re.match(r"arch = (\S+)", line):
             arch = match[1]

@@ -35,8 +35,7 @@ class Instruction:
     opcode: str  # "LDG.E"
     operands: tuple[str, ...] = ()  # ("R4", "desc[UR4][R2.64]")
     frames: tuple[Frame, ...] = ()  # innermost first; empty without line information
-    label: str | None = None  # the label in front of it, where something jumps to
-    target: str | int | None = None  # of a jump: the label, or the offset
+    target: int | None = None  # of a jump: the offset it goes to
 
     @property
     def mnemonic(self) -> str:
@@ -71,6 +70,7 @@ class Instruction:
 
 
 MEMORY = {"LDG", "STG", "LDS", "STS", "LDL", "STL", "LD", "ST", "LDGSTS"}
+JUMPS = {"BRA", "JMP", "CALL", "BSSY"}
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
@@ -108,7 +108,7 @@ def split_operands(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
 
 
-def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = (), label: str | None = None):
+def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()) -> Instruction:
     """An Instruction from its text, such as "@P0 LDS.128 R4, [R2+0x10]"; a SassError if it is none."""
     text = " ".join(text.strip().rstrip(";").split())
     match = re.fullmatch(r"(?:(@!?U?P[0-9T]+) )?([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?: (.*))?", text)
@@ -116,14 +116,10 @@ def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()
         raise SassError(f"this is no machine instruction: {text!r}")
     predicate, opcode, rest = match[1], match[2], match[3] or ""
     operands = split_operands(rest)
-    target: str | int | None = None
-    if opcode.split(".")[0] in ("BRA", "CALL", "BSSY", "JMP") and operands:
-        named = re.search(r"`\(([^)]+)\)", operands[-1])
-        if named:
-            target = named[1]
-        elif re.fullmatch(r"0x[0-9a-f]+", operands[-1]):
-            target = int(operands[-1], 16)
-    return Instruction(offset, text, predicate, opcode, operands, frames, label, target)
+    target = None
+    if opcode.split(".")[0] in JUMPS and operands and re.fullmatch(r"0x[0-9a-f]+", operands[-1]):
+        target = int(operands[-1], 16)
+    return Instruction(offset, text, predicate, opcode, operands, frames, target)
 
 
 @dataclass
@@ -138,23 +134,26 @@ class Listing:
 FRAME = re.compile(r'\s*//## File "([^"]+)", line (\d+)(?: inlined at "([^"]+)", line (\d+))?')
 INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"(\.L_\w+):")
+REFERENCE = re.compile(r"`\(([^)]+)\)")
 SECTION = re.compile(r"\s*\.section\s+([^,]+),")
 
 
 def parse_listing(text: str) -> dict[str, Listing]:
-    """What `nvdisasm --print-line-info-inline --print-code` printed: the functions by symbol."""
+    """What `nvdisasm --print-line-info-inline --print-code` printed: the functions by symbol.
+
+    Labels become offsets: "BRA `(.L_x_1)" is "BRA 0x1210".
+    """
+    labels = label_offsets(text)
     listings: dict[str, Listing] = {}
     current: Listing | None = None
     frames: list[Frame] = []
     fresh = True  # the next line about a source file begins a new list of frames
-    label = None
     for line in text.splitlines():
         if match := INSTRUCTION.match(line):
+            words = REFERENCE.sub(lambda m: labels.get(m[1], m[0]), match[2])
             if current is not None:
-                current.instructions.append(
-                    parse_instruction(match[2], int(match[1], 16), tuple(frames), label)
-                )
-            fresh, label = True, None
+                current.instructions.append(parse_instruction(words, int(match[1], 16), tuple(frames)))
+            fresh = True
         elif match := FRAME.match(line):
             if fresh:
                 frames = []
@@ -164,14 +163,27 @@ def parse_listing(text: str) -> dict[str, Listing]:
             if match[3]:
                 frames.append(Frame(relative(match[3]), int(match[4])))
             fresh = False
-        elif match := LABEL.match(line):
-            label = match[1]
         elif match := SECTION.match(line):
             name = match[1].strip('"')
             current = None
             if name.startswith(".text."):
                 current = listings.setdefault(name[len(".text.") :], Listing(name[len(".text.") :]))
-            frames, fresh, label = [], True, None
+            frames, fresh = [], True
         elif "STO_CUDA_ENTRY" in line and current is not None:
             current.is_kernel = True
     return listings
+
+
+def label_offsets(text: str) -> dict[str, str]:
+    """Where each label stands in its function: {".L_x_1": "0x1210"}."""
+    found: dict[str, str] = {}
+    waiting: list[str] = []
+    for line in text.splitlines():
+        if match := LABEL.match(line):
+            waiting.append(match[1])
+        elif match := INSTRUCTION.match(line):
+            found |= {label: f"{int(match[1], 16):#x}" for label in waiting}
+            waiting = []
+        elif SECTION.match(line):
+            waiting = []
+    return found

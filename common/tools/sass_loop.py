@@ -8,10 +8,10 @@ as the same operand. What remains is read from the banks: two reads of one bank 
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sass_listing import Instruction, count
+from sass_listing import Instruction, SassError, count
 
 REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
 
@@ -26,16 +26,11 @@ class Block:
 
 def basic_blocks(instructions: list[Instruction]) -> list[Block]:
     by_offset = {i.offset: n for n, i in enumerate(instructions)}
-    by_label = {i.label: n for n, i in enumerate(instructions) if i.label}
-
-    def where(target: str | int | None) -> int | None:
-        return by_label.get(target) if isinstance(target, str) else by_offset.get(target)
-
     jumps: dict[int, list[int]] = {}  # number of an instruction that ends a block -> those that can follow
     meeting_points: dict[str, int] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
     for n, i in enumerate(instructions):
         following = [n + 1] if n + 1 < len(instructions) else []
-        target = where(i.target)
+        target = by_offset.get(i.target) if i.target is not None else None
         always = i.predicate in (None, "@PT", "@UPT")
         if i.mnemonic == "BSSY" and target is not None:
             meeting_points[i.operands[0]] = target
@@ -97,6 +92,18 @@ class Loop:
     aside: list[Instruction]  # in the loop, but executed rarely
     offsets: frozenset[int]  # of all its instructions
     outer: "Loop | None" = None  # the next loop around it
+
+    def unrolled(self, times: int) -> "Loop":
+        """The loop around this one, as it would be with this one written out `times` times in it.
+
+        Where the compiler left the loop over k a loop, this is a whole tile, loads and all.
+        """
+        if self.outer is None:
+            raise SassError("there is no loop around this one")
+        way = self.outer.instructions
+        inside = [n for n, i in enumerate(way) if i.offset in self.offsets]
+        whole = way[: inside[0]] + self.instructions * times + way[inside[-1] + 1 :]
+        return replace(self.outer, instructions=whole)
 
     def count(self, pattern: str) -> int:
         """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
@@ -279,4 +286,5 @@ def main_loop(loops: list[Loop]) -> Loop | None:
     """Of the loops with FFMAs and no such loop inside, the one with the most FFMAs."""
     with_ffma = [loop for loop in loops if loop.ffma]
     around = {id(loop.outer) for loop in with_ffma}
-    return max((loop for loop in with_ffma if id(loop) not in around), key=lambda l: l.ffma, default=None)
+    innermost = [loop for loop in with_ffma if id(loop) not in around]
+    return max(innermost, key=lambda loop: loop.ffma, default=None)

@@ -67,7 +67,8 @@ def occupancy(arch: str, registers: int, shared_bytes: int, threads: int) -> Occ
         raise SassError(f"a block has 1 to 1024 threads, not {threads}")
     if shared_bytes > limits.shared_bytes_per_block:
         raise SassError(
-            f"a block cannot have {shared_bytes} bytes of shared memory on {arch}, only {limits.shared_bytes_per_block}"
+            f"a block cannot have {shared_bytes} bytes of shared memory on {arch},"
+            f" only {limits.shared_bytes_per_block}"
         )
     warps = round_up(threads, WARP) // WARP
     registers_of_warp = round_up(registers * WARP, REGISTER_UNIT)
@@ -81,8 +82,6 @@ def occupancy(arch: str, registers: int, shared_bytes: int, threads: int) -> Occ
     }
     blocks = min(fits.values())
     if blocks == 0:
-        raise SassError(
-            f"a block of {threads} threads with {registers} registers each does not fit on {arch}"
-        )
+        raise SassError(f"{threads} threads with {registers} registers each do not fit on an SM of {arch}")
     binding = tuple(name for name, most in fits.items() if most == blocks)
     return Occupancy(blocks * warps, blocks, limits.warps, binding)
