@@ -5,13 +5,13 @@
   profile.py convert --raw DIR [--build DIR] [--out DIR]
   profile.py variants DIR --out FILE [--size N]
 
-`record` runs each step's kernel once at 4096 cubed, where time is measured, and once at M = N = 256, K = 128,
-the problem of the X-ray, and writes one file for each step: counters, the reasons for which warps waited, and
-for each instruction how often it was executed, the sectors and wavefronts it took, and the warps seen waiting
-at it, beside its line of the source. The clocks are the GPU's own. `--raw` keeps what Nsight Compute printed;
-`convert` makes the same files from that, also on a machine without a GPU, where the programs must be the ones
-that were profiled. `variants` records only the counters, of what `sweep.py --keep` or `experiment.py build`
-left in DIR.
+`record` runs each step's kernel once at 4096 cubed, where time is measured, and once each at two small problems
+to hold the X-ray against (of those only the accesses to memory are kept). It writes one file for each step:
+counters, the reasons for which warps waited, and for each instruction how often it was executed, the sectors
+and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The clocks are the
+GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from that, also on a machine
+without a GPU, where the programs must be the ones that were profiled. `variants` records only the counters, of
+what `sweep.py --keep` left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
@@ -33,7 +33,10 @@ from typing import Any
 from ladder import ROOT, find_steps, progress, write_whole
 from sass_identity import opcode_of, sass_sha256
 
-PROBLEMS = ((4096, 4096, 4096), (256, 256, 128))
+TIMED = (4096, 4096, 4096)
+# The X-ray's problem, and one whose rows are not aligned and whose tiles are not full.
+OBSERVED = ((256, 256, 128), (131, 67, 35))
+PROBLEMS = (TIMED, *OBSERVED)
 SECTIONS = (
     "LaunchStats", "Occupancy", "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
     "SchedulerStats", "WarpStateStats", "InstructionStats", "SourceCounters",
@@ -315,7 +318,12 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         if run["kernel"].startswith("sgemm_"):
             run["arch"] = add_lines(step, run["kernel"], instructions, build)
             run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
-            run["instructions"] = instructions
+            memory = ("LD", "ST")
+            run["instructions"] = [
+                item
+                for item in instructions
+                if problem == TIMED or (opcode_of(item["sass"]).startswith(memory) and "executed" in item)
+            ]
         record["runs"].append(run)
     return record
 
