@@ -29,6 +29,7 @@ import os
 import re
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -588,23 +589,49 @@ class Context:
                 return Ladder(f"the ladder of {step} at {n}", record)
         raise NotAvailable(f"the ladder holds no measurement of {step} at {n}, batch {batch}")
 
-    def experiment_record(self, name: str) -> dict[str, Any]:
-        """docs/evidence/<gpu>/experiments/<name>.json: {"variants": [{"variant": ..., ...}, ...]}; the first
-        variant is the one that the others are compared with."""
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            raise ValueProblem(f"{name!r} is no name of an experiment")
-        path = self.evidence / "experiments" / f"{name}.json"
-        return self._cached(("experiment", path), lambda: _read_json(path, f"the experiment {name}"))
+    def experiment_record(self, name: str, n: int = N) -> dict[str, Any]:
+        """An experiment of docs/experiments, measured at n: {"experiment", "step", "question", "facts",
+        "variants": [{"variant", "time_us", "tflops", "ratio", "speedup", "registers", ...}]}; speedup is
+        against the first variant. From docs/evidence/<gpu>/experiments.json, which experiment.py records."""
+        path = ROOT / "docs" / "experiments" / f"{name}.toml"
+        if not isinstance(name, str) or not re.fullmatch(r"\w+", name) or not path.exists():
+            known = ", ".join(sorted(file.stem for file in path.parent.glob("*.toml")))
+            raise ValueProblem(f"there is no experiment '{name}'; there are {known}")
+        all_records = self._cached(
+            "experiments", lambda: _read_json(self.evidence / "experiments.json", f"the experiment {name}")
+        )
+        records = [
+            r for r in all_records if r["experiment"] == name and (r["m"], r["n"], r["k"]) == (n, n, n)
+        ]
+        if not records:
+            raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
+        if wrong := [r["variant"] for r in records if not r["pass"]]:
+            raise ValueProblem(f"the experiment {name} gave a wrong result: {wrong[0]}")
+        variants = [
+            {
+                "variant": r["variant"],
+                "time_us": r["time_us"],
+                "tflops": r["tflops"],
+                "ratio": r["ratio_to_cublas"],
+                "speedup": r["tflops"] / records[0]["tflops"],
+                **{key: value for key, value in r["machine_code"].items() if key != "sass_sha256"},
+            }
+            for r in records
+        ]
+        return {
+            "experiment": name,
+            "step": records[0]["step"],
+            "question": tomllib.loads(path.read_text())["question"],
+            "facts": {key: records[0].get(key) for key in ("device", "driver", "cuda", "date")},
+            "variants": variants,
+        }
 
-    def experiment(self, name: str, variant: str) -> Figures:
-        variants = self.experiment_record(name).get("variants") or []
-        for record in variants:
-            if record.get("variant") == variant:
-                figures = dict(record)
-                if "tflops" in record and "tflops" in variants[0]:
-                    figures.setdefault("speedup", record["tflops"] / variants[0]["tflops"])
+    def experiment(self, name: str, variant: str, n: int = N) -> Figures:
+        variants = self.experiment_record(name, n)["variants"]
+        for figures in variants:
+            if figures["variant"] == variant:
                 return Figures(f"the experiment {name}, {variant}", figures)
-        names = ", ".join(str(record.get("variant")) for record in variants) or "none"
+        names = ", ".join(repr(figures["variant"]) for figures in variants)
         raise ValueProblem(f"the experiment {name} has no variant '{variant}'; there are {names}")
 
     def const(self, step: str, name: str) -> int:
