@@ -5,13 +5,13 @@
   profile.py convert --raw DIR [--build DIR] [--out DIR]
   profile.py variants DIR --out FILE [--size N]
 
-`record` runs each step's kernel once at 4096 cubed, where time is measured, and once each at two small problems
-to hold the X-ray against (of those only the accesses to memory are kept). It writes one file for each step:
-counters, the reasons for which warps waited, and for each instruction how often it was executed, the sectors
-and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The clocks are the
-GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from that, also on a machine
-without a GPU, where the programs must be the ones that were profiled. `variants` records only the counters, of
-what `sweep.py --keep` left in DIR.
+`record` runs each step's kernel once at 4096 cubed, where time is measured, and once each at two small
+problems to hold the X-ray against (of those only the accesses to memory are kept). It writes one file for
+each step: counters, the reasons for which warps waited, and for each instruction how often it was executed,
+the sectors and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The
+clocks are the GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from
+that, also on a machine without a GPU, where the programs must be the ones that were profiled. `variants`
+records only the counters, of what `sweep.py --keep` left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
