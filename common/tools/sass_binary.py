@@ -63,7 +63,7 @@ def resources(program: Path) -> dict[str, dict[str, Resources]]:
     try:
         text = run_tool("cuobjdump", "--dump-resource-usage", program)
     except SassError as error:
-        if "does not contain device code" not in str(error):
+        if not re.search("does not contain device code|Invalid fatbin header", str(error)):
             raise
         text = ""
     found: dict[str, dict[str, Resources]] = {}

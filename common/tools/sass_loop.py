@@ -1,9 +1,9 @@
 """Finds the main loop of a kernel and says what fills its issue slots.
 
-The model of the registers: since Volta (compute capability 7.0) a scheduler's register file has two banks,
-even registers in one and odd registers in the other, and each delivers one register a cycle. An operand
-marked .reuse stays in a small cache, from which the next instruction reads it if it wants the same register
-as the same operand. What remains is read from the banks: two reads of one bank take a cycle more.
+The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
+has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
+An operand marked .reuse stays in a small cache, from which the next instruction reads it if it wants the same
+register as the same operand. What remains is read from the banks: two reads of one bank take a cycle more.
 """
 
 import re

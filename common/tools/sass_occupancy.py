@@ -24,8 +24,8 @@ class Limits:
 
 
 # CUDA C++ Programming Guide, "Compute Capabilities", table "Technical Specifications per Compute Capability";
-# the units and the reserved 1 KiB of shared memory: cuda_occupancy.h, and the tuning guides of the
-# architectures ("the CUDA driver reserves 1 KB of shared memory per thread block").
+# the reserved 1 KiB: the guide's sections on shared memory of 8.x and 9.0; the units: the CUDA toolkit's
+# cuda_occupancy.h, whose arithmetic this is.
 LIMITS = {
     75: Limits(32, 16, 64 << 10, 64 << 10, 0),
     80: Limits(64, 32, 164 << 10, 163 << 10, 1024),
@@ -33,6 +33,8 @@ LIMITS = {
     87: Limits(48, 16, 164 << 10, 163 << 10, 1024),
     89: Limits(48, 24, 100 << 10, 99 << 10, 1024),
     90: Limits(64, 32, 228 << 10, 227 << 10, 1024),
+    100: Limits(64, 32, 228 << 10, 227 << 10, 1024),
+    120: Limits(48, 24, 100 << 10, 99 << 10, 1024),
 }
 
 
@@ -77,9 +79,11 @@ def occupancy(arch: str, registers: int, shared_bytes: int, threads: int) -> Occ
     fits = {
         "warps": limits.warps // warps,
         "blocks": limits.blocks,
-        "registers": warps_by_registers // round_up(warps, SCHEDULERS),
+        "registers": warps_by_registers // warps,
         "shared memory": limits.shared_bytes // shared_of_block if shared_of_block else limits.blocks,
     }
+    if registers_of_warp * round_up(warps, SCHEDULERS) > REGISTERS:
+        fits["registers"] = 0  # such a launch is refused, whatever fits
     blocks = min(fits.values())
     if blocks == 0:
         raise SassError(f"{threads} threads with {registers} registers each do not fit on an SM of {arch}")

@@ -1,0 +1,324 @@
+"""sass.py: what it reads in the steps as built, and in some compiled for other GPUs.
+
+Skipped where the build has no CUDA.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import sass
+import sass_binary
+import sweep
+from conftest import ROOT
+from sass_listing import SassError, count, matches
+from sass_occupancy import LIMITS, occupancy
+
+BUILD = Path(os.environ.get("BUILD", "."))
+
+
+# ---- The steps as built ----------------------------------------------------------------------------------
+
+
+def program(step):
+    return BUILD / "steps" / step / "run"
+
+
+@pytest.fixture(scope="module")
+def built():
+    """The architectures in the build."""
+    if "BUILD" not in os.environ:
+        pytest.skip("BUILD names no build directory")
+    found = sass.archs(program("01_naive"))
+    if not found:
+        pytest.skip("the build has no CUDA")
+    return found
+
+
+@pytest.fixture(scope="module")
+def for_other_gpus(built, tmp_path_factory):
+    """Some steps, compiled for the GPUs between Ampere and Hopper that the build may not have: objects."""
+    folder = tmp_path_factory.mktemp("objects")
+    found = {}
+    for step in ("03_shared_memory", "05_2d_tiling", "10_prefetch"):
+        command, _ = sweep.commands(BUILD, step)
+        if shutil.which(command[0]) is None:
+            pytest.skip("the build has CUDA, but nvcc is gone")
+        command = [word for word in command if not word.startswith("-gencode")]
+        for option, value in (("-o", folder / f"{step}.o"), ("-MF", folder / "d"), ("-MT", "object")):
+            command[command.index(option) + 1] = str(value)
+        targets = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (86, 89)]
+        result = subprocess.run([*command, *targets], cwd=BUILD, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        found[step] = folder / f"{step}.o"
+    return found
+
+
+def kernels_everywhere(built):
+    for step in sorted(path.name for path in (BUILD / "steps").glob("[0-9]*")):
+        for arch in built:
+            for kernel in sass.kernels(program(step), arch):
+                yield step, kernel
+
+
+def test_every_step(built):
+    """What holds for every kernel of the ladder, on every architecture."""
+    seen = set()
+    for step, kernel in kernels_everywhere(built):
+        seen.add(step)
+        where = f"{step} {kernel.name} {kernel.arch}"
+        assert kernel.name.startswith("sgemm_"), where
+        assert kernel.loop is not None, where
+        assert kernel.local_bytes == kernel.stack_bytes == 0, where
+        assert kernel.count("LDL") + kernel.count("STL") == 0, where
+        assert kernel.threads_per_block in (256, 1024), where
+        assert kernel.occupancy().warps >= 8, where
+        assert {i.file for i in kernel.instructions if i.mnemonic == "FFMA"} == {f"steps/{step}/kernel.cu"}, (
+            where
+        )
+        assert kernel.barriers == (1 if kernel.count("BAR") else 0), where
+        assert all(sass.explain(i) for i in kernel.loop.instructions), where
+        assert 0.1 < kernel.loop.predicted_tflops_fraction <= 1, where
+        assert 0 <= kernel.loop.reuse_share <= kernel.loop.marked_share < 1, where
+    assert len(seen) == 10  # all but 00, which has no kernel of its own
+
+
+def test_every_instruction_is_read(built):
+    """Against the other disassembler's plain listing."""
+    listing = subprocess.run(
+        [sass_binary.find_tool("cuobjdump"), "-sass", program("10_prefetch")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    expected: dict[str, list[str]] = {}
+    for part in re.split(r"\n\s*code for ", listing)[1:]:
+        arch = part.split()[0]
+        for function in part.split("Function : ")[1:]:
+            if "sgemm" in function.split("\n")[0]:
+                opcodes = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@\S+\s+)?([A-Z][A-Z0-9_.]*)", function)
+                expected.setdefault(arch, []).append(opcodes)
+    for arch in built:
+        got = [
+            [i.opcode for i in kernel.instructions] for kernel in sass.kernels(program("10_prefetch"), arch)
+        ]
+        assert sorted(got) == sorted(expected[arch])
+
+
+def only(step, built):
+    return [kernel for arch in built for kernel in sass.kernels(program(step), arch)]
+
+
+def test_01_and_02_load_two_for_each_ffma(built):
+    for step in ("01_naive", "02_coalescing"):
+        for kernel in only(step, built):
+            assert kernel.loop.count("LDG.32") == 2 * kernel.loop.ffma
+            assert kernel.loop.ffma >= 4  # not the loop for the remaining k
+            assert kernel.shared_bytes == 0
+
+
+def check_step_03(kernel):
+    """The compiler merges the loads of a row of As."""
+    assert kernel.loop.count("LDS.128") > 0
+    assert kernel.loop.count("LDS.32") >= kernel.loop.ffma
+    assert kernel.shared_bytes == 4 * (32 * 128 + 128 * 32)
+
+
+def check_step_05(kernel):
+    """One term of k is an 8 x 8 outer product from 16 scalar loads."""
+    loop = kernel.loop
+    assert loop.count("LDS") == loop.count("LDS.32") > 0
+    assert loop.ffma == 4 * loop.count("LDS")
+    assert kernel.shared_bytes == 4 * (128 * 8 + 8 * 128)
+    source = (ROOT / "steps/05_2d_tiling/kernel.cu").read_text().splitlines()
+    lines = {source[i.line - 1] for i in loop.instructions if i.mnemonic == "FFMA"}
+    assert len(lines) == 1 and "sums[i][j] += a[i] * b[j];" in lines.pop()
+    loads = " ".join(source[i.line - 1] for i in loop.instructions if i.mnemonic == "LDS")
+    assert "As[" in loads and "Bs[" in loads
+    tile = loop.unrolled(8 * 64 // loop.ffma) if loop.outer and loop.outer.count("BAR") else loop
+    assert (tile.ffma, tile.count("BAR"), tile.count("LDG"), tile.count("STS")) == (8 * 64, 2, 8, 8)
+
+
+def check_step_10(kernel):
+    loop = kernel.loop
+    assert loop.count("LDS") == loop.count("LDS.128") == 6 * 8 and loop.ffma == 8 * 128
+    assert loop.count("LDGSTS.32") == (4 if kernel.name == "sgemm_prefetch<true>" else 12)
+    assert loop.count("LDGSTS.128") == (2 if kernel.name == "sgemm_prefetch<true>" else 0)
+    assert loop.count("LDG") == loop.count("STS") == 0
+    assert loop.count("BAR") == loop.count("LDGDEPBAR") == loop.count("DEPBAR") == 1
+    assert loop.count("LDGSTS") == count(loop.aside, "LDGSTS") > 0  # the last tile's copies
+    source = (ROOT / "steps/10_prefetch/kernel.cu").read_text().splitlines()
+    for i in loop.instructions:  # the helper in common/cuda counts for the kernel's lines
+        if matches(i, "LDGSTS"):
+            assert i.file == "steps/10_prefetch/kernel.cu" and "async_copy<" in source[i.line - 1]
+            assert any(frame.file == "common/cuda/async_copy.hpp" for frame in i.frames)
+    assert kernel.shared_bytes == 0 and kernel.uses_dynamic_shared
+    assert kernel.occupancy(extra_shared=61440).blocks == 1
+
+
+def test_03_05_and_10(built):
+    for step, check in (("03_shared_memory", check_step_03), ("05_2d_tiling", check_step_05)):
+        for kernel in only(step, built):
+            check(kernel)
+    for kernel in only("10_prefetch", built):
+        check_step_10(kernel)
+
+
+def test_steps_from_06_on_load_vectors(built):
+    for step in ("06_vectorization", "07_bank_conflicts", "08_warp_tiling", "09_async_copy"):
+        for kernel in only(step, built):
+            loop = kernel.loop
+            assert loop.count("LDS") == loop.count("LDS.128") == loop.ffma / 16
+            wide, copies = kernel.name.endswith("<true>"), step == "09_async_copy"
+            assert (loop.count("LDG.E.128") > 0) == (wide and not copies)
+            assert (loop.count("LDGSTS") > 0) == copies
+            assert (loop.count("LDG") + loop.count("STS") == 0) == copies
+            assert loop.count("BAR") == (1 if copies else 2)
+
+
+def test_other_gpus(for_other_gpus):
+    """8.6 and 8.9: the same facts, half the warps to an SM."""
+    checks = {"03_shared_memory": check_step_03, "05_2d_tiling": check_step_05, "10_prefetch": check_step_10}
+    for step, check in checks.items():
+        assert sass.archs(for_other_gpus[step]) == ["sm_86", "sm_89"]
+        assert sass.default_arch(for_other_gpus[step]) == "sm_86"
+        for arch in ("sm_86", "sm_89"):
+            found = sass.kernels(for_other_gpus[step], arch)
+            assert len(found) == (2 if step == "10_prefetch" else 1)
+            for kernel in found:
+                check(kernel)
+                assert kernel.arch == arch and kernel.count("LDL") + kernel.count("STL") == 0
+                assert kernel.occupancy().max_warps == 48
+                assert kernel.loop.predicted_tflops_fraction < 0.95  # every instruction costs an FFMA
+
+
+def test_cubin_and_program_say_the_same(built, tmp_path):
+    arch = built[-1]
+    path = program("05_2d_tiling").resolve()
+    sass_binary.run_tool("cuobjdump", "--extract-elf", f"unit.{arch}", path, cwd=tmp_path)
+    (cubin,) = tmp_path.glob("*.cubin")
+    assert sass.archs(cubin) == [arch]
+    assert sass.kernels(cubin, arch) == sass.kernels(path, arch)
+
+
+OCCUPANCY = r"""
+#include <climits>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include "cuda_occupancy.h"
+
+// Arguments: major minor warps shared_of_sm shared_of_block reserved; prints blocks for each combination.
+int main(int, char** v) {
+  const auto number = [&](int i) { return std::atoi(v[i]); };
+  cudaOccDeviceProp sm;
+  sm.computeMajor = number(1), sm.computeMinor = number(2);
+  sm.maxThreadsPerBlock = 1024, sm.maxThreadsPerMultiprocessor = number(3) * 32;
+  sm.regsPerBlock = sm.regsPerMultiprocessor = 65536, sm.warpSize = 32, sm.numSms = 1;
+  sm.sharedMemPerBlock = 48 << 10, sm.sharedMemPerMultiprocessor = number(4);
+  sm.sharedMemPerBlockOptin = number(5), sm.reservedSharedMemPerBlock = number(6);
+  cudaOccDeviceState state;
+  state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+  for (int registers : {16, 32, 40, 65, 96, 128, 133, 168, 207, 255}) {
+    for (int shared : {0, 100, 8192, 33 << 10, 41 << 10, 60 << 10, 99 << 10, 163 << 10}) {
+      for (int threads : {1, 32, 96, 128, 160, 256, 512, 1000, 1024}) {
+        cudaOccFuncAttributes kernel;
+        kernel.maxThreadsPerBlock = 1024, kernel.numRegs = registers, kernel.sharedSizeBytes = 0;
+        kernel.partitionedGCConfig = PARTITIONED_GC_OFF, kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+        kernel.maxDynamicSharedSizeBytes = number(5), kernel.numBlockBarriers = 1;
+        cudaOccResult result;
+        const auto status =
+            cudaOccMaxActiveBlocksPerMultiprocessor(&result, &sm, &kernel, &state, threads, shared);
+        std::printf("%d %d %d %d\n", registers, shared, threads,
+                    status == CUDA_OCC_SUCCESS ? result.activeBlocksPerMultiprocessor : -1);
+      }
+    }
+  }
+}
+"""
+
+
+def test_occupancy_is_that_of_the_toolkit(built, tmp_path):
+    """The same numbers as NVIDIA's header computes for the same limits."""
+    command, _ = sweep.commands(BUILD, "01_naive")
+    include = Path(shutil.which(command[0]) or command[0]).resolve().parents[1] / "include"
+    if not (include / "cuda_occupancy.h").exists():
+        pytest.skip("no cuda_occupancy.h beside nvcc")
+    (tmp_path / "main.cpp").write_text(OCCUPANCY)
+    subprocess.run(
+        ["c++", "-std=c++17", "-w", "-I", include, "main.cpp", "-o", "main"], cwd=tmp_path, check=True
+    )
+    compared = 0
+    for capability, limits in LIMITS.items():
+        shared = [limits.shared_bytes, limits.shared_bytes_per_block, limits.reserved_bytes]
+        arguments = [capability // 10, capability % 10, limits.warps, *shared]
+        result = subprocess.run(
+            [tmp_path / "main", *map(str, arguments)], capture_output=True, text=True, check=True
+        )
+        for line in result.stdout.splitlines():
+            registers, shared_bytes, threads, blocks = map(int, line.split())
+            try:
+                ours = occupancy(f"sm_{capability}", registers, shared_bytes, threads).blocks
+            except SassError:
+                ours = 0
+            assert ours == blocks, f"sm_{capability}: {line}"
+            compared += 1
+    assert compared == len(LIMITS) * 10 * 8 * 9
+
+
+# ---- The command -----------------------------------------------------------------------------------------
+
+
+def test_report_and_excerpt(tool, built, tmp_path):
+    out = tmp_path / "out.json"
+    result = tool("sass.py", program("05_2d_tiling"), "--excerpt", 5, "--json", out)
+    assert result.returncode == 0 and result.stderr == ""
+    (kernel,) = sass.kernels(program("05_2d_tiling"), sass.default_arch(program("05_2d_tiling")))
+    assert result.stdout.startswith(f"sgemm_2d_tiling, {kernel.arch}: {len(kernel.instructions)} instr")
+    assert f"{kernel.registers} registers" in result.stdout
+    assert "steps/05_2d_tiling/kernel.cu:" in result.stdout
+    lines = result.stdout.splitlines()
+    assert lines[-1] == f"  ... {len(kernel.loop.instructions) - 5} more"
+    for line, i in zip(lines[-6:-1], kernel.loop.instructions, strict=False):
+        assert (
+            line.split()[:2] == [f"{i.offset:x}", str(i.line)] and i.text in line and sass.explain(i) in line
+        )
+    (record,) = json.loads(out.read_text())
+    assert record["kernel"] == "sgemm_2d_tiling" and record["registers"] == kernel.registers
+    assert [i["sass"] for i in record["instructions"]] == [i.text for i in kernel.instructions]
+    assert (
+        record["loop"]["mix"] == kernel.loop.mix and record["occupancy"]["warps"] == kernel.occupancy().warps
+    )
+    assert set(record["loop"]["offsets"]) <= {i["offset"] for i in record["instructions"]}
+
+
+def test_kernels_can_be_chosen(tool, built):
+    result = tool(
+        "sass.py", program("10_prefetch"), "--kernel", "<true>", "--arch", built[0], "--shared", 61440
+    )
+    assert (
+        result.stdout.count("sgemm_prefetch<") == 1 and f"sgemm_prefetch<true>, {built[0]}" in result.stdout
+    )
+    assert "not counted" not in result.stdout
+    assert "not counted: --shared" in tool("sass.py", program("10_prefetch")).stdout
+
+
+def test_mistakes(refused, built, tmp_path):
+    path = program("10_prefetch")
+    refused(
+        "sass.py", path, "--arch", "sm_61", words=["no machine code for sm_61", *built, "-Dgpu_arch=", "61"]
+    )
+    refused(
+        "sass.py", path, "--kernel", "nope", words=["'nope'", "sgemm_prefetch<false>, sgemm_prefetch<true>"]
+    )
+    refused("sass.py", path, "--kernel", "(", words=["no regular expression"])
+    refused("sass.py", program("00_cublas"), words=["no kernel of its own"])
+    refused("sass.py", path, "--shared", 999999, words=["cannot have 999999 bytes"])
+    refused("sass.py", path, "--threads", 4096, words=["1 to 1024 threads"])
+    refused("sass.py", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,465 @@
+"""sass.py: what it makes of fixed listings. Needs neither nvcc nor a build."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sass
+import sass_binary
+from conftest import ROOT
+from sass_listing import Frame, SassError, matches, parse_instruction, parse_listing, relative
+from sass_loop import Loop, find_loops, main_loop, register_reads
+from sass_occupancy import Occupancy, occupancy
+
+# ---- Fixed listings: parsing -----------------------------------------------------------------------------
+
+LISTING = """
+\t.target\tsm_90a
+
+//--------------------- .text._Z6helperv --------------------------
+\t.section\t.text._Z6helperv,"ax",@progbits
+_Z6helperv:
+        /*0000*/                   RET.REL.NODEC R20 0x0 ;
+//--------------------- .text._Z5sgemm4Gemm --------------------------
+\t.section\t.text._Z5sgemm4Gemm,"ax",@progbits
+\t.align\t128
+        .other          _Z5sgemm4Gemm,@"STO_CUDA_ENTRY STV_DEFAULT"
+_Z5sgemm4Gemm:
+\t//## File "/x/build/../steps/09_async_copy/kernel.cu", line 55
+        /*0000*/                   ULDC.64 UR10, c[0x0][0x210] ;
+\t//## File "/usr/include/cuda.hpp", line 151 inlined at "/x/common/cuda/copy.hpp", line 25
+\t//## File "/x/common/cuda/copy.hpp", line 25 inlined at "/x/steps/09_async_copy/kernel.cu", line 90
+\t//## File "/x/steps/09_async_copy/kernel.cu", line 90 inlined at "/x/steps/09_a/k.cu", line 103
+.L_x_1:
+        /*0010*/               @P0 LDGSTS.E.BYPASS.128 [R33+0x5280], desc[UR4][R22.64+0x20], !P6 ;
+        /*0020*/              @!PT LDS RZ, [RZ] ;
+\t//## File "/x/steps/09_async_copy/kernel.cu", line 97
+        /*0030*/                   FFMA R1, R68.reuse, R72, -R1 ;
+        /*0040*/             @!UP1 UIADD3 UR4, UR4, 0x8, URZ ;
+        /*0050*/               @P1 BRA `(.L_x_1) ;
+.L_x_2:
+        /*0060*/                   BRA `(.L_x_2);
+        /*0070*/                   NOP;
+.L_x_3:
+//--------------------- .nv.shared._Z5sgemm4Gemm --------------------------
+\t.section\t.nv.shared._Z5sgemm4Gemm,"aw",@nobits
+"""
+
+
+@pytest.fixture
+def listing():
+    return parse_listing(LISTING)["_Z5sgemm4Gemm"]
+
+
+def test_functions(listing):
+    assert set(parse_listing(LISTING)) == {"_Z6helperv", "_Z5sgemm4Gemm"}
+    assert listing.is_kernel and not parse_listing(LISTING)["_Z6helperv"].is_kernel
+    assert [i.offset for i in listing.instructions] == [0x10 * n for n in range(8)]
+
+
+def test_parts_of_an_instruction(listing):
+    first, copy, never, ffma, uniform, branch, *_ = listing.instructions
+    assert (first.opcode, first.mnemonic, first.operands) == ("ULDC.64", "ULDC", ("UR10", "c[0x0][0x210]"))
+    assert (copy.predicate, copy.opcode) == ("@P0", "LDGSTS.E.BYPASS.128")
+    assert copy.operands == ("[R33+0x5280]", "desc[UR4][R22.64+0x20]", "!P6")
+    assert never.never and not copy.never
+    assert ffma.operands == ("R1", "R68.reuse", "R72", "-R1") and ffma.predicate is None
+    assert (uniform.predicate, uniform.operands[0]) == ("@!UP1", "UR4")
+    assert (branch.text, branch.target) == ("@P1 BRA 0x10", 0x10)
+
+
+def test_source_lines(listing):
+    """Inlined code counts for the innermost line in steps/, not for a helper's or the outermost."""
+    first, copy, never, ffma, *_ = listing.instructions
+    assert (first.file, first.line) == ("steps/09_async_copy/kernel.cu", 55)
+    assert (copy.file, copy.line) == ("steps/09_async_copy/kernel.cu", 90)
+    assert [f.line for f in copy.frames] == [151, 25, 90, 103]
+    assert copy.frames[1] == Frame("common/cuda/copy.hpp", 25)
+    assert never.frames == copy.frames  # the comment holds until the next
+    assert ffma.line == 97 and len(ffma.frames) == 1
+    elsewhere = replace(ffma, frames=(Frame("/a.hpp", 1), Frame("/tmp/kernel.cu", 2)))
+    assert (elsewhere.file, elsewhere.line) == ("/tmp/kernel.cu", 2)
+    assert replace(ffma, frames=()).line is None
+
+
+def test_relative():
+    assert relative(f"{ROOT}/steps/x/kernel.cu") == "steps/x/kernel.cu"
+    assert relative(f"{ROOT}/b/../tests/bugs/x.cu") == "tests/bugs/x.cu"
+    assert relative("/home/steps/me/steps/x/kernel.cu") == "steps/x/kernel.cu"
+    assert relative("/usr/include/vector") == "/usr/include/vector"
+
+
+@pytest.mark.parametrize(
+    "text, size",
+    [
+        ("LDS R4, [R2]", 4),
+        ("LDS.64 R4, [R2]", 8),
+        ("LDS.U.128 R4, [R2]", 16),
+        ("LDG.E R4, [R2.64]", 4),
+        ("LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", 16),
+        ("LDG.E.U8 R4, [R2.64]", 1),
+        ("LDGSTS.E [R2], [R4.64]", 4),
+        ("STG.E.64 [R2.64], R4", 8),
+        ("FFMA R1, R2, R3, R1", None),
+        ("IMAD.WIDE.U32 R2, R4, R5, R2", None),
+    ],
+)
+def test_bytes(text, size):
+    assert parse_instruction(text).bytes == size
+
+
+@pytest.mark.parametrize(
+    "text, yes, no",
+    [
+        ("LDS R4, [R2]", "LDS LDS.32", "LDS.128 LDS.64 LD S LDSM"),
+        ("LDS.128 R4, [R2]", "LDS LDS.128", "LDS.32 LDS.64 LDS.12"),
+        ("@P0 LDG.E.128 R4, [R2.64]", "LDG LDG.E LDG.128 LDG.E.128", "LDG.128.E LDG.32 LDGSTS LDG.E.64"),
+        ("LDGSTS.E.BYPASS.128 [R2], [R4.64]", "LDGSTS LDGSTS.BYPASS LDGSTS.E.128", "LDG STS LDGSTS.32"),
+        ("ISETP.GE.AND P0, PT, R1, R2, PT", "ISETP ISETP.GE", "ISETP.LT UISETP"),
+        ("UISETP.GE.AND UP0, UPT, UR1, UR2, UPT", "UISETP", "ISETP"),
+        ("@!PT LDS RZ, [RZ]", "", "LDS LDS.32"),
+        ("FFMA R1, R2, R3, R1", "FFMA", "FFMA.32 FMA"),
+    ],
+)
+def test_patterns(text, yes, no):
+    instruction = parse_instruction(text)
+    assert [p for p in yes.split() if not matches(instruction, p)] == []
+    assert [p for p in no.split() if matches(instruction, p)] == []
+
+
+def test_what_is_no_instruction():
+    for text in ("", "hello", "LDS..128 R1, [R2]", "@P0"):
+        with pytest.raises(SassError, match="no machine instruction"):
+            parse_instruction(text)
+
+
+@pytest.mark.parametrize(
+    "full, short",
+    [
+        ("(anonymous namespace)::sgemm_naive(Gemm)", "sgemm_naive"),
+        ("void _GLOBAL__N__81fb_7_unit_cu_60::sgemm_prefetch<true>(Gemm)", "sgemm_prefetch<true>"),
+        ("void a::b::tile<128, (a::Mode)1>(float const*, Gemm)", "tile<128, (a::Mode)1>"),
+        ("plain", "plain"),
+    ],
+)
+def test_short_name(full, short):
+    assert sass_binary.short_name(full) == short
+
+
+# ---- Fixed listings: loops -------------------------------------------------------------------------------
+
+
+def code(text):
+    """Instructions from lines "TEXT", 16 bytes apart; "NAME:" in front names one, and >NAME jumps there."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = {}
+    for n, line in enumerate(lines):
+        if match := re.match(r"(\w+): ", line):
+            named[match[1]] = f"{16 * n:#x}"
+            lines[n] = line[match.end() :]
+    return [
+        parse_instruction(re.sub(r">(\w+)", lambda m: named[m[1]], line), 16 * n)
+        for n, line in enumerate(lines)
+    ]
+
+
+def loops_of(text, arch="sm_90a"):
+    return find_loops(code(text), arch)
+
+
+FFMA = "FFMA R0, R2, R4, R0\n"
+
+
+def test_no_loop():
+    """What stands behind a kernel's end, a jump to itself, is none: no way leads there."""
+    assert loops_of("MOV R1, R2\nFFMA R0, R1, R2, R0\nEXIT\nhere: BRA >here") == []
+    assert main_loop(loops_of("here: LDS R1, [R2]\n@P0 BRA >here\nEXIT")) is None
+
+
+def test_remainder_loop_is_not_the_main_loop():
+    """A loop unrolled four times, and one for what remains, as nvcc makes them."""
+    main = main_loop(
+        loops_of(f"""
+        @!P1 BRA >rest
+        four: LDG.E R2, [R6.64]
+        {FFMA * 4}
+        @P1 BRA >four
+        rest: @!P0 EXIT
+        one: LDG.E R2, [R6.64]
+        {FFMA}
+        @P0 BRA >one
+        EXIT""")
+    )
+    assert (main.ffma, len(main.instructions), main.count("LDG"), main.outer) == (4, 6, 1, None)
+    assert main.per_ffma("LDG") == 0.25
+    assert main.share("FFMA") == 4 / 6
+    assert main.mix == {"FFMA": 4, "LDG.E": 1, "BRA": 1}
+
+
+NESTED = f"""
+    MOV R1, R2
+    tile: STS [R4], R8
+    BAR.SYNC.DEFER_BLOCKING 0x0
+    k: LDS R2, [R4]
+    {FFMA * 2}
+    @P0 BRA >k
+    BAR.SYNC.DEFER_BLOCKING 0x0
+    @!P1 BRA >tile
+    EXIT"""
+
+
+def test_nested_loops():
+    inner, outer = loops_of(NESTED)
+    assert main_loop([inner, outer]) is inner and inner.outer is outer and outer.outer is None
+    assert [i.opcode for i in inner.instructions] == ["LDS", "FFMA", "FFMA", "BRA"]
+    assert (len(outer.instructions), outer.count("BAR"), outer.count("LDS")) == (8, 2, 1)
+    tile = inner.unrolled(16)
+    assert (len(tile.instructions), tile.ffma, tile.count("LDS"), tile.count("BAR")) == (
+        4 + 16 * 4,
+        32,
+        16,
+        2,
+    )
+    with pytest.raises(SassError, match="no loop around"):
+        outer.unrolled(2)
+
+
+def test_two_ways_back_are_one_loop():
+    """`continue` in the source: both jumps go to one header."""
+    (loop,) = loops_of(f"""
+        head: ISETP.GE.AND P0, PT, R1, R2, PT
+        @P0 BRA >head
+        {FFMA}
+        @P1 BRA >head
+        EXIT""")
+    assert loop.ffma == 1 and len(loop.instructions) == 4 and loop.aside == []
+
+
+def test_loop_whose_way_back_stands_elsewhere():
+    """The body goes on behind the kernel's end; a jump backwards from there is not a loop by itself."""
+    loops = loops_of(f"""
+        head: {FFMA}
+        @P0 BRA >far
+        back: FADD R1, R1, R2
+        @P1 BRA >head
+        EXIT
+        far: FMUL R1, R1, R2
+        BRA >back""")
+    assert [len(loop.instructions) + len(loop.aside) for loop in loops] == [6]
+    assert [i.mnemonic for i in loops[0].instructions] == ["FFMA", "BRA", "FADD", "BRA"]
+    assert [i.mnemonic for i in loops[0].aside] == ["FMUL", "BRA"]
+
+
+def test_usual_way_moves_the_most_and_is_the_shortest():
+    """As in step 10: tiles inside the matrix, the last tile, and no more tiles."""
+    (loop,) = loops_of(f"""
+        head: @P0 BRA >inside
+        @!P1 BRA >compute
+        ISETP.LT.AND P2, PT, R1, R2, PT
+        LDGSTS.E [R2], [R4.64], P2
+        BRA >compute
+        inside: LDGSTS.E [R2], [R4.64]
+        compute: {FFMA}
+        @P3 BRA >head
+        EXIT""")
+    assert [i.offset for i in loop.instructions] == [0, 0x50, 0x60, 0x70]
+    assert len(loop.aside) == 4 and loop.count("LDGSTS") == 1 and loop.share("LDGSTS") == 0.25
+
+
+def test_loop_left_by_a_call():
+    """nvcc leaves some loops with a conditional CALL to the code behind them."""
+    (loop,) = loops_of(f"head: {FFMA} @P0 CALL.REL.NOINC >out\nBRA >head\nout: EXIT")
+    assert [i.mnemonic for i in loop.instructions] == ["FFMA", "CALL", "BRA"]
+
+
+def test_lanes_that_part_and_meet_in_a_loop():
+    loop = main_loop(
+        loops_of(f"""
+        head: BSSY B0, >meet
+        @P0 BRA >skip
+        LDG.E R2, [R4.64]
+        skip: BSYNC B0
+        meet: {FFMA}
+        @P1 BRA.U UP0, >head
+        EXIT""")
+    )
+    assert (loop.count("LDG"), loop.ffma, len(loop.instructions)) == (1, 1, 6)
+
+
+# ---- Fixed listings: registers ---------------------------------------------------------------------------
+
+
+def conflicts(*ffmas, arch="sm_90a"):
+    loop = Loop(arch, [parse_instruction(f) for f in ffmas], [], frozenset())
+    return loop.bank_conflicts
+
+
+def test_bank_conflicts():
+    assert conflicts("FFMA R0, R2, R4, R6") == 2  # three even registers: three cycles
+    assert conflicts("FFMA R0, R2, R4, R7") == 1  # two of three
+    assert conflicts("FFMA R0, R2, R5, R2") == 0  # R2 is read once
+    assert (
+        conflicts("FFMA R0, R2, UR4, R7") == 0
+    )  # uniform registers, constants and zero are not in the banks
+    assert conflicts("FFMA R0, R2, c[0x0][0x160], R5") == 0
+    assert conflicts("FFMA R0, R2, R4, RZ") == 1
+    assert conflicts("FFMA R0, -R2, |R4|, 1") == 1
+    assert conflicts("IADD3 R0, R2, R4, R6") == 0  # the model is of FFMAs
+
+
+def test_reuse():
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 0
+    assert conflicts("FFMA R0, R2, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 1  # not marked
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R4, R2, R9") == 1 + 1  # another operand
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R5, R9", "FFMA R1, R2, R4, R9") == 1 + 1 + 1
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2.reuse, R4, R9", "FFMA R3, R2, R6, R9") == 1
+    assert conflicts("IMAD R0, R2.reuse, R5, R7", "FFMA R1, R2, R4, R9") == 0  # others fill the cache, too
+    reads = register_reads(
+        [parse_instruction(t) for t in ("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4.reuse, RZ")]
+    )
+    assert (reads.operands, reads.marked, reads.cached) == (5, 2, 1)
+
+
+def test_reuse_shares():
+    loop = Loop(
+        "sm_90a", code("FFMA R0, R2.reuse, R5, R7\nFFMA R1, R2, R4.reuse, R9\nBRA 0x0"), [], frozenset()
+    )
+    assert (loop.reuse_share, loop.marked_share) == (1 / 6, 2 / 6)
+
+
+def predicted(arch, *lines):
+    return Loop(arch, [parse_instruction(line) for line in lines], [], frozenset()).predicted_tflops_fraction
+
+
+def test_predicted_fraction():
+    clean, clash, worse = "FFMA R0, R2, R5, 1", "FFMA R0, R2, R5, R7", "FFMA R0, R2, R4, R6"
+    for arch in ("sm_86", "sm_89", "sm_90a"):  # an FFMA every cycle: all else costs
+        assert predicted(arch, clean) == 1
+        assert predicted(arch, clean, "LDS R2, [R4]") == 1 / 2
+        assert predicted(arch, clash) == 1 / 2
+        assert predicted(arch, worse) == 1 / 3
+    # 8.0: an FFMA takes two cycles, so that another instruction or a second read is free
+    assert predicted("sm_80", clean, "LDS R2, [R4]") == 1
+    assert predicted("sm_80", clash) == 1
+    assert predicted("sm_80", worse) == 2 / 3
+    assert predicted("sm_80", clean, "LDS R2, [R4]", "LDS R3, [R5]") == 2 / 3
+
+
+# ---- Occupancy -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arch, registers, shared, threads, warps, blocks, limited_by",
+    [
+        ("sm_90a", 32, 0, 1024, 64, 2, ("warps", "registers")),
+        ("sm_90a", 128, 16640, 256, 16, 2, ("registers",)),
+        ("sm_90a", 129, 0, 256, 8, 1, ("registers",)),  # 136 after rounding: 3 warps to a scheduler, not 4
+        ("sm_90a", 207, 61440, 256, 8, 1, ("registers",)),
+        ("sm_90a", 16, 0, 32, 32, 32, ("blocks",)),
+        ("sm_80", 133, 8192, 256, 8, 1, ("registers",)),
+        ("sm_80", 16, 40 * 1024, 256, 32, 4, ("shared memory",)),
+        ("sm_80", 16, 41 * 1024, 256, 24, 3, ("shared memory",)),  # 164 / 41 = 4, but for the reserved 1
+        ("sm_86", 32, 0, 1024, 32, 1, ("warps",)),  # 48 warps: the second block does not fit
+        ("sm_86", 32, 0, 256, 48, 6, ("warps",)),
+        ("sm_86", 16, 0, 32, 16, 16, ("blocks",)),
+        ("sm_89", 16, 0, 32, 24, 24, ("blocks",)),
+        ("sm_89", 32, 33 * 1024, 512, 32, 2, ("shared memory",)),
+        ("sm_75", 16, 0, 1024, 32, 1, ("warps",)),
+        ("sm_90", 40, 0, 100, 48, 12, ("registers",)),  # 4 warps are 100 threads; 12 warps to a scheduler
+    ],
+)
+def test_occupancy(arch, registers, shared, threads, warps, blocks, limited_by):
+    result = occupancy(arch, registers, shared, threads)
+    assert (result.warps, result.blocks, result.limited_by) == (warps, blocks, limited_by)
+
+
+def test_occupancy_share():
+    assert Occupancy(16, 2, 64, ("registers",)).share == 0.25
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("sm_42", 32, 0, 256), "not known here, only sm_75"),
+        (("sm_80", 32, 0, 0), "1 to 1024 threads, not 0"),
+        (("sm_80", 32, 0, 1025), "not 1025"),
+        (("sm_86", 32, 100 << 10, 256), "only 101376"),
+        (("sm_90a", 255, 0, 1024), "do not fit on an SM of sm_90a"),
+    ],
+)
+def test_what_does_not_fit(arguments, words):
+    with pytest.raises(SassError, match=words):
+        occupancy(*arguments)
+
+
+# ---- Words -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("FFMA R1, R2.reuse, R3, R1", "R1 += R2 × R3; R2 kept for the next"),
+        ("FFMA R1, R2, R3, RZ", "R1 = R2 × R3"),
+        ("LDS.128 R68, [R32+0x80]", "R68–R71 = 16 bytes of shared memory at R32 + 0x80"),
+        ("LDS R1, [R18.X4+-0x10]", "R1 = 4 bytes of shared memory at R18 × 4 - 0x10"),
+        ("@!P3 LDG.E R4, desc[UR4][R2.64]", "if not P3: R4 = 4 bytes of global memory at R2–R3"),
+        ("STS [R4], R5", "4 bytes of shared memory at R4 = R5"),
+        (
+            "LDGSTS.E.BYPASS.128 [R8], [R2.64], !P6",
+            "starts to copy 16 bytes of global memory at R2–R3 to shared memory at R8, past the L1 cache;"
+            " zeros if P6",
+        ),
+        ("DEPBAR.LE SB0, 0x3", "waits until at most 3 groups of copies are on their way"),
+        ("IMAD R1, R2, 0x80, RZ", "R1 = R2 × 128"),
+        ("IMAD.MOV.U32 R1, RZ, RZ, R2", "R1 = R2"),
+        ("IMAD.WIDE.U32 R2, R4, c[0x0][0x160], R6", "R2–R3 = R4 × c[0x0][0x160] + R6–R7, 64 bits"),
+        ("IADD3 R1, P0, -R2, R3, RZ", "R1 = -R2 + R3, carry to P0"),
+        ("IADD3 R1, R2, -0x8, RZ", "R1 = R2 - 8"),
+        ("LEA.HI.X R7, R22, R25, R23, 0x2, P2", "R7 = R25 + the upper half of (R23:R22 << 2) + carry"),
+        ("LOP3.LUT R1, R2, 0x7, RZ, 0xc0, !PT", "R1 = R2 and 7"),
+        ("ISETP.LT.AND P0, PT, R1, R2, !P3", "P0 = R1 < R2 and not P3"),
+        ("S2R R0, SR_TID.X", "R0 = threadIdx.x"),
+        ("CS2R R10, SRZ", "R10–R11 = 0"),
+        ("@P0 BRA 0x1210", "if P0: goes on at 1210"),
+        ("@!PT LDS RZ, [RZ]", "never executed: the compiler's filler"),
+        ("WGMMA.NOSUCH R1", ""),
+        ("IMAD R1", ""),
+    ],
+)
+def test_words(text, words):
+    assert sass.explain(parse_instruction(text)) == words
+
+
+# ---- The command, without CUDA ---------------------------------------------------------------------------
+
+
+def test_mistakes_without_cuda(refused, tool, tmp_path):
+    refused("sass.py", tmp_path / "run", words=["there is no", "build it first"])
+    (tmp_path / "text").write_text("hello")
+    refused("sass.py", tmp_path / "text", words=["no machine code for a GPU", "setup.sh"])
+    for arguments in (("--excerpt", "0"), ("--excerpt", "-1"), ("--threads", "x"), ("--shared", "-5")):
+        result = tool("sass.py", "run", *arguments)
+        assert result.returncode == 2 and arguments[1] in result.stderr.splitlines()[-1]
+
+
+def test_missing_tools(monkeypatch, tmp_path):
+    monkeypatch.setattr(sass_binary, "places", lambda: [Path(tmp_path)])
+    with pytest.raises(SassError, match=r"cuobjdump is missing: ./setup\.sh installs it"):
+        sass.archs(Path(__file__))
+
+
+def test_places(monkeypatch, tmp_path):
+    """A CUDA toolkit is found by PATH, by its variables, and beside nvcc."""
+    for name in ("toolkit", "beside"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    nvcc = tmp_path / "beside" / "bin" / "nvcc"
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "nvcc").symlink_to(nvcc)
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    found = sass_binary.places()
+    for folder in (tmp_path / "links", tmp_path / "toolkit" / "bin", tmp_path / "beside" / "bin"):
+        assert folder in found
