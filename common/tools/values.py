@@ -70,13 +70,19 @@ class Accesses:
     def __repr__(self) -> str:
         return f"{self._what}: {len(self._rows)} rows"
 
-    def _sum(self, key: str) -> int:
-        return sum(row.get(key) or 0 for row in self._rows)
+    def _sum(self, key: str, space: str | None = None) -> int:
+        return sum(row[key] for row in self._rows if space in (None, row["space"]))
 
-    def _quotient(self, above: str, below: str) -> float:
-        if not self._sum(below):
-            raise ValueProblem(f"there is no {self._what} that has {below}")
-        return self._sum(above) / self._sum(below)
+    def _sum_global(self, key: str) -> int:
+        if self._rows and not any(row["space"] == "global" for row in self._rows):
+            raise ValueProblem(f"the {self._what} is of shared memory, which has no sectors")
+        return self._sum(key, "global")
+
+    def _sum_shared(self, key: str) -> int:
+        # Where there is nothing, there are no bank conflicts: that must not pass for good news.
+        if not any(row["space"] == "shared" for row in self._rows):
+            raise ValueProblem(f"there is no {self._what} of shared memory")
+        return self._sum(key, "shared")
 
     @property
     def rows(self) -> int:
@@ -85,41 +91,43 @@ class Accesses:
 
     @property
     def requests(self) -> int:
-        """Instructions executed, counted once for each warp."""
+        """Instructions executed, counted once for each warp. 0 if there is no such access."""
         return self._sum("requests")
 
     @property
     def lanes(self) -> int:
+        """Active lanes of all requests."""
         return self._sum("lanes")
 
     @property
     def sectors(self) -> int:
         """Sectors of 32 bytes, of global memory."""
-        return self._sum("sectors")
+        return self._sum_global("sectors")
 
     @property
     def bytes_used(self) -> int:
         """Distinct bytes of global memory that each request wanted, added up."""
-        return self._sum("bytes_used")
+        return self._sum_global("bytes_used")
 
     @property
     def sectors_per_request(self) -> float:
-        return self._quotient("sectors", "requests")
+        """Of the requests to global memory."""
+        return self._quotient(self.sectors, self._sum("requests", "global"))
 
     @property
     def bytes_per_sector(self) -> float:
         """Of the 32 bytes of a sector, how many were wanted."""
-        return self._quotient("bytes_used", "sectors")
+        return self._quotient(self.bytes_used, self.sectors)
 
     @property
     def wavefronts(self) -> int:
-        """Passes through the shared memory."""
-        return self._sum("wavefronts")
+        """Passes through the shared memory. An error, here and below, if nothing accesses it."""
+        return self._sum_shared("wavefronts")
 
     @property
     def ideal(self) -> int:
         """Wavefronts that the same accesses need if no bank is in demand twice."""
-        return self._sum("ideal_wavefronts")
+        return self._sum_shared("ideal_wavefronts")
 
     @property
     def excess(self) -> int:
@@ -129,11 +137,17 @@ class Accesses:
     @property
     def conflicts(self) -> int:
         """Of these, the ones that banks cause. (A copy takes one for each line that it reads, too.)"""
-        return self._sum("conflicts")
+        return self._sum_shared("conflicts")
 
     @property
     def wavefronts_per_request(self) -> float:
-        return self._quotient("wavefronts", "requests")
+        """Of the requests to shared memory."""
+        return self._quotient(self.wavefronts, self._sum("requests", "shared"))
+
+    def _quotient(self, above: int, below: int) -> float:
+        if below == 0:
+            raise ValueProblem(f"there is no {self._what}")
+        return above / below
 
     @property
     def width(self) -> int:
@@ -216,7 +230,7 @@ class Xray:
 
     @property
     def shared_wavefronts(self) -> int:
-        return self.access(space="shared").wavefronts
+        return self.access()._sum("wavefronts", "shared")
 
     @property
     def excess(self) -> int:

@@ -1,0 +1,275 @@
+"""claims.py: wrong claims are rejected, each kind of them; malformed files are named; the rest is skipped."""
+
+import dataclasses
+
+import claims
+import pytest
+import values
+from conftest import ROOT, XRAY, claims_text
+
+STEPS = [ROOT / "steps" / step for step in values.all_steps()]
+SPEED = "ladder('05', n=2048).ratio"
+
+
+def lines(result, status):
+    return [line for line in result.stdout.splitlines() if line.startswith(status)]
+
+
+# ---- What holds, what does not ---------------------------------------------------------------------------
+
+
+def test_claims_that_hold(claims_py, step_dir, fake_build, fake_profiles):
+    folder = step_dir(
+        claims_text(
+            "xray(here).load('A').sectors_per_request == 4",
+            "profile(here).excess('LDS') == 200",
+            f"0.5 < {SPEED} < 0.7",
+            "const(here, 'BM') == const(here, 'TM') * 16",
+        )
+    )
+    options = ["--build", fake_build.path, "--fresh-profile", "--profile-json", fake_profiles]
+    result = claims_py("check", folder, *options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(lines(result, "ok ")) == 8
+    assert "ok       05_2d_tiling/claim-1 (xray)\n" in result.stdout
+    assert result.stdout.splitlines()[-1] == "8 claims hold, 0 failed, 0 skipped"
+
+
+@pytest.mark.parametrize(
+    "check, said",
+    [
+        # xray
+        (
+            "xray(here).load('A').sectors_per_request == 5",
+            "xray(here).load('A').sectors_per_request [= 4] == 5",
+        ),
+        (
+            "xray(here).load('As').conflicts == xray(here).load('B').requests",
+            "xray(here).load('As').conflicts [= 5] == xray(here).load('B').requests [= 10]",
+        ),
+        ("xray(here).load('X').excess == 0", "no array 'X'"),
+        ("xray(here).load('A').excess == 0", "of shared memory"),
+        # profile
+        ("profile(here).fma_pipe_percent > 50", "profile(here).fma_pipe_percent [= 50] > 50"),
+        ("profile(here).stall('long_scoreboard') < 25 or 1 > 2", "[= 25] < 25; 1 > 2"),
+        ("profile(here).nothing == 1", "no .nothing"),
+        # ladder
+        (f"{SPEED} > 1", "[= 0.6"),
+        (f"not 0.5 < {SPEED} < 0.7", "0.5 < ladder"),
+        ("all(ladder(s).ratio < 1 for s in steps)", "ladder('10_prefetch').ratio [= 1.0"),
+        # const
+        ("const(here, 'BK') == 16", "const(here, 'BK') [= 8] == 16"),
+        ("const(here, 'BK') == const(before, 'BK')", "[= 8] == const(before, 'BK') [= 16]"),
+        ("const(here, 'NOT') == 1", "has no constant NOT"),
+        # gpu
+        ("gpu.sms == 108", "gpu.sms [= 132] == 108"),
+        # no value at all
+        ("const(here, 'BK') / (gpu.sms - 132) > 1", "division by zero"),
+        ("const(here, 'BK') > here", "not supported"),
+    ],
+)
+def test_wrong_claims_are_rejected(claims_py, step_dir, fake_build, fake_profiles, check, said):
+    folder = step_dir(claims_text(check))
+    options = ["--build", fake_build.path, "--fresh-profile", "--profile-json", fake_profiles]
+    result = claims_py("check", folder, *options)
+    assert result.returncode == 1, result.stdout + result.stderr
+    failed = lines(result, "FAILED")
+    assert len(failed) == 1
+    assert failed[0].startswith("FAILED   05_2d_tiling/claim-1 (")
+    assert said in failed[0]
+    assert failed[0].endswith(" -- Sentence 1.")
+    assert len(lines(result, "ok ")) == 7
+
+
+@pytest.mark.parametrize(
+    "check, said",
+    [
+        ("sass(here).loop.count('LDS') == 1", "sass(here).loop.count('LDS') [= 16] == 1"),
+        ("sass(here).loop.count('LDS.128') > 0", "[= 0] > 0"),
+        ("sass(here).nothing > 0", "kernel has no .nothing"),
+        ("sass(here, kernel='no such') == 1", "0 kernels"),
+    ],
+)
+def test_wrong_claims_about_machine_code_are_rejected(claims_py, step_dir, build, check, said):
+    archs = values.Context(build, "05_2d_tiling").architectures("05_2d_tiling")
+    if not archs:
+        pytest.skip("the build holds no machine code")
+    result = claims_py("check", step_dir(claims_text(check)), "--build", build)
+    assert result.returncode == 1, result.stdout + result.stderr
+    (failed,) = lines(result, "FAILED")
+    assert f"on {archs[0]}: " in failed
+    assert said in failed
+
+
+def test_a_claim_about_machine_code_holds_for_each_architecture(claims_py, step_dir, build):
+    archs = values.Context(build, "05_2d_tiling").architectures("05_2d_tiling")
+    if len(archs) < 2:
+        pytest.skip("the build is for one architecture only")
+    only_last = f"sass(here).arch == '{archs[-1]}'"
+    result = claims_py("check", step_dir(claims_text(only_last)), "--build", build)
+    assert result.returncode == 1
+    assert f"on {archs[0]}: sass(here).arch [= '{archs[0]}']" in lines(result, "FAILED")[0]
+    limited = claims_text(only_last, arch=f'["{archs[-1]}"]')
+    assert claims_py("check", step_dir(limited), "--build", build).returncode == 0
+    other = claims_text(only_last, arch='["sm_10"]')
+    result = claims_py("check", step_dir(other), "--build", build)
+    assert result.returncode == 0
+    assert f"holds code for {', '.join(archs)} only" in lines(result, "skipped")[0]
+
+
+def test_a_faulty_kernel_fails_its_claims(claims_py, step_dir, fake_build):
+    folder = step_dir(claims_text("xray(here).load('A').sectors_per_request == 4"))
+    fake_build.answer({"status": 1, "says": "error: race at line 3"})
+    result = claims_py("check", folder, "--build", fake_build.path)
+    assert result.returncode == 1
+    assert "race at line 3" in lines(result, "FAILED")[0]
+    fake_build.answer({**XRAY, "xray": {"blocks": 1, "kernels": []}})
+    assert claims_py("check", folder, "--build", fake_build.path).returncode == 1
+
+
+# ---- What cannot be checked ------------------------------------------------------------------------------
+
+
+def test_skipped_with_the_reason(claims_py, step_dir, fake_build, tmp_path):
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    checks = [
+        "profile(here).duration_us > 0",
+        "xray(before).faults == 0",
+        "ladder(here, n=17).ratio > 0",
+        "sass(here).registers > 0",
+    ]
+    options = ["--build", fake_build.path, "--fresh-profile", "--profile-json", nothing]
+    result = claims_py("check", step_dir(claims_text(*checks, fewest=9)), *options)
+    assert result.returncode == 0
+    skipped = lines(result, "skipped")
+    assert len(skipped) == 4
+    assert "is not recorded yet" in skipped[0]
+    assert "is not built" in skipped[1]
+    assert "no measurement" in skipped[2]
+    assert all(": " in line for line in skipped)
+    assert result.stdout.splitlines()[-1] == "5 claims hold, 0 failed, 4 skipped"
+    # One that fails is not hidden by those that are skipped.
+    failing = step_dir(claims_text(*checks, "const(here, 'BK') == 9"))
+    assert claims_py("check", failing, *options).returncode == 1
+    # If every one is skipped, so is the test.
+    result = claims_py("check", step_dir(claims_text(*checks * 2)), *options)
+    assert result.returncode == 77
+    assert result.stdout.splitlines()[-1] == "0 claims hold, 0 failed, 8 skipped"
+
+
+def test_a_wrong_half_is_no_excuse_and_a_missing_half_is(claims_py, step_dir, fake_build):
+    folder = step_dir(
+        claims_text(
+            "const(here, 'BK') == 9 and profile('00', n=17).blocks > 0", "profile('00', n=17).blocks > 0"
+        )
+    )
+    result = claims_py("check", folder, "--build", fake_build.path)
+    assert result.returncode == 1
+    assert len(lines(result, "FAILED")) == 1
+    assert len(lines(result, "skipped")) == 1
+
+
+# ---- Malformed files -------------------------------------------------------------------------------------
+
+GOOD = claims_text()
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", ["0 claims", "at least 8"]),
+        (claims_text(fewest=7), ["7 claims", "at least 8"]),
+        ("[[claim]", ["cannot be read"]),
+        ("claim = 3", ["no list of tables"]),
+        ("claim = [3]", ["no list of tables"]),
+        ("title = 'x'\n" + GOOD, ["unknown key 'title'"]),
+        (GOOD.replace("claim-2", "claim-1"), ["claim 'claim-1'", "another claim"]),
+        (GOOD.replace('id = "claim-2"\n', ""), ["claim number 2", "no id"]),
+        (GOOD.replace('"claim-2"', "2"), ["claim number 2", "no id"]),
+        (GOOD.replace("claim-2", "Claim 2"), ["claim 'Claim 2'", "like 'four-sectors'"]),
+        (GOOD.replace('says = "Sentence 2."\n', ""), ["claim 'claim-2'", "no says"]),
+        (GOOD.replace("Sentence 2.", "  "), ["claim 'claim-2'", "no says"]),
+        (GOOD.replace('"Sentence 2."', "['a']"), ["claim 'claim-2'", "no says"]),
+        (claims_text(""), ["claim 'claim-1'", "no check"]),
+        (claims_text(kind='"sass"'), ["claim 'claim-1'", "unknown key 'kind'", "arch, check, id, says"]),
+        (claims_text("__import__('os').system('true') == 0"), ["claim 'claim-1'", "__import__"]),
+        (claims_text("gpu.__class__ == 1"), ["claim 'claim-1'", "__class__"]),
+        (claims_text("const(here, 'BK') ="), ["claim 'claim-1'", "not an expression"]),
+        (claims_text("const(here, 'BK')"), ["claim 'claim-1'", "no condition"]),
+        (claims_text("const(here, 'BK') and 1 < 2"), ["claim 'claim-1'", "no condition"]),
+        (claims_text("1 + 1 == 2"), ["claim 'claim-1'", "cannot fail"]),
+        (claims_text("nothing(here) == 2"), ["claim 'claim-1'", "unknown function 'nothing'"]),
+        (claims_text(arch='["sm_90a"]'), ["claim 'claim-1'", "arch is for"]),
+        (claims_text("sass(here).registers > 0", arch='"sm_90a"'), ["claim 'claim-1'", "arch is to be like"]),
+        (claims_text("sass(here).registers > 0", arch='["90"]'), ["claim 'claim-1'", "arch is to be like"]),
+    ],
+)
+def test_malformed_files(claims_py, step_dir, fake_build, text, words):
+    folder = step_dir(text)
+    for arguments in (("check", folder, "--build", fake_build.path), ("list", folder)):
+        result = claims_py(*arguments)
+        assert result.returncode == 2, result.stdout + result.stderr
+        assert result.stdout == ""
+        assert len(result.stderr.splitlines()) == 1, result.stderr
+        assert result.stderr.startswith(f"error: {folder}/claims.toml: ")
+        for word in words:
+            assert word in result.stderr
+    assert fake_build.calls == []  # nothing is checked where a file is malformed
+
+
+def test_bad_usage(claims_py, step_dir, fake_build, tmp_path):
+    folder = step_dir(GOOD)
+    (tmp_path / "empty").mkdir()
+    build = ["--build", fake_build.path]
+    for arguments, word in (
+        (["check", tmp_path / "none", *build], "is no directory"),
+        (["check", tmp_path / "empty", *build], "does not exist"),
+        (["check", folder, "--build", tmp_path / "none"], "is no build directory"),
+        (["check", folder, *build, "--fresh-profile"], "--profile-json"),
+        (["check", folder, *build, "--profile-json", tmp_path], "--fresh-profile"),
+        (
+            ["check", folder, *build, "--fresh-profile", "--profile-json", tmp_path / "none"],
+            "is no directory",
+        ),
+    ):
+        result = claims_py(*arguments)
+        assert result.returncode == 2, arguments
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stderr.startswith("error: ")
+        assert word in result.stderr
+    assert claims_py("check").returncode == 2
+    assert claims_py().returncode == 2
+
+
+# ---- The steps' own claims -------------------------------------------------------------------------------
+
+
+def test_every_step_makes_claims(claims_py):
+    result = claims_py("list")
+    assert result.returncode == 0, result.stderr
+    for folder in STEPS:
+        mine = [line for line in result.stdout.splitlines() if line.startswith(f"{folder.name}/")]
+        assert len(mine) == len(claims.load(folder / "claims.toml")) >= claims.FEWEST
+
+
+@pytest.mark.parametrize("folder", STEPS, ids=lambda folder: folder.name)
+def test_sentences_read_as_sentences(folder):
+    for claim in claims.load(folder / "claims.toml"):
+        assert claim.says[0].isupper() or claim.says[0].isdigit() or claim.says.startswith("cuBLAS"), claim.id
+        assert claim.says.endswith("."), claim.id
+
+
+@pytest.mark.parametrize("folder", STEPS, ids=lambda folder: folder.name)
+def test_the_opposite_of_each_claim_is_rejected(build, folder):
+    context = values.Context(build, folder.name, step_dir=folder)
+    checked = 0
+    for claim in claims.load(folder / "claims.toml"):
+        if claims.check(claim, context).status != "ok":
+            continue  # <step> claims is the test that reports it
+        opposite = dataclasses.replace(claim, check=f"not ({claim.check})")
+        result = claims.check(opposite, context)
+        assert result.status == "FAILED", claim.id
+        assert result.detail
+        checked += 1
+    assert checked >= claims.FEWEST // 2
