@@ -11,7 +11,7 @@ each step: counters, the reasons for which warps waited, and for each instructio
 the sectors and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The
 clocks are the GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from
 that, also on a machine without a GPU, where the programs must be the ones that were profiled. `variants`
-records only the counters, of what `sweep.py --keep` left in DIR.
+records only the counters, of what `sweep.py --keep` or `experiment.py build` left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
@@ -25,12 +25,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ladder import ROOT, find_steps, progress, write_whole
+import sass
+from ladder import ROOT, UsageError, choose_steps, progress, write_whole
 from sass_identity import opcode_of, sass_sha256
 
 TIMED = (4096, 4096, 4096)
@@ -70,6 +72,7 @@ COUNTERS = {
     "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "lsu_wavefronts": "l1tex__data_pipe_lsu_wavefronts.sum",
     "lsu_wavefronts_percent": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
     "shared_load_requests": "smsp__inst_executed_op_shared_ld.sum",
     "shared_load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
@@ -136,7 +139,14 @@ def run_ncu(command: list[str]) -> str:
     return result.stdout
 
 
-def collect(ncu: str, step: str, program: Path, problem: tuple[int, int, int], report: Path) -> None:
+def collect(
+    ncu: str,
+    step: str,
+    program: Path,
+    problem: tuple[int, int, int],
+    report: Path,
+    options: Sequence[str] = (),
+) -> None:
     """Runs the step's kernel once under ncu, which leaves its report in `report`."""
     m, n, k = problem
     # The harness's own kernels stay out; those of cuBLAS have "gemm" in their names, too.
@@ -145,7 +155,7 @@ def collect(ncu: str, step: str, program: Path, problem: tuple[int, int, int], r
         command += ["--section", section]
     command += ["--metrics", ",".join(COUNTERS.values()), "-o", str(report.with_suffix(""))]
     command += [str(program), "--device", "gpu", "--m", str(m), "--n", str(n), "--k", str(k)]
-    run_ncu([*command, "--repeat", "0", "--no-verify"])
+    run_ncu([*command, *options, "--repeat", "0", "--no-verify"])
     if not report.exists():
         raise ProfileError(f"{step}: no kernel with 'gemm' in its name was run")
 
@@ -184,7 +194,7 @@ def collect_all(args: argparse.Namespace, raw: Path) -> None:
     raw.mkdir(parents=True, exist_ok=True)
     facts = gpu_facts(ncu)
     (raw / "facts.json").write_text(json.dumps(facts))
-    steps = args.steps.split(",") if args.steps else find_steps(Path(args.build))
+    steps = choose_steps(Path(args.build), args.steps)
     jobs = [(step, problem) for problem in PROBLEMS for step in steps]
     pages: list[Future[None]] = []
     with ThreadPoolExecutor(8) as pool:  # reading the reports needs no GPU
@@ -268,24 +278,25 @@ def short_name(kernel: str) -> str:
 def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build: Path) -> str:
     """Puts the source lines that the program's debug information gives beside the instructions. Returns the
     architecture that they are of."""
-    import sass
-
     program = build / "steps" / step / "run"
     texts = [item["sass"] for item in instructions]
     reasons = []
-    for arch in sass.archs(program):
-        for candidate in sass.kernels(program, arch):
-            if candidate.name != kernel:
-                continue
-            built = [instruction.text for instruction in candidate.instructions]
-            if [opcode_of(t) for t in built] != [opcode_of(t) for t in texts]:
-                reasons.append(f"{arch}: {len(built)} instructions, not {len(texts)} or not the same ones")
-                continue
-            for item, instruction in zip(instructions, candidate.instructions, strict=True):
-                if instruction.line:
-                    item["line"] = instruction.line
-                item["sass"] = " ".join(instruction.text.split())
-            return arch
+    try:
+        candidates = [(arch, k) for arch in sass.archs(program) for k in sass.kernels(program, arch)]
+    except sass.SassError as error:
+        raise ProfileError(str(error)) from None
+    for arch, candidate in candidates:
+        if candidate.name != kernel:
+            continue
+        built = [instruction.text for instruction in candidate.instructions]
+        if [opcode_of(t) for t in built] != [opcode_of(t) for t in texts]:
+            reasons.append(f"{arch}: {len(built)} instructions, not {len(texts)} or not the same ones")
+            continue
+        for item, instruction in zip(instructions, candidate.instructions, strict=True):
+            if instruction.line:
+                item["line"] = instruction.line
+            item["sass"] = " ".join(instruction.text.split())
+        return arch
     raise ProfileError(
         f"{step}: {program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
     )
@@ -365,6 +376,12 @@ def convert_all(args: argparse.Namespace, raw: Path) -> None:
         write_whole(Path(args.out) / f"{step}.json", to_json(record))
 
 
+def read_about(folder: Path) -> dict[str, Any]:
+    """What experiment.py says of a program that it built; nothing for sweep.py's."""
+    path = folder / "about.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def record_variants(args: argparse.Namespace) -> None:
     """Counters only, of each program in a folder, at N cubed."""
     ncu = find_ncu()
@@ -377,10 +394,15 @@ def record_variants(args: argparse.Namespace) -> None:
         for done, program in enumerate(programs):
             progress(done, len(programs), program.parent.name)
             report = Path(folder) / f"v{done}.ncu-rep"
-            collect(ncu, program.parent.name, program, (args.size,) * 3, report)
+            about = read_about(program.parent)
+            options = list(about.get("options", []))
+            if "--repeat" in options:  # how often to time it; here it is not timed
+                del options[options.index("--repeat") : options.index("--repeat") + 2]
+            collect(ncu, program.parent.name, program, (args.size,) * 3, report, options)
             print_pages(ncu, report)
             kernel, counters, _ = read_raw_page(report.with_suffix(".raw.csv"))
-            names = {"step": Path(args.folder).name, "values": program.parent.name, "size": args.size}
+            names = {"of": Path(args.folder).name, "size": args.size, "options": options}
+            names["variant"] = about.get("variant", program.parent.name)
             records.append({**names, "kernel": short_name(kernel), **counters, **facts})
     progress(len(programs), len(programs), "done")
     write_whole(Path(args.out), json.dumps(records, indent=1) + "\n")
@@ -419,6 +441,9 @@ def main() -> int:
     except ProfileError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
