@@ -1,0 +1,226 @@
+"""What MkDocs does beside its own work when it builds the site (mkdocs.yml names this file).
+
+- The navigation: the start page, steps/*.md by number, concepts/*.md in the order below.
+- A link out of docs/ to a text file of the repository, `../../steps/05_2d_tiling/kernel.cu#L29`, works on a
+  code host as it stands; in the site it leads to a page that shows the file.
+- SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
+  that has colours for that shows them; any other stands on white.
+- A link to a page that is planned but not written yet is plain text.
+- The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
+"""
+
+import logging
+import posixpath
+import re
+from html import escape
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_for_filename
+from pygments.lexers.special import TextLexer
+from pygments.util import ClassNotFound
+
+ROOT = Path(__file__).resolve().parents[2]
+log = logging.getLogger("mkdocs.hooks")
+
+# From the machine to the measurement; pages that are not named here follow.
+CONCEPTS = [
+    "gpu_execution",
+    "memory_and_coalescing",
+    "shared_memory_banks",
+    "registers_and_reuse",
+    "reading_sass",
+    "measuring",
+    "roofline",
+    "cpu_device",
+]
+SOURCES = "source/"  # where the pages that show a file of the repository are
+
+FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
+MARKER = re.compile(r"<!-- generate: .*?-->|<!-- end -->|<!--=.*?-->|<!--/-->")
+LINK_OUT = re.compile(r"(\]\(|\]:\s+)((?:\.\./)+[^\s)#]+)(?:#([^\s)]*))?")
+LINK_TO_PAGE = re.compile(r"\[([^\]]*)\]\(((?:\.\./)*(?:(?:steps|concepts)/)?\w+\.md)(?:#[^\s)]*)?\)")
+FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
+LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that show source files, and sets the navigation."""
+    pages = files.documentation_pages()
+    shown = {path for page in pages for path, _ in links_out(page.content_string, page.src_uri)}
+    for path in sorted(shown):
+        front_matter = "---\nsearch:\n  exclude: true\n---\n"
+        content = front_matter + f"# `{path}`\n" + lesson_link(path, files)
+        files.append(
+            File.generated(
+                config, SOURCES + path + ".md", content=content, inclusion=InclusionLevel.NOT_IN_NAV
+            )
+        )
+
+    names = {page.src_uri for page in pages}
+    steps = sorted(name for name in names if name.startswith("steps/"))
+    order = {f"concepts/{name}.md": place for place, name in enumerate(CONCEPTS)}
+    concepts = sorted(
+        (name for name in names if name.startswith("concepts/")),
+        key=lambda name: (order.get(name, len(order)), name),
+    )
+    sections = [{"Steps": steps}] * bool(steps) + [{"Concepts": concepts}] * bool(concepts)
+    config.nav = [{"Start": "index.md"}] * ("index.md" in names) + sections
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Takes out the markers and turns links out of docs/ into links to the pages that show the files."""
+    here = page.file.src_uri
+    if here.startswith(SOURCES):
+        return markdown
+
+    def link(match: re.Match[str]) -> str:
+        path = repository_path(match[2], here)
+        if path is None:
+            return match[0]
+        target = posixpath.relpath(SOURCES + path + ".md", posixpath.dirname(here) or ".")
+        line = (match[3] or "").partition("-")[0]  # of L10-L20 the first
+        return match[1] + target + ("#" + line if line else "")
+
+    markdown = LINK_TO_PAGE.sub(lambda match: unlinked(match, here, files), markdown)
+    return outside_code(markdown, lambda text: LINK_OUT.sub(link, MARKER.sub("", text)))
+
+
+def unlinked(match: re.Match[str], here: str, files: Files) -> str:
+    """A link to a page that is planned but not written yet, as plain text; any other link as it is."""
+    folder, _, name = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2])).partition("/")
+    stem = name.removesuffix(".md")
+    planned = (
+        stem in CONCEPTS if folder == "concepts" else folder == "steps" and (ROOT / folder / stem).is_dir()
+    )
+    return match[1] if planned and f"{folder}/{name}" not in files.src_uris else match[0]
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts figures into boxes, and the file's text into a page that shows one."""
+    here = page.file.src_uri
+    if here.startswith(SOURCES):
+        text = (ROOT / here.removeprefix(SOURCES).removesuffix(".md")).read_text(encoding="utf-8")
+        page.present_anchor_ids = (page.present_anchor_ids or set()) | {
+            f"L{number}" for number in range(1, text.count("\n") + 2)
+        }
+        return html + source_html(here.removesuffix(".md"), text)
+
+    def box(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
+        figure = files.get_file_from_path(target)
+        if figure is None or figure.abs_src_path is None:
+            return match[0]  # MkDocs has complained already
+        svg = Path(figure.abs_src_path).read_text(encoding="utf-8")
+        kind = "figure themed" if "prefers-color-scheme" in svg else "figure"
+        return f'<div class="{kind}">{match[1]} style="min-width: {least_width(svg)}px"></div>'
+
+    return FIGURE.sub(box, html)
+
+
+# ---- Links out of docs/ ------------------------------------------------------------------------------------
+
+
+def outside_code(markdown: str, change) -> str:
+    """The text with `change` applied to each piece of a line that is not code."""
+    lines, fence = [], ""
+    for line in markdown.split("\n"):
+        match = FENCE.fullmatch(line)
+        if fence:
+            if match and match[1].startswith(fence) and not match[2].strip():
+                fence = ""
+        elif match:
+            fence = match[1]
+        else:
+            pieces, at = [], 0
+            # A code span as a link's text does not hide the link: `](target)` lies behind it.
+            for span in CODE_SPAN.finditer(line):
+                pieces += [change(line[at : span.start()]), span[0]]
+                at = span.end()
+            line = "".join(pieces) + change(line[at:])
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def links_out(markdown: str, here: str) -> list[tuple[str, str]]:
+    """The files of the repository that a page links to: path and anchor."""
+    found = []
+
+    def note(text: str) -> str:
+        for match in LINK_OUT.finditer(text):
+            path = repository_path(match[2], here)
+            if path is not None:
+                found.append((path, match[3] or ""))
+        return text
+
+    outside_code(markdown, note)
+    return found
+
+
+def repository_path(target: str, here: str) -> str | None:
+    """The path in the repository of a link's target on page `here`; None if docs/ has it or nobody does."""
+    path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(here), target))
+    if path.startswith(("../", "docs/", "/")) or not (ROOT / path).is_file():
+        return None
+    return path
+
+
+def lesson_link(path: str, files: Files) -> str:
+    """On the page of a step's source, the way back to the step's page."""
+    parts = path.split("/")
+    if parts[0] != "steps" or len(parts) < 2 or f"steps/{parts[1]}.md" not in files.src_uris:
+        return ""
+    return f"\n[The page on this step]({'../' * len(parts)}steps/{parts[1]}.md)\n"
+
+
+def source_html(name: str, text: str) -> str:
+    """A source file, highlighted, each line with its number and the id L1, L2, ..."""
+    try:
+        lexer = get_lexer_for_filename(name, stripnl=False)
+    except ClassNotFound:
+        lexer = TextLexer(stripnl=False)
+    # Pygments ends every span at the end of a line.
+    lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
+    numbered = "".join(
+        f'<span class="line" id="L{n}"><a href="#L{n}" data-line="{n}" tabindex="-1" aria-hidden="true"></a>'
+        f"{line}\n</span>"
+        for n, line in enumerate(lines, start=1)
+    )
+    return f'<div class="source highlight" title="{escape(name)}"><pre><code>{numbered}</code></pre></div>'
+
+
+# ---- Figures -----------------------------------------------------------------------------------------------
+
+
+def least_width(svg: str) -> int:
+    """The width in CSS pixels below which an SVG's smallest text would be too small to read.
+
+    Its full width if its text is drawn as paths, whose size nobody knows.
+    """
+    unit = {"": 1.0, "px": 1.0, "pt": 4 / 3}
+    head = svg[svg.index("<svg") :]
+    head = head[: head.index(">")]
+    view = re.search(r'viewBox="\S+\s+\S+\s+([\d.]+)', head)
+    size = re.search(r'\swidth="([\d.]+)(px|pt)?"', head)
+    if size:
+        width = float(size[1]) * unit[size[2] or ""]
+    elif view:
+        width = float(view[1])
+    else:
+        raise ValueError("an SVG figure needs a width or a viewBox")
+    scale = width / float(view[1]) if view else 1.0  # pixels to a unit of the drawing
+    sizes = [
+        float(number) * unit[suffix]
+        for number, suffix in re.findall(
+            r"""font(?:-size)?\s*[:=]\s*["']?(?:(?:bold|italic|\d{3})\s+)*([\d.]+)(px|pt|)""", svg
+        )
+    ]
+    if not sizes:
+        return round(width)
+    return min(round(width), round(width * LEGIBLE_PX / (min(sizes) * scale) + 0.5))
