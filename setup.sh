@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-usage: ./setup.sh [MESON_OPTION...]
+usage: ./setup.sh [--browser] [MESON_OPTION...]
 
 Makes a fresh clone ready to build. It can be run again at any time and asks nothing:
 what is in place already is left alone.
@@ -16,7 +16,10 @@ what is in place already is left alone.
      Without one, the build holds the CPU device only.
   4. Configures build/ with Meson.
 
-Every argument goes to "meson setup":
+  --browser   also installs Chromium, in which the site's pages are tested (Debian's chromium and chromium-driver,
+              about 400 MB). Nothing else needs it; without it, those tests are skipped.
+
+Every other argument goes to "meson setup":
 
   ./setup.sh -Dcuda=disabled      no CUDA, even where nvcc is found
   ./setup.sh -Dgpu_arch=86        the GPU architectures to compile for (default: the GPU present, else 80,90a)
@@ -31,12 +34,17 @@ die() {
 }
 
 cuda_chosen=false # whether the command line says what cuda is to be
+browser=false
+meson_options=()
 for arg in "$@"; do
   case $arg in
     -h | --help) usage && exit 0 ;;
+    --browser) browser=true && continue ;;
     -Dcuda=* | cuda=*) cuda_chosen=true ;;
   esac
+  meson_options+=("$arg")
 done
+set -- "${meson_options[@]}"
 
 trap 'die "stopped by an error at line $LINENO"' ERR
 
@@ -79,6 +87,15 @@ if ! venv_is_good && ! find_python >/dev/null; then
     packages+=(python3.11 python3.11-venv)
   else
     packages+=(python3 python3-venv)
+  fi
+fi
+
+if $browser && ! { command -v chromium && command -v chromedriver; } >/dev/null; then
+  # Ubuntu's chromium is a snap, which does not run everywhere and is no package of apt's.
+  if grep -qs '^ID=ubuntu' /etc/os-release; then
+    say "browser: Ubuntu has no Chromium for apt; install Google Chrome and its chromedriver to test the site"
+  else
+    packages+=(chromium chromium-driver)
   fi
 fi
 

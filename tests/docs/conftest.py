@@ -1,0 +1,46 @@
+"""What the tests of the pages and the site share."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "common" / "tools"
+SAMPLE = Path(__file__).resolve().parent / "sample"  # pages that hold everything a page may hold
+sys.path.append(str(TOOLS))
+
+SKIPPED = 77  # to Meson
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """A run in which every test (or every module: status 5) was skipped is a skipped test to Meson."""
+    statistics = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    if exitstatus in (0, 5) and statistics.get("skipped") and not statistics.get("passed"):
+        session.exitstatus = SKIPPED
+
+
+def build_site(out, docs=ROOT / "docs", **options):
+    """Runs build_docs.py as a user does."""
+    command = [sys.executable, TOOLS / "build_docs.py", "--docs", docs, "--out", out]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """A function that builds a site once, built("docs") or built("sample"), and returns its path."""
+    pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
+    sites = {}
+
+    def build_once(name):
+        if name not in sites:
+            site = tmp_path_factory.mktemp(name) / "site"
+            result = build_site(site, ROOT / "docs" if name == "docs" else SAMPLE)
+            assert result.returncode == 0, result.stdout + result.stderr
+            assert result.stderr == ""
+            assert result.stdout == f"open {site / 'index.html'}\n"
+            sites[name] = site
+        return sites[name]
+
+    return build_once

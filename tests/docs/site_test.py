@@ -1,0 +1,177 @@
+"""The site as files: it builds without a word, every link leads somewhere, nothing comes from a network."""
+
+import os
+import shutil
+
+import pytest
+from conftest import ROOT, SAMPLE, build_site
+from site_checks import Html, in_order, problems
+
+pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
+from mkdocs_hooks import CONCEPTS, least_width
+
+BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
+
+
+@BOTH
+def test_every_link_leads_somewhere_and_nothing_is_fetched(built, name):
+    assert problems(built(name)) == []
+
+
+@BOTH
+def test_next_visits_every_page_in_order(built, name):
+    docs = ROOT / "docs" if name == "docs" else SAMPLE
+    steps = sorted(path.stem for path in (docs / "steps").glob("*.md"))
+    concepts = sorted((path.stem for path in (docs / "concepts").glob("*.md")), key=CONCEPTS.index)
+    assert in_order(built(name)) == [
+        "index.html",
+        *(f"steps/{step}.html" for step in steps),
+        *(f"concepts/{concept}.html" for concept in concepts),
+    ]
+
+
+@BOTH
+def test_evidence_and_figures_are_in_the_site(built, name):
+    docs = ROOT / "docs" if name == "docs" else SAMPLE
+    for folder in ("evidence", "figures"):
+        for path in (docs / folder).rglob("*.*"):
+            assert (built(name) / path.relative_to(docs)).read_bytes() == path.read_bytes()
+
+
+def test_markers_of_generated_parts_are_gone(built):
+    page = (built("sample") / "steps" / "01_naive.html").read_text()
+    assert "needs 4 sectors" in page
+    assert "528 in all" in page
+    for marker in ("generate:", "&lt;!--", "<!--=", "<!--/", "<!-- end"):
+        assert marker not in page
+
+
+def test_source_files_have_pages(built):
+    site = built("sample")
+    source = Html(site / "source/steps/01_naive/kernel.cu.html")
+    assert "../../../steps/01_naive.html" in source.links  # back to the step
+    page = Html(site / "steps/01_naive.html")
+    assert "../source/steps/01_naive/kernel.cu.html#L29" in page.links
+    start = Html(site / "index.html")
+    assert "source/steps/05_2d_tiling/kernel.cu.html#L40" in start.links  # written as #L40-L50
+    lines = (ROOT / "steps/01_naive/kernel.cu").read_text().splitlines()
+    assert {f"L{number}" for number in range(1, len(lines) + 1)} <= source.ids
+    assert f"L{len(lines) + 1}" not in source.ids
+
+
+def test_code_is_highlighted(built):
+    page = (built("sample") / "steps" / "01_naive.html").read_text()
+    assert 'class="language-cuda highlight"' in page
+    assert '<span class="kr">__global__</span>' in page  # the CUDA lexer's, not C++'s
+    assert '<span class="gi">' in page  # a line that a diff adds
+    assert "```" not in page
+
+
+def test_comments_in_code_stay(tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "index.md").write_text(
+        "# Start\n\nWrite `<!-- end -->` so:\n\n```text\n<!-- generate: diff -->\n```\n"
+    )
+    copy_looks(docs)
+    assert build_site(tmp_path / "site", docs).returncode == 0
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert "&lt;!-- end --&gt;" in page
+    assert "&lt;!-- generate: diff --&gt;" in page
+
+
+# ---- What must fail ----------------------------------------------------------------------------------------
+
+
+def copy_looks(docs):
+    for name in ("stylesheets", "javascripts"):
+        shutil.copytree(ROOT / "docs" / name, docs / name)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[broken](steps/11_no_such_step.md)", "11_no_such_step.md"),
+        ("[broken](steps/01_naive.md#no-such-place)", "no-such-place"),
+        ("[broken](../steps/01_naive/no_such_file.cu)", "no_such_file.cu"),
+        ("[broken](../steps/01_naive/kernel.cu#L100000)", "L100000"),
+        ("![broken](figures/no_such_figure.svg)", "no_such_figure.svg"),
+        ("[broken](/steps/01_naive.md)", "/steps/01_naive.md"),
+    ],
+)
+def test_broken_link_stops_the_build(tmp_path, line, words):
+    docs = tmp_path / "docs"
+    shutil.copytree(SAMPLE, docs)
+    site = tmp_path / "site"
+    assert build_site(site, docs).returncode == 0
+    before = sorted(site.rglob("*"))
+    with (docs / "index.md").open("a") as page:
+        page.write(f"\n{line}\n")
+    result = build_site(site, docs)
+    assert result.returncode == 1
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert sorted(site.rglob("*")) == before  # the good site is still there, and nothing beside it
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "site"]
+
+
+def test_says_what_to_install(tmp_path):
+    (tmp_path / "material.py").write_text("raise ImportError('No module named material')")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    result = build_site(tmp_path / "site", SAMPLE, env=environment)
+    assert result.returncode == 1
+    assert "./setup.sh" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "site").exists()
+
+
+def test_does_not_replace_what_is_no_site(tmp_path):
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("the only copy")
+    result = build_site(tmp_path, SAMPLE)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert precious.read_text() == "the only copy"
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ('<a href="gone.html">x</a>', "index.html: gone.html: no such file"),
+        ('<a href="other.html#gone">x</a>', "index.html: other.html#gone: no such place on that page"),
+        ('<a href="#gone">x</a>', "index.html: #gone: no such place on that page"),
+        ('<img src="gone.svg">', "index.html: gone.svg: no such file"),
+        (
+            '<script src="https://unpkg.com/x.js"></script>',
+            "index.html: https://unpkg.com/x.js: comes from another machine",
+        ),
+        ('<link href="//fonts.example/x">', "index.html: //fonts.example/x: comes from another machine"),
+        ("<p>Reasons:\n- one</p>", "index.html: Markdown left as it is: '- one'"),
+        ("<p>| a | b |</p>", "index.html: Markdown left as it is: '| a | b |'"),
+        ("<p>see [this](x.md)</p>", "index.html: Markdown left as it is: '](x.md)'"),
+    ],
+)
+def test_checks_find_faults(tmp_path, html, expected):
+    (tmp_path / "other.html").write_text('<p id="there">a - b, <code>**x</code>, 3. May</p>')
+    (tmp_path / "index.html").write_text(f'<p><a href="other.html#there">good</a></p>{html}')
+    assert problems(tmp_path) == [expected]
+
+
+# ---- The width that a figure needs -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("svg", "width"),
+    [
+        ('<svg width="900" viewBox="0 0 900 100"><text font-size="12">a</text></svg>', 825),
+        ('<svg width="900px"><text style="fill: red; font-size: 22px">a</text></svg>', 450),
+        ('<svg width="1800" viewBox="0 0 900 100"><text font-size="11">a</text></svg>', 900),
+        ('<svg viewBox="0 0 600 100"><text font-size="22">a</text><text font-size="14">b</text></svg>', 472),
+        ('<svg width="600pt" viewBox="0 0 600 100"><text style="font: bold 11px x">a</text></svg>', 600),
+        # Too small even so; the browser tests say it.
+        ('<svg width="400"><text font-size="6">a</text></svg>', 400),
+        ('<svg width="460.8pt" viewBox="0 0 460.8 432"><path d="M 0 0"/></svg>', 614),
+    ],
+)
+def test_least_width_of_a_figure(svg, width):
+    assert abs(least_width(svg) - width) <= 1
