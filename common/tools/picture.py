@@ -169,9 +169,14 @@ class Labels:
         return [f"{key}: lanes {ranges(lanes)}" for lanes, key in self.keys.items()]
 
 
+def lane_color(lane: int) -> str:
+    """Not from the ramp's very beginning, which is too dark for a dark background."""
+    return svg.ramp(0.08 + 0.92 * lane / 31)
+
+
 def draw_cell(x: float, y: float, width: float, height: float, lanes: Sequence[int], lines: list[str]) -> str:
     """A box in the colour of its first lane, with its text in the middle."""
-    color = svg.ramp(lanes[0] / 31)
+    color = lane_color(lanes[0])
     ink = svg.ink_on(color)
     body = [rectangle(x, y, width, height, fill=color, class_="edge")]
     top = y + height / 2 - LANE_HEIGHT * (len(lines) - 1) / 2 + 5

@@ -15,6 +15,7 @@ COLORS = {  # class: (property, light, dark)
     "here": ("fill", "#d55e00", "#ff9a4d"),
     "there": ("fill", "#0072b2", "#56b4e9"),
     "rule": ("stroke", "#c4c8d0", "#4a4f5a"),
+    "soft-rule": ("stroke", "#5c6270", "#a6acb8"),
     "strong": ("stroke", "#1c1c21", "#ececf0"),
     "edge": ("stroke", "#ffffff", "#17191f"),
 }
