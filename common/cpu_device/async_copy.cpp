@@ -23,9 +23,8 @@ void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
   const void* pc = __builtin_return_address(0);
   Worker& worker = *current_worker;
   if (worker.launch->checked) {
-    if (valid) observe(reinterpret_cast<std::uintptr_t>(global), bytes, false, pc);
     // From here on the copy may happen at any time: to others it is a write now ...
-    observe(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc);
+    observe_copy(shared, global, bytes, valid, pc);
     mark_pending(shared, bytes, true);
   } else {
     check_alignment(shared, bytes, pc);

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,18 +82,39 @@ void set_checking(bool on);
 // Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 
+// What a launch asks for.
+struct LaunchShape {
+  const void* kernel = nullptr;  // see function_name()
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;  // dynamic shared memory
+  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+};
+
+// The launches that `body` makes, in order, without running any of them. Launches without blocks are none.
+std::vector<LaunchShape> launches_of(const std::function<void()>& body);
+
+// From now on the first launch runs only the blocks in the first list (linear, x fastest; inside its grid),
+// the second those in the second, and so on; launches beyond the last list run nothing. nullopt: all blocks.
+void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch);
+
 // ---- Observing -----------------------------------------------------------------------------------------
 
 enum class Space : std::uint8_t { global, shared };
 
 struct Access {
-  const void* pc;          // return address of the access: its source location, see source_location()
+  const void* pc;          // return address of the access: its source location, see source_locations()
   std::uintptr_t address;  // shared: byte offset into the block's shared memory
   std::uint32_t bytes;
   Space space;
   bool write;
   std::uint64_t block;   // linear, x fastest
   std::uint32_t thread;  // linear, x fastest; lane = thread % 32, warp = thread / 32
+  // Another number after each barrier that the thread passes, with all others of its warp.
+  std::uint32_t epoch = 0;
+  // An asynchronous copy is two accesses: a read of global memory, unless it writes zeros, and then a write
+  // to shared memory, which carries the address that the copy reads, or 0.
+  bool copy = false;
+  std::uintptr_t source = 0;
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
@@ -99,14 +122,16 @@ struct Access {
 class AccessListener {
  public:
   virtual ~AccessListener() = default;
+  virtual void on_launch(const LaunchShape&) {}  // before its first block, by the thread that launches
   virtual void on_access(const Access& access) = 0;
+  virtual void on_block_end(std::uint64_t) {}  // linear; by the OS thread that ran it, after its last access
 };
 
 // nullptr: nobody listens. Not to be changed during a launch. Works with checking on only.
 void set_listener(AccessListener* listener);
 
 struct SourceLocation {
-  std::string function;  // the kernel, without its parameters
+  std::string function;  // without its parameters, but with template arguments: "sgemm<true>"
   std::string file;      // relative to the project
   int line = 0;
 };
@@ -114,5 +139,8 @@ struct SourceLocation {
 // Where the return addresses `pcs` lie, by the program's debug information (through addr2line). For code
 // inlined from common/, the place in the step that called it. Unknown places have line 0.
 std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs);
+
+// The name of the function that begins at this address, as in a SourceLocation; "" if it cannot be told.
+std::string function_name(const void* function);
 
 }  // namespace cpu_device

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 using std::max;
 using std::min;
@@ -42,8 +43,9 @@ namespace cpu_device {
 
 using KernelBody = void (*)(const void* arguments);
 
-// Runs body(arguments) once per thread of the grid; see cpu_device.hpp.
-void launch_body(dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body, const void* arguments);
+// Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
+void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body,
+                 const void* arguments);
 
 void barrier_block(int line);
 void barrier_warp(int line);
@@ -55,6 +57,10 @@ void copy_vector(void* to, const void* from, unsigned bytes);
 
 // The block's dynamic shared memory: the third launch parameter, in bytes.
 void* dynamic_shared();
+
+// What the X-ray calls the parts of it. The names and the table live as long as the program.
+struct Member;
+void name_dynamic_shared(std::span<const Member> members);
 
 }  // namespace cpu_device
 
@@ -99,6 +105,6 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared
   const auto call = [&]() __attribute__((no_sanitize("thread"))) { kernel(args...); };
   using Call = decltype(call);
   cpu_device::launch_body(
-      grid, block, shared_bytes,
+      reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
       [](const void* body) __attribute__((no_sanitize("thread"))) { (*static_cast<Call*>(body))(); }, &call);
 }

@@ -22,6 +22,7 @@ std::mutex faults_mutex;
 struct Recorded {
   Fault fault;
   const void* pc;
+  const void* kernel;
 };
 std::vector<Recorded> faults;
 
@@ -44,12 +45,18 @@ dim3 unflatten(std::uint64_t linear, const dim3& extent) {
 
 std::string to_string(const dim3& index) { return fmt::format("({},{},{})", index.x, index.y, index.z); }
 
-// "(anonymous namespace)::sgemm_naive(Gemm)" becomes "sgemm_naive".
+// "void (anonymous namespace)::sgemm_prefetch<true>(Gemm)" becomes "sgemm_prefetch<true>".
 std::string bare_name(std::string name) {
   const std::string anonymous = "(anonymous namespace)::";
   for (std::size_t at; (at = name.find(anonymous)) != name.npos;) name.erase(at, anonymous.size());
   if (name.starts_with("void ")) name.erase(0, 5);
-  return name.substr(0, name.find_first_of("(<"));
+  int depth = 0;  // a template argument may have parentheses, too
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (name[i] == '(' && depth == 0) return name.substr(0, i);
+  }
+  return name;
 }
 
 std::string project_relative(const std::string& file) {
@@ -57,6 +64,9 @@ std::string project_relative(const std::string& file) {
   const auto relative = path.lexically_relative(PROJECT_ROOT);
   return relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
 }
+
+// An address that source_locations() finds in the function, as it looks at the byte before.
+const void* after_entry(const void* function) { return static_cast<const char*>(function) + 1; }
 
 }  // namespace
 
@@ -121,7 +131,7 @@ void report(FaultKind kind, const void* pc, std::string detail, const Worker& wo
               std::move(detail),
               unflatten(worker.block, worker.launch->grid),
               unflatten(thread, worker.launch->block)};
-  faults.push_back({std::move(fault), pc});
+  faults.push_back({std::move(fault), pc, worker.launch->kernel});
 }
 
 void report(FaultKind kind, const void* pc, std::string detail) {
@@ -139,14 +149,19 @@ std::string block_name(const dim3& grid, std::uint64_t linear) {
 std::vector<Fault> take_faults() {
   const std::lock_guard lock(faults_mutex);
   std::vector<const void*> pcs;
-  for (const Recorded& recorded : faults) pcs.push_back(recorded.pc);
+  for (const Recorded& recorded : faults) {
+    pcs.push_back(recorded.pc);
+    pcs.push_back(after_entry(recorded.kernel));
+  }
   const std::vector<SourceLocation> places = source_locations(pcs);
   std::vector<Fault> result;
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Fault& fault = faults[i].fault;
-    fault.kernel = places[i].function;
-    fault.where = places[i].line == 0 ? "unknown place (--check tells the line)"
-                                      : places[i].file + ":" + std::to_string(places[i].line);
+    const SourceLocation& place = places[2 * i];
+    const std::string& kernel = places[2 * i + 1].function;
+    fault.kernel = kernel.substr(0, kernel.find('<'));
+    fault.where = place.line == 0 ? "unknown place (--check tells the line)"
+                                  : place.file + ":" + std::to_string(place.line);
     result.push_back(std::move(fault));
   }
   faults.clear();
@@ -163,6 +178,12 @@ std::string place_of(const void* pc) {
     place = location.line == 0 ? "an unknown place" : location.file + ":" + std::to_string(location.line);
   }
   return place;
+}
+
+std::string function_name(const void* function) {
+  if (function == nullptr) return "";
+  const std::string name = source_locations({after_entry(function)})[0].function;
+  return name == "??" ? "" : name;
 }
 
 std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {

@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/cpu_device/cpu_device.hpp"
+#include "common/cpu_device/member_names.hpp"
 
 namespace cpu_device {
 
@@ -44,12 +47,15 @@ struct AsyncCopies {
 };
 
 struct Launch {
+  const void* kernel;
   dim3 grid, block;
   unsigned threads_per_block;
   std::size_t shared_bytes;
   KernelBody body;
   const void* arguments;
   bool checked;
+  std::vector<std::uint64_t> selected;  // the blocks to run, if not `all`
+  bool all = true;
   std::atomic<std::uint64_t> next_block{0};
   std::atomic<bool> stop{false};  // a fault after which the kernel cannot go on
 };
@@ -63,13 +69,15 @@ struct Worker {
   unsigned current = 0;                   // the running thread
   std::uint64_t block = 0;                // linear
   std::vector<std::byte> dynamic_shared;  // and some slack, so that an overrun stays harmless
-  std::byte* tls = nullptr;               // tls_base()
-  std::unique_ptr<SharedShadow> shadow;   // checked launches only
-  const char* stack_bottom = nullptr;     // of the running fiber
+  std::span<const Member> dynamic_members;
+  std::byte* tls = nullptr;              // tls_base()
+  std::unique_ptr<SharedShadow> shadow;  // checked launches only
+  const char* stack_bottom = nullptr;    // of the running fiber
   const char* stack_top = nullptr;
 };
 
-extern thread_local Worker* current_worker;  // nullptr outside a launch
+// nullptr outside a launch. constinit spares every use a look at whether it has been initialised.
+extern constinit thread_local Worker* current_worker;
 
 // Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
 [[noreturn]] void stop_launch();
@@ -110,6 +118,10 @@ void poison_shared(Worker& worker);
 
 // Checks an access of the running CUDA thread, and tells the listener. Checked launches only.
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// The same for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
+void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
+void tell_launch(const LaunchShape& shape);
+void tell_block_end(std::uint64_t block);
 // A write to shared memory that the listener was told of before.
 void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 // Whether an asynchronous copy to this place is under way: then nobody may touch it.
@@ -124,6 +136,7 @@ class SharedShadow {
   void new_block();                   // everything becomes uninitialised
   void block_barrier() { ++epoch_; }  // all threads passed a __syncthreads
   void warp_barrier(unsigned warp) { ++warp_epoch_[warp]; }
+  std::uint32_t epoch_of_warp(unsigned warp) const { return epoch_ + warp_epoch_[warp]; }
   std::uint32_t barriers_passed() const { return epoch_ - first_epoch_; }
 
   // An access to word number `word` by `thread`. Reports races and reads of words nobody wrote.
@@ -159,6 +172,15 @@ class SharedShadow {
 // What lies at a byte offset into shared memory (dynamic shared memory follows the variables).
 std::string describe_shared(std::size_t offset);
 
+// An array that a kernel knows by a name. The name lives as long as the array.
+struct NamedArray {
+  std::string_view name;     // "A", "As"
+  std::uintptr_t begin = 0;  // as addresses in an Access
+};
+// The variable, or the part of dynamic shared memory ("dynamic" if it has no names). On a running CUDA
+// thread.
+NamedArray shared_array_at(std::size_t offset);
+
 // ---- memory.cpp ------------------------------------------------------------------------------------------
 
 // Checks one access to global memory of an observed kernel: bounds, permissions, races between threads.
@@ -166,5 +188,7 @@ std::string describe_shared(std::size_t offset);
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
+// The matrix of describe() at an address, or before or after it in its allocation.
+NamedArray global_array_at(std::uintptr_t address);
 
 }  // namespace cpu_device

@@ -238,6 +238,20 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
   return true;
 }
 
+NamedArray global_array_at(std::uintptr_t address) {
+  const Allocation* allocation = find(address);
+  if (allocation == nullptr) return {};
+  // The last view that begins at or before the address; the first one if none does.
+  const MatrixView* at = nullptr;
+  for (const MatrixView& view : allocation->views) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
+    const bool better = at == nullptr || (begin <= address && view.data > at->data);
+    if (better) at = &view;
+  }
+  if (at == nullptr) return {"", allocation->begin};
+  return {at->name, reinterpret_cast<std::uintptr_t>(at->data)};
+}
+
 std::string describe_nearest(std::uintptr_t address) {
   constexpr std::uintptr_t near = 1 << 20;
   const Allocation* nearest = nullptr;

@@ -12,9 +12,10 @@ namespace {
 AccessListener* listener = nullptr;
 
 void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned bytes, Space space,
-          bool write) {
+          bool write, bool copy, std::uintptr_t source) {
   if (listener == nullptr) return;
-  listener->on_access({pc, address, bytes, space, write, worker.block, worker.current});
+  listener->on_access({pc, address, bytes, space, write, worker.block, worker.current,
+                       worker.shadow->epoch_of_warp(worker.current / warpSize), copy, source});
 }
 
 // Where an address lies in the block's shared memory, the variables first, then what the launch added
@@ -50,22 +51,15 @@ void check_shared(Worker& worker, std::size_t offset, unsigned bytes, bool write
   }
 }
 
-}  // namespace
-
-void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
-  Worker* worker = current_worker;
-  if (worker == nullptr || !worker->launch->checked) return;
-  // A thread's own stack stands for registers and local memory.
-  if (address - reinterpret_cast<std::uintptr_t>(worker->stack_bottom) <
-      static_cast<std::uintptr_t>(worker->stack_top - worker->stack_bottom)) {
-    return;
-  }
+// `copy`: a side of an asynchronous copy, `source` where it reads; see Access.
+void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
+                    bool copy, std::uintptr_t source) {
   if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) {
     report(FaultKind::misaligned, pc,
            std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
                " bytes at an address that is no multiple of " + std::to_string(bytes));
   }
-  const SharedPlace place = find_shared(*worker, address, bytes);
+  const SharedPlace place = find_shared(worker, address, bytes);
   if (place.shared) {
     if (!place.inside) {
       report(FaultKind::out_of_bounds_shared, pc,
@@ -73,12 +67,12 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
                  " bytes of shared memory outside every __shared__ variable");
       stop_launch();
     }
-    tell(*worker, pc, place.offset, bytes, Space::shared, write);
-    check_shared(*worker, place.offset, bytes, write, pc);
+    tell(worker, pc, place.offset, bytes, Space::shared, write, copy, source);
+    check_shared(worker, place.offset, bytes, write, pc);
     return;
   }
 
-  tell(*worker, pc, address, bytes, Space::global, write);
+  tell(worker, pc, address, bytes, Space::global, write, copy, source);
   if (check_global(address, bytes, write, pc)) return;
   const std::string nearest = describe_nearest(address);
   if (nearest.empty()) {
@@ -88,6 +82,37 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
     report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
   }
   stop_launch();
+}
+
+// Most accesses are to a thread's own stack, which stands for registers and local memory: nothing to observe.
+inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
+                           std::uintptr_t source) {
+  Worker* worker = current_worker;
+  if (worker == nullptr) return;
+  const auto bottom = reinterpret_cast<std::uintptr_t>(worker->stack_bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(worker->stack_top);
+  if (address - bottom < top - bottom || !worker->launch->checked) return;
+  observe_memory(*worker, address, bytes, write, pc, copy, source);
+}
+
+}  // namespace
+
+void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
+  observe_access(address, bytes, write, pc, false, 0);
+}
+
+void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
+  const std::uintptr_t source = valid ? reinterpret_cast<std::uintptr_t>(global) : 0;
+  if (valid) observe_access(source, bytes, false, pc, true, source);
+  observe_access(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc, true, source);
+}
+
+void tell_launch(const LaunchShape& shape) {
+  if (listener != nullptr) listener->on_launch(shape);
+}
+
+void tell_block_end(std::uint64_t block) {
+  if (listener != nullptr) listener->on_block_end(block);
 }
 
 void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
@@ -126,10 +151,10 @@ void copy_vector(void* to, const void* from, unsigned bytes) {
 
 // ---- What the compiler calls ------------------------------------------------------------------------------
 
-#define OBSERVE(name, bytes, write)                                              \
-  void name(void* address) {                                                     \
-    cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
-                        __builtin_return_address(0));                            \
+#define OBSERVE(name, bytes, write)                                                     \
+  void name(void* address) {                                                            \
+    cpu_device::observe_access(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
+                               __builtin_return_address(0), false, 0);                  \
   }
 
 extern "C" {

@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "common/cpu_device/internal.hpp"
 
@@ -24,7 +26,7 @@ namespace cpu_device {
 
 namespace context = boost::context::detail;
 
-thread_local Worker* current_worker = nullptr;
+constinit thread_local Worker* current_worker = nullptr;
 std::atomic<void (*)()> crash_hook = nullptr;
 
 namespace {
@@ -34,6 +36,10 @@ constexpr unsigned max_threads_per_block = 1024;
 constexpr std::size_t max_shared_bytes = 227 * 1024;
 
 bool checking = false;
+
+std::vector<LaunchShape>* noted_launches = nullptr;  // of launches_of(), while it runs
+std::optional<std::vector<std::vector<std::uint64_t>>> selection;
+std::size_t launches_since_selection = 0;
 
 // Stacks for the fibers of one block, each with a guard page below. The mapping is kept between launches:
 // making it costs more than a small launch.
@@ -231,8 +237,7 @@ void run_block(Worker& worker, Stacks& stacks) {
   }
 }
 
-void work(Launch& launch) {
-  const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+void work(Launch& launch, std::uint64_t blocks) {
   auto stacks = take_stacks();
   Worker worker;
   worker.launch = &launch;
@@ -245,7 +250,11 @@ void work(Launch& launch) {
   current_block_dim = {launch.block.x, launch.block.y, launch.block.z};
   current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
   current_worker = &worker;
-  while (!launch.stop && (worker.block = launch.next_block++) < blocks) run_block(worker, *stacks);
+  for (std::uint64_t i; !launch.stop && (i = launch.next_block++) < blocks;) {
+    worker.block = launch.all ? i : launch.selected[i];
+    run_block(worker, *stacks);
+    if (launch.checked) tell_block_end(worker.block);
+  }
   current_worker = nullptr;
   keep_stacks(std::move(stacks));
 }
@@ -300,6 +309,20 @@ void wait_at(State barrier, int line, const void* pc) {
 
 void set_checking(bool on) { checking = on; }
 
+std::vector<LaunchShape> launches_of(const std::function<void()>& body) {
+  std::vector<LaunchShape> launches;
+  noted_launches = &launches;
+  const auto end = [](auto* noted) { *noted = nullptr; };  // even if `body` throws
+  const std::unique_ptr<std::vector<LaunchShape>*, decltype(end)> guard(&noted_launches, end);
+  body();
+  return launches;
+}
+
+void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch) {
+  selection = std::move(of_each_launch);
+  launches_since_selection = 0;
+}
+
 void barrier_block(int line) { wait_at(State::at_block_barrier, line, __builtin_return_address(0)); }
 void barrier_warp(int line) { wait_at(State::at_warp_barrier, line, __builtin_return_address(0)); }
 
@@ -312,7 +335,8 @@ void stop_launch() {
   std::abort();  // a stopped thread is never resumed
 }
 
-void launch_body(dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body, const void* arguments) {
+void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body,
+                 const void* arguments) {
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   // The limits of every GPU since compute capability 3.0, so that what runs here can run there; shared memory
   // as on the GPUs that have most of it.
@@ -322,22 +346,38 @@ void launch_body(dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody bod
     throw std::invalid_argument(
         "launch: the grid, the block or its shared memory is outside the limits of CUDA");
   }
-  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const LaunchShape shape{kernel, grid, block, shared_bytes};
+  std::uint64_t blocks = shape.blocks();
   if (blocks == 0) return;
+  if (noted_launches != nullptr) {
+    noted_launches->push_back(shape);
+    return;
+  }
 
-  Launch launch{grid, block, static_cast<unsigned>(threads), shared_bytes, body, arguments, checking};
-  if (checking) forget_global_accesses();
+  Launch launch{kernel,    grid,     block, static_cast<unsigned>(threads), shared_bytes, body,
+                arguments, checking, {}};
+  if (selection) {
+    const std::size_t number = launches_since_selection++;
+    if (number >= selection->size()) return;
+    launch.all = false;
+    launch.selected = (*selection)[number];
+    blocks = launch.selected.size();
+  }
+  if (checking) {
+    forget_global_accesses();
+    tell_launch(shape);
+  }
   shared_variables();  // read the symbol table before the workers ask for it
   const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < min(cores, blocks); ++i) {
     others.emplace_back([&] {
       install_crash_handler();
-      work(launch);
+      work(launch, blocks);
     });
   }
   install_crash_handler();
-  work(launch);
+  work(launch, blocks);
   for (std::thread& other : others) other.join();
 }
 

@@ -86,6 +86,10 @@ void poison(std::byte* begin, std::size_t bytes) {
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
 
+void name_dynamic_shared(std::span<const Member> members) {
+  if (current_worker != nullptr) current_worker->dynamic_members = members;
+}
+
 std::size_t tls_bytes() { return (layout().bytes + 15) / 16 * 16; }
 
 std::byte* tls_base() {
@@ -99,6 +103,23 @@ void poison_shared(Worker& worker) {
     poison(tls_base() + variable.tls_offset, variable.bytes);
   }
   poison(worker.dynamic_shared.data(), worker.launch->shared_bytes);
+}
+
+NamedArray shared_array_at(std::size_t offset) {
+  for (const SharedVariable& variable : shared_variables()) {
+    if (offset >= variable.tls_offset && offset < variable.tls_offset + variable.bytes) {
+      return {variable.name, variable.tls_offset};
+    }
+  }
+  const std::size_t dynamic = tls_bytes();
+  if (current_worker != nullptr) {
+    for (const Member& member : current_worker->dynamic_members) {
+      const std::size_t begin = dynamic + member.offset;
+      const bool inside = offset >= begin && offset < begin + member.bytes;
+      if (inside && !member.name.empty()) return {member.name, begin};
+    }
+  }
+  return {"dynamic", dynamic};
 }
 
 std::string describe_shared(std::size_t offset) {

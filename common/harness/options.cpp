@@ -36,6 +36,10 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   const char* run = "Run";
   app.add_option("--device", o.device, "auto, gpu or cpu [auto: a GPU if one can run this]")->group(run);
   app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
+  app.add_flag("--xray", o.xray, "CPU device: show what each line does to global and shared memory")
+      ->group(run);
+  app.add_option("--block", o.block, "With --xray: only the block with this blockIdx.x,blockIdx.y")
+      ->group(run);
   app.add_flag("--verify,!--no-verify", o.verify, "Compare with a double-precision product [on]")->group(run);
   app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")
       ->group(run);

@@ -25,6 +25,8 @@ struct Options {
   // How to run.
   std::string device = "auto";
   bool check = false;
+  bool xray = false;
+  std::string block;  // --block, as typed
   bool verify = true;
   std::optional<int> repeat;
   std::string cache = "cold";

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "common/harness/error.hpp"
+#include "common/harness/xray.hpp"
 
 namespace harness {
 
@@ -74,6 +75,7 @@ void print_result(const DeviceInfo& device, const Result& result) {
              result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
              result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
+  if (result.xray) print_xray(*result.xray);
   flush_stdout();
 }
 
@@ -129,6 +131,7 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["samples"] = t.samples;
       object["spread"] = t.spread;
     }
+    if (result.xray) object["xray"] = to_json(*result.xray, result.verified);
     if (device.kind == "gpu") {
       object["driver"] = device.driver;
       object["cuda"] = device.cuda;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <new>
 
@@ -27,9 +28,15 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   if (o.check && o.device == "gpu") {
     throw InputError("--check runs on the CPU device; on a GPU use compute-sanitizer, or leave out --device");
   }
+  if (o.xray && o.device == "gpu") {
+    throw InputError("--xray runs on the CPU device; on a GPU use Nsight Compute, or leave out --device");
+  }
+  if (o.xray && step.cpu_observed == nullptr) {
+    throw DeviceUnavailable("this build cannot observe kernels; compile with GCC to have --xray");
+  }
   std::string why_not;
-  if (o.check) {
-    why_not = "--check runs there";
+  if (o.check || o.xray) {
+    why_not = o.xray ? "--xray runs there" : "--check runs there";
   } else if (o.device == "cpu") {
     why_not = "as asked";
   } else {
@@ -51,7 +58,7 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
     if (o.device == "gpu") throw DeviceUnavailable("no GPU: " + why_not + "; use --device cpu");
     why_not = "no GPU: " + why_not;
   }
-  auto cpu = make_cpu_device(o.check);
+  auto cpu = make_cpu_device(o.check || o.xray);
   fmt::print("{} on the {} ({})\n", step.name, cpu->info().name, why_not);
   return cpu;
 }
@@ -93,7 +100,8 @@ FileShape file_shape(const std::string& path, Layout layout) {
   return shape;
 }
 
-Problem problem_of(const Options& o, std::int64_t default_size) {
+// default_shape: M, N and K where the options say nothing.
+Problem problem_of(const Options& o, const std::array<std::int64_t, 3>& default_shape) {
   Problem p;
   if (o.layout != "row" && o.layout != "col") {
     throw InputError(fmt::format("unknown layout '{}'; use row or col", o.layout));
@@ -118,9 +126,9 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   }
   if (o.a.empty()) {
     if (any && !(o.m && o.n && o.k)) throw InputError("give all of --m, --n and --k, or --size");
-    p.m = any ? *o.m : o.size.value_or(default_size);
-    p.n = any ? *o.n : o.size.value_or(default_size);
-    p.k = any ? *o.k : o.size.value_or(default_size);
+    p.m = any ? *o.m : o.size.value_or(default_shape[0]);
+    p.n = any ? *o.n : o.size.value_or(default_shape[1]);
+    p.k = any ? *o.k : o.size.value_or(default_shape[2]);
     return checked(p);
   }
   const FileShape a = file_shape(o.a, p.layout), b = file_shape(o.b, p.layout);
@@ -153,8 +161,31 @@ Problem problem_of(const Options& o, std::int64_t default_size) {
   return checked(p);
 }
 
+// "i,j" or "i,j,k" of --block.
+BlockIndex block_of(const std::string& text) {
+  BlockIndex block{};
+  std::size_t part = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    const auto [rest, error] = std::from_chars(at, end, block[part++]);
+    if (error == std::errc{} && rest == end && part >= 2) return block;
+    if (error != std::errc{} || rest == end || *rest != ',' || part == block.size()) break;
+    at = rest + 1;
+  }
+  throw InputError(fmt::format("--block is '{}'; give blockIdx.x and blockIdx.y, as in --block 0,1", text));
+}
+
+void check_xray_options(const Options& o) {
+  if (!o.block.empty() && !o.xray) throw InputError("--block chooses what --xray observes; give --xray, too");
+  if (!o.xray) return;
+  if (o.repeat && *o.repeat > 1) throw InputError("--xray observes one run; leave out --repeat");
+  if (!o.out.empty()) throw InputError("--xray may run only some of the blocks; leave out --out");
+}
+
 // Every problem of the command line, checked before the first one runs.
-std::vector<Request> requests_of(const Options& o, bool on_gpu) {
+std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu) {
+  check_xray_options(o);
   if (o.repeat && (*o.repeat < 0 || *o.repeat > 100000)) {
     throw InputError(fmt::format("--repeat is {}; give 0 to 100000", *o.repeat));
   }
@@ -191,13 +222,21 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
   std::vector<Request> requests;
   for (const Options& one : each) {
     const std::int64_t default_size = on_gpu ? 4096 : o.check ? 128 : 512;
+    std::array<std::int64_t, 3> default_shape{default_size, default_size, default_size};
+    if (o.xray) default_shape = {256, 256, 128};
     try {
-      requests.push_back({problem_of(one, default_size),
+      requests.push_back({problem_of(one, default_shape),
                           one.seed,
                           {one.a, one.b, one.c},
                           one.verify,
                           one.repeat.value_or(on_gpu ? 20 : 1),
-                          one.cache == "cold"});
+                          one.cache == "cold",
+                          std::nullopt});
+      if (o.xray) {
+        Request& request = requests.back();
+        const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));
+        request.xray = plan_xray(step, to_row_major(request.problem), only);
+      }
     } catch (const InputError& error) {
       throw InputError(one.origin + error.what());
     }
@@ -208,7 +247,7 @@ std::vector<Request> requests_of(const Options& o, bool on_gpu) {
 int run_all(const Step& step, const Options& o) {
   // Everything the user may have got wrong is found before any work starts.
   std::unique_ptr<Device> device = choose_device(o, step);
-  const std::vector<Request> requests = requests_of(o, device->info().kind == "gpu");
+  const std::vector<Request> requests = requests_of(o, step, device->info().kind == "gpu");
   std::optional<OutputFile> json, out;
   remove_temporaries_on_signals();
   if (!o.json.empty()) json.emplace(o.json);

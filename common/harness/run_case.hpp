@@ -6,6 +6,7 @@
 
 #include "common/harness/device.hpp"
 #include "common/harness/output_file.hpp"
+#include "common/harness/xray.hpp"
 
 namespace harness {
 
@@ -21,6 +22,7 @@ struct Request {
   bool verify = true;
   int repeat = 0;  // 0: run once, no timing
   bool cold_cache = true;
+  std::optional<XrayPlan> xray;  // observe the run; the device must be a checking CPU device
 };
 
 struct Result {
@@ -29,6 +31,7 @@ struct Result {
   bool pass = true;
   Verdict verdict;  // the worst of before and after timing
   std::optional<Timing> timing;
+  std::optional<cpu_device::XrayReport> xray;
   std::vector<std::string> complaints;  // why it failed, one line each
 };
 

@@ -1,0 +1,41 @@
+#pragma once
+
+// What the memories need to serve one access by the lanes of a warp at once, as the hardware counts it: the
+// model behind the X-ray. Held to counters of an H200 by tests.
+
+#include <array>
+#include <cstdint>
+
+namespace cpu_device {
+
+// One access by the lanes of a warp at once, of equally many bytes each.
+struct WarpRequest {
+  std::uint32_t active = 0;                    // bit i: lane i takes part
+  std::array<std::uintptr_t, 32> addresses{};  // bytes
+};
+
+// ---- Global memory -------------------------------------------------------------------------------------
+
+// The 32-byte sectors that the lanes touch. A sector counts once, however many lanes want it.
+unsigned sectors(const WarpRequest& request, unsigned bytes);
+
+// The 128-byte lines that the lanes touch.
+unsigned lines(const WarpRequest& request, unsigned bytes);
+
+// The bytes that the lanes want, each counted once.
+unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
+
+// ---- Shared memory -------------------------------------------------------------------------------------
+
+struct Wavefronts {
+  std::uint64_t wavefronts = 0;
+  std::uint64_t ideal = 0;  // without bank conflicts
+};
+
+// 32 banks, each of which delivers one 4-byte word per wavefront, to however many lanes want that word.
+// Up to 4 bytes are served for the whole warp at once, 8 bytes in two half-warps, 16 bytes in four
+// quarter-warps. Where every active lane i wants the same as lane i ^ 1 (or every lane i the same as lane
+// i ^ 2), two parts become one; a lane that is not active hinders nobody. Measured on an H200.
+Wavefronts wavefronts(const WarpRequest& request, unsigned bytes);
+
+}  // namespace cpu_device

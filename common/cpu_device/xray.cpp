@@ -1,0 +1,305 @@
+#include "common/cpu_device/xray.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <tuple>
+
+#include "common/cpu_device/internal.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+dim3 unflatten(std::uint64_t linear, const dim3& extent) {
+  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
+          static_cast<unsigned>(linear / extent.x / extent.y)};
+}
+
+// Lines of source files, stripped; "" where there is none.
+class Sources {
+ public:
+  const std::string& line(const std::string& file, int number) {
+    const auto [found, is_new] = files_.try_emplace(file);
+    std::vector<std::string>& lines = found->second;
+    if (is_new) read(file, lines);
+    const std::size_t index = static_cast<std::size_t>(number) - 1;
+    return number >= 1 && index < lines.size() ? lines[index] : nothing_;
+  }
+
+ private:
+  static void read(const std::string& file, std::vector<std::string>& lines) {
+    std::ifstream stream(file.starts_with('/') ? file : std::string(PROJECT_ROOT) + "/" + file);
+    for (std::string line; std::getline(stream, line);) {
+      const std::size_t first = line.find_first_not_of(" \t");
+      const std::size_t last = line.find_last_not_of(" \t\r");
+      lines.push_back(first == line.npos ? "" : line.substr(first, last - first + 1));
+    }
+  }
+
+  std::map<std::string, std::vector<std::string>> files_;
+  const std::string nothing_;
+};
+
+}  // namespace
+
+const char* to_string(Space space) { return space == Space::global ? "global" : "shared"; }
+
+const char* to_string(Operation operation) {
+  switch (operation) {
+    case Operation::load:
+      return "load";
+    case Operation::store:
+      return "store";
+    case Operation::copy:
+      return "copy";
+  }
+  return "?";
+}
+
+XrayCounts& XrayCounts::operator+=(const XrayCounts& other) {
+  requests += other.requests;
+  lanes += other.lanes;
+  sectors += other.sectors;
+  bytes_used += other.bytes_used;
+  wavefronts += other.wavefronts;
+  ideal_wavefronts += other.ideal_wavefronts;
+  conflicts += other.conflicts;
+  return *this;
+}
+
+XrayCounts XrayKernel::totals(Space space) const {
+  XrayCounts sum;
+  for (const XrayRow& row : rows) {
+    if (row.space == space) sum += row.counts;
+  }
+  return sum;
+}
+
+std::size_t Xray::Hash::operator()(const Key& key) const {
+  const Instruction& i = key.instruction;
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(i.pc) * 0x9e3779b97f4a7c15u;
+  bits ^= (std::uint64_t{key.warp} << 32) + (i.bytes << 4) + (static_cast<unsigned>(i.space) << 3) +
+          static_cast<unsigned>(i.operation);
+  bits *= 0xbf58476d1ce4e5b9u;
+  return bits ^ (bits >> 32);
+}
+
+void Xray::Sum::add(const Sum& other) {
+  if (counts.requests == 0) {
+    *this = other;
+    return;
+  }
+  counts += other.counts;
+  if (other.rank < rank) {
+    rank = other.rank;
+    example = other.example;
+  }
+  first_launch = std::min(first_launch, other.first_launch);
+  threads_per_block = std::max(threads_per_block, other.threads_per_block);
+}
+
+// Counts the stream's request number `index`, or one side of it if it copies.
+void Xray::count_side(Runner& runner, const Key& key, Stream& stream, std::size_t index, Space side) {
+  const Instruction& instruction = key.instruction;
+  const OpenRequest& open = stream.requests[index];
+  const bool copy = instruction.operation == Operation::copy;
+  const WarpRequest& request = copy && side == Space::global ? stream.sources[index] : open.request;
+  if (request.active == 0) return;  // a copy of zeros reads nothing
+
+  const std::uintptr_t address = request.addresses[static_cast<unsigned>(__builtin_ctz(request.active))];
+  const NamedArray array = side == Space::global ? global_array_at(address) : shared_array_at(address);
+  Stream::Latest& latest = stream.latest[static_cast<unsigned>(side)];
+  if (latest.sum == nullptr || latest.begin != array.begin) {
+    Sum& sum = runner.sums[{shape_.kernel, instruction, side, std::string(array.name)}];
+    if (sum.counts.requests == 0) sum.first_launch = launches_;
+    latest = {&sum, array.begin};
+  }
+  Sum& sum = *latest.sum;
+  sum.threads_per_block = std::max(sum.threads_per_block, shape_.block.x * shape_.block.y * shape_.block.z);
+
+  const auto lanes = static_cast<unsigned>(__builtin_popcount(request.active));
+  const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.block, key.warp, open.sequence};
+  if (sum.counts.requests == 0 || rank < sum.rank) {
+    sum.rank = rank;
+    sum.example = {unflatten(runner.block, shape_.grid), key.warp, stream.before + index, request.active, {}};
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if ((request.active >> lane & 1) == 0) continue;
+      sum.example.offset[lane] = static_cast<std::int64_t>(request.addresses[lane] - array.begin);
+    }
+  }
+
+  ++sum.counts.requests;
+  sum.counts.lanes += lanes;
+  if (side == Space::global) {
+    sum.counts.sectors += sectors(request, instruction.bytes);
+    sum.counts.bytes_used += distinct_bytes(request, instruction.bytes);
+    return;
+  }
+  const Wavefronts w = wavefronts(request, instruction.bytes);
+  const std::uint64_t arriving = copy ? lines(stream.sources[index], instruction.bytes) : 0;
+  sum.counts.wavefronts += std::max(w.wavefronts, arriving);
+  sum.counts.ideal_wavefronts += w.ideal;
+  sum.counts.conflicts += w.wavefronts - w.ideal;
+}
+
+void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
+  const Instruction& instruction = key.instruction;
+  if (instruction.operation == Operation::copy) count_side(runner, key, stream, index, Space::global);
+  count_side(runner, key, stream, index, instruction.space);
+}
+
+// Counts the requests for which lanes are missing, as no lane will join them any more, and begins anew.
+void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
+  for (; stream.complete < stream.requests.size(); ++stream.complete) {
+    count(runner, key, stream, stream.complete);
+  }
+  stream.before += stream.requests.size();
+  stream.executions.fill(0);
+  stream.requests.clear();
+  stream.sources.clear();
+  stream.complete = 0;
+}
+
+void Xray::end_block(Runner& runner) {
+  for (auto& [key, stream] : runner.streams) {
+    count_open(runner, key, stream);
+    stream.before = 0;
+  }
+  runner.sequence = 0;
+}
+
+std::uint64_t Xray::new_identity() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+Xray::Runner& Xray::runner_of_this_thread() {
+  thread_local const std::uint64_t this_thread = new_identity();
+  thread_local std::uint64_t instance = 0;  // which `runner` belongs to
+  thread_local Runner* runner = nullptr;
+  if (instance == identity_) return *runner;
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Runner>& mine = runners_[std::this_thread::get_id()];
+  if (mine == nullptr) mine = std::make_unique<Runner>();
+  if (mine->os_thread != this_thread) {  // the id's last owner is gone
+    end_block(*mine);
+    mine->os_thread = this_thread;
+  }
+  instance = identity_;
+  runner = mine.get();
+  return *runner;
+}
+
+void Xray::on_launch(const LaunchShape& shape) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, runner] : runners_) {
+    end_block(*runner);
+    runner->streams.clear();  // they know the sums of the kernel before
+    runner->latest = nullptr;
+  }
+  ++launches_;
+  shape_ = shape;
+  blocks_ += shape.blocks();
+}
+
+void Xray::on_block_end(std::uint64_t) {
+  end_block(runner_of_this_thread());
+  ++observed_blocks_;
+}
+
+void Xray::on_access(const Access& access) {
+  if (access.copy && access.space == Space::global)
+    return;  // the other side comes next and knows of this one
+  Runner& runner = runner_of_this_thread();
+  if (runner.block != access.block) {
+    end_block(runner);
+    runner.block = access.block;
+  }
+  const Operation operation = access.copy    ? Operation::copy
+                              : access.write ? Operation::store
+                                             : Operation::load;
+  const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
+  auto* entry = runner.latest == nullptr ? nullptr : runner.latest->second.next;
+  if (entry == nullptr || entry->first != key) {
+    entry = &*runner.streams.try_emplace(key).first;
+    if (runner.latest != nullptr) runner.latest->second.next = entry;
+  }
+  runner.latest = entry;
+  Stream& stream = entry->second;
+  if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
+    count_open(runner, key, stream);
+    stream.epoch = access.epoch;
+  }
+  const unsigned lane = access.thread % 32;
+  const std::size_t index = stream.executions[lane]++;
+  if (index == stream.requests.size()) {
+    stream.requests.push_back({{}, runner.sequence++});
+    if (access.copy) stream.sources.emplace_back();
+  }
+  WarpRequest& request = stream.requests[index].request;
+  request.active |= 1u << lane;
+  request.addresses[lane] = access.address;
+  if (access.source != 0) {
+    stream.sources[index].active |= 1u << lane;
+    stream.sources[index].addresses[lane] = access.source;
+  }
+  if (request.active != ~0u) return;
+  count(runner, key, stream, stream.complete++);
+  if (stream.complete == stream.requests.size()) count_open(runner, key, stream);  // reuses the memory
+}
+
+XrayReport Xray::report() {
+  const std::lock_guard lock(mutex_);
+  std::map<SumKey, Sum> sums;
+  for (auto& [id, runner] : runners_) {
+    end_block(*runner);
+    for (const auto& [key, sum] : runner->sums) sums[key].add(sum);
+  }
+  std::vector<const void*> pcs;
+  for (const auto& [key, sum] : sums) pcs.push_back(key.instruction.pc);
+  const std::vector<SourceLocation> places = source_locations(pcs);
+
+  std::map<const void*, std::string> kernels;
+  for (const auto& [key, sum] : sums) {
+    if (!kernels.contains(key.kernel)) kernels[key.kernel] = function_name(key.kernel);
+  }
+
+  // One line of the source may have become several instructions. Unknown places stay apart.
+  using RowKey =
+      std::tuple<std::string, std::string, int, const void*, Space, Operation, std::string, unsigned>;
+  std::map<RowKey, Sum> rows;
+  std::size_t index = 0;
+  for (const auto& [key, sum] : sums) {
+    const SourceLocation& place = places[index++];
+    const Instruction& i = key.instruction;
+    rows[{kernels[key.kernel], place.file, place.line, place.line == 0 ? i.pc : nullptr, key.side,
+          i.operation, key.array, i.bytes}]
+        .add(sum);
+  }
+
+  XrayReport report{blocks_, observed_blocks_, {}};
+  std::map<std::string, std::uint64_t> first_launch;  // of each kernel
+  Sources sources;
+  for (const auto& [key, sum] : rows) {
+    const auto& [kernel, file, line, pc, space, operation, array, bytes] = key;
+    if (report.kernels.empty() || report.kernels.back().name != kernel)
+      report.kernels.push_back({kernel, 0, {}});
+    XrayKernel& last = report.kernels.back();
+    last.threads_per_block = std::max(last.threads_per_block, sum.threads_per_block);
+    last.rows.push_back({{kernel, file, line},
+                         sources.line(file, line),
+                         space,
+                         operation,
+                         array,
+                         bytes,
+                         sum.counts,
+                         sum.example});
+    const auto [first, is_new] = first_launch.try_emplace(kernel, sum.first_launch);
+    if (!is_new) first->second = std::min(first->second, sum.first_launch);
+  }
+  std::stable_sort(report.kernels.begin(), report.kernels.end(),
+                   [&](const auto& a, const auto& b) { return first_launch[a.name] < first_launch[b.name]; });
+  return report;
+}
+
+}  // namespace cpu_device

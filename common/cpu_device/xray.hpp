@@ -1,0 +1,181 @@
+#pragma once
+
+// The X-ray: what a kernel asks of global and of shared memory, line by line of its source, counted as the
+// hardware counts it (warp_request.hpp says how). Only for kernels compiled for observation; see
+// cpu_device.hpp. Counts do not depend on how blocks were spread over the cores.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/cpu_device/cpu_device.hpp"
+#include "common/cpu_device/warp_request.hpp"
+
+namespace cpu_device {
+
+// copy: an asynchronous copy (cp.async) from global to shared memory. It counts once for each of the two.
+enum class Operation : std::uint8_t { load, store, copy };
+
+const char* to_string(Space space);          // "global", "shared"
+const char* to_string(Operation operation);  // "load", "store", "copy"
+
+// Sums over requests, that is, over instructions executed by a warp.
+struct XrayCounts {
+  std::uint64_t requests = 0;
+  std::uint64_t lanes = 0;  // that took part
+  // Global memory only.
+  std::uint64_t sectors = 0;     // of 32 bytes, touched by a request
+  std::uint64_t bytes_used = 0;  // distinct bytes wanted by a request
+  // Shared memory only.
+  std::uint64_t wavefronts = 0;  // of copies: at least one for each line of global memory, see Xray
+  std::uint64_t ideal_wavefronts = 0;
+  std::uint64_t conflicts = 0;  // wavefronts more than ideal, due to banks alone
+
+  XrayCounts& operator+=(const XrayCounts& other);
+};
+
+// One request, to be looked at.
+struct XrayExample {
+  dim3 block{0, 0, 0};
+  std::uint32_t warp = 0;
+  std::uint64_t execution = 0;            // the n-th of this instruction by this warp in this block, from 0
+  std::uint32_t active = 0;               // bit i: lane i takes part
+  std::array<std::int64_t, 32> offset{};  // of each lane, in bytes from the array's first
+};
+
+// All accesses of one kind at one line of the source.
+struct XrayRow {
+  SourceLocation place;  // line 0: unknown
+  std::string source;    // the line, stripped; "" if the file cannot be read
+  Space space = Space::global;
+  Operation operation = Operation::load;
+  std::string array;   // "A", "As"; "" if nothing names it
+  unsigned bytes = 0;  // of a lane
+  XrayCounts counts;
+  XrayExample example;  // the request of most lanes; the first of them by launch, block, warp and time
+};
+
+struct XrayKernel {
+  std::string name;  // with template arguments
+  unsigned threads_per_block = 0;
+  std::vector<XrayRow> rows;  // by file, line, global before shared, load, store, copy, array, bytes
+  XrayCounts totals(Space space) const;
+};
+
+struct XrayReport {
+  std::uint64_t blocks = 0;           // of all launches
+  std::uint64_t observed_blocks = 0;  // of these, as select_blocks() wanted
+  std::vector<XrayKernel> kernels;    // in the order of their first launch
+};
+
+// Groups what the lanes of a warp do into requests: between two barriers, the n-th access of each lane at one
+// instruction belongs to one request. (So lanes that skip an instruction which others execute several times
+// without a barrier may be grouped with others' earlier executions.) Memory use grows with the accesses of a
+// warp between two barriers.
+//
+// Besides the wavefronts that its banks need, an asynchronous copy takes one for each 128-byte line of global
+// memory that its lanes read: what arrives is written line by line. Seen on an H200: 4-byte copies from 4
+// rows of A, which the banks would take in one wavefront, take 4. The wavefronts of a copy are therefore the
+// larger of the two numbers; its ideal and its conflicts speak of banks alone.
+class Xray : public AccessListener {
+ public:
+  void on_launch(const LaunchShape& shape) override;
+  void on_access(const Access& access) override;
+  void on_block_end(std::uint64_t block) override;
+
+  // Everything since construction. Not during a launch.
+  XrayReport report();
+
+ private:
+  struct Instruction {
+    const void* pc = nullptr;
+    std::uint32_t bytes = 0;
+    Space space = Space::global;
+    Operation operation = Operation::load;
+    auto operator<=>(const Instruction&) const = default;
+  };
+  struct Key {
+    Instruction instruction;
+    std::uint32_t warp = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+
+  // What happened at one instruction in one array.
+  struct Sum {
+    XrayCounts counts;
+    XrayExample example;
+    std::array<std::uint64_t, 5> rank{};  // of the example: the least is the best
+    std::uint64_t first_launch = 0;
+    unsigned threads_per_block = 0;
+    void add(const Sum& other);
+  };
+  struct SumKey {
+    const void* kernel = nullptr;
+    Instruction instruction;
+    Space side = Space::global;  // of a copy: where it reads (global) or writes (shared)
+    std::string array;
+    auto operator<=>(const SumKey&) const = default;
+  };
+
+  struct OpenRequest {
+    WarpRequest request;
+    std::uint64_t sequence = 0;  // in the block, by first access
+  };
+
+  // One warp at one instruction. Lanes get ahead of each other, up to a barrier, but a lane's accesses come
+  // in order.
+  struct Stream {
+    std::array<std::uint32_t, 32> executions{};  // of each lane, since the last barrier
+    std::vector<OpenRequest> requests;           // since then
+    std::vector<WarpRequest> sources;            // of a copy: what it reads; some lanes may write zeros
+    std::size_t complete = 0;                    // how many of these are counted, as no lane is missing
+    std::uint64_t before = 0;                    // requests of this block before these
+    std::uint32_t epoch = 0;
+    // The sums that the latest request was added to, by side, and the array's first byte.
+    struct Latest {
+      Sum* sum = nullptr;
+      std::uintptr_t begin = 0;
+    };
+    std::array<Latest, 2> latest;
+    // What the warp accessed next, the last time: most likely it does so again, and need not be looked up.
+    std::pair<const Key, Stream>* next = nullptr;
+  };
+
+  // One OS thread, with the block it runs. Only that thread touches it during a launch.
+  struct Runner {
+    std::uint64_t os_thread = 0;  // ids of std::thread are used again
+    std::uint64_t block = 0;
+    std::uint64_t sequence = 0;  // requests of this block so far
+    std::unordered_map<Key, Stream, Hash> streams;
+    std::pair<const Key, Stream>* latest = nullptr;  // of the streams
+    std::map<SumKey, Sum> sums;
+  };
+
+  Runner& runner_of_this_thread();
+  void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
+  void count_side(Runner& runner, const Key& key, Stream& stream, std::size_t index, Space side);
+  void count_open(Runner& runner, const Key& key, Stream& stream);
+  void end_block(Runner& runner);
+
+  static std::uint64_t new_identity();  // a number that nobody else has or had
+  const std::uint64_t identity_ = new_identity();
+  std::mutex mutex_;
+  std::map<std::thread::id, std::unique_ptr<Runner>> runners_;
+  std::uint64_t launches_ = 0;
+  LaunchShape shape_;  // of the latest launch
+  std::uint64_t blocks_ = 0;
+  std::atomic<std::uint64_t> observed_blocks_{0};
+};
+
+}  // namespace cpu_device

@@ -1,0 +1,222 @@
+#include "common/harness/xray.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/harness/error.hpp"
+
+namespace harness {
+
+namespace {
+
+using cpu_device::LaunchShape;
+using cpu_device::Space;
+using cpu_device::XrayCounts;
+using cpu_device::XrayKernel;
+using cpu_device::XrayReport;
+using cpu_device::XrayRow;
+
+// Above this many multiply-adds a sample is observed: some seconds of observing for the slowest kernel.
+constexpr std::int64_t max_products = std::int64_t{1} << 25;
+
+// Blocks in a sample, of one launch. The observation of a block takes a time that grows with K.
+std::int64_t sample_size(std::int64_t k) {
+  return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(k, 1), 4, 64);
+}
+
+// `count` indices below `extent`, evenly spread, the first and the last among them; all if there are no more.
+std::vector<std::uint64_t> spread(std::int64_t extent, std::int64_t count) {
+  std::vector<std::uint64_t> indices;
+  count = std::min(count, extent);
+  for (std::int64_t i = 0; i < count; ++i) {
+    indices.push_back(static_cast<std::uint64_t>(count == 1 ? 0 : i * (extent - 1) / (count - 1)));
+  }
+  return indices;
+}
+
+std::uint64_t linear(const dim3& grid, std::uint64_t x, std::uint64_t y, std::uint64_t z) {
+  return (z * grid.y + y) * grid.x + x;
+}
+
+// A lattice of about `count` blocks with the grid's corners.
+std::vector<std::uint64_t> sample(const dim3& grid, std::int64_t count) {
+  const std::int64_t in_z = std::min<std::int64_t>(grid.z, count >= 8 ? 2 : 1);
+  std::int64_t side = 1;  // of the lattice in x and y, where the grid is long enough
+  while ((side + 1) * (side + 1) * in_z <= count) ++side;
+  const std::int64_t in_x = grid.y < side ? count / in_z / grid.y : side;
+  const std::int64_t in_y = grid.x < side ? count / in_z / grid.x : side;
+  std::vector<std::uint64_t> blocks;
+  for (const std::uint64_t z : spread(grid.z, in_z)) {
+    for (const std::uint64_t y : spread(grid.y, in_y)) {
+      for (const std::uint64_t x : spread(grid.x, in_x)) blocks.push_back(linear(grid, x, y, z));
+    }
+  }
+  return blocks;
+}
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
+}
+
+double per_request(std::uint64_t count, const XrayCounts& c) {
+  return c.requests == 0 ? 0 : static_cast<double>(count) / static_cast<double>(c.requests);
+}
+
+// 2 decimals, or none where they are zeros.
+std::string short_number(double value) {
+  const std::string text = fmt::format("{:.2f}", value);
+  return text.ends_with(".00") ? text.substr(0, text.size() - 3) : text;
+}
+
+std::string cut(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
+constexpr const char* row_format = "{:>5}  {:<51} {:<5} {:<9} {:>5} {:>10} {:>5}";
+
+void print_rows(const XrayKernel& kernel, Space space) {
+  const bool global = space == Space::global;
+  std::string file;
+  bool heading = false;
+  for (const XrayRow& row : kernel.rows) {
+    if (row.space != space) continue;
+    if (!heading) {
+      fmt::print(row_format, "line", global ? "global memory" : "shared memory", "", "array", "bytes",
+                 "requests", "lanes");
+      if (global) {
+        fmt::print(" {:>12} {:>8}\n", "sectors", "used");
+      } else {
+        fmt::print(" {:>12} {:>5} {:>9}\n", "wavefronts", "ideal", "conflicts");
+      }
+      heading = true;
+    }
+    if (row.place.file != file) {
+      file = row.place.file;
+      fmt::print("       {}\n", file.empty() ? "unknown place" : file);
+    }
+    const XrayCounts& c = row.counts;
+    fmt::print(row_format, row.place.line, cut(row.source, 51), to_string(row.operation),
+               cut(row.array.empty() ? "?" : row.array, 9), row.bytes, c.requests,
+               short_number(per_request(c.lanes, c)));
+    if (global) {
+      fmt::print(" {:>12} {:>8}\n", short_number(per_request(c.sectors, c)),
+                 percent(c.bytes_used, 32.0 * c.sectors));
+    } else {
+      fmt::print(" {:>12} {:>5} {:>9}\n", short_number(per_request(c.wavefronts, c)),
+                 short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
+    }
+  }
+}
+
+}  // namespace
+
+XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<BlockIndex>& only) {
+  const std::vector<LaunchShape> launches =
+      cpu_device::launches_of([&] { run_in_panels(step.cpu_observed, gemm); });
+  XrayPlan plan;
+  if (only) {
+    const auto [x, y, z] = *only;
+    if (launches.empty()) {
+      throw InputError(fmt::format("--block {},{}: this problem has no blocks, as C is empty", x, y));
+    }
+    const dim3& grid = launches[0].grid;
+    if (x < 0 || y < 0 || z < 0 || x >= grid.x || y >= grid.y || z >= grid.z) {
+      throw InputError(fmt::format("--block {},{}{}: the grid has {} x {}{} blocks; give 0,0 to {},{}{}", x,
+                                   y, z == 0 ? "" : fmt::format(",{}", z), grid.x, grid.y,
+                                   grid.z == 1 ? "" : fmt::format(" x {}", grid.z), grid.x - 1, grid.y - 1,
+                                   grid.z == 1 ? "" : fmt::format(",{}", grid.z - 1)));
+    }
+    plan.blocks.push_back({linear(grid, static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y),
+                                  static_cast<std::uint64_t>(z))});
+    plan.all = launches.size() == 1 && launches[0].blocks() == 1;
+    return plan;
+  }
+  const double products = static_cast<double>(gemm.M) * gemm.N * gemm.K * gemm.batch;
+  if (products <= max_products) return plan;
+  for (const LaunchShape& launch : launches) {
+    plan.blocks.push_back(sample(launch.grid, sample_size(gemm.K)));
+    plan.all = plan.all && plan.blocks.back().size() == launch.blocks();
+  }
+  return plan;
+}
+
+XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan) {
+  cpu_device::Xray xray;
+  cpu_device::set_listener(&xray);
+  if (!plan.all) cpu_device::select_blocks(plan.blocks);
+  device.run(step, gemm);
+  cpu_device::select_blocks(std::nullopt);
+  cpu_device::set_listener(nullptr);
+  return xray.report();
+}
+
+void print_xray(const XrayReport& report) {
+  fmt::print("\nX-ray of {} of {} blocks\n", report.observed_blocks, report.blocks);
+  for (const XrayKernel& kernel : report.kernels) {
+    fmt::print("\n{}, {} threads a block\n", kernel.name, kernel.threads_per_block);
+    print_rows(kernel, Space::global);
+    print_rows(kernel, Space::shared);
+  }
+}
+
+nlohmann::json to_json(const XrayReport& report, bool verified) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const XrayKernel& kernel : report.kernels) {
+    nlohmann::json accesses = nlohmann::json::array();
+    for (const XrayRow& row : kernel.rows) {
+      nlohmann::json addresses = nlohmann::json::array();
+      for (unsigned lane = 0; lane < 32; ++lane) {
+        const bool active = (row.example.active >> lane & 1) != 0;
+        addresses.push_back(active ? nlohmann::json(row.example.offset[lane]) : nlohmann::json(nullptr));
+      }
+      nlohmann::json access{
+          {"file", row.place.file},
+          {"line", row.place.line},
+          {"source", row.source},
+          {"space", to_string(row.space)},
+          {"operation", to_string(row.operation)},
+          {"array", row.array},
+          {"bytes", row.bytes},
+          {"requests", row.counts.requests},
+          {"lanes", row.counts.lanes},
+          {"example",
+           {{"block", {row.example.block.x, row.example.block.y, row.example.block.z}},
+            {"warp", row.example.warp},
+            {"execution", row.example.execution},
+            {"addresses", std::move(addresses)}}},
+      };
+      if (row.space == Space::global) {
+        access["sectors"] = row.counts.sectors;
+        access["bytes_used"] = row.counts.bytes_used;
+      } else {
+        access["wavefronts"] = row.counts.wavefronts;
+        access["ideal_wavefronts"] = row.counts.ideal_wavefronts;
+        access["conflicts"] = row.counts.conflicts;
+      }
+      accesses.push_back(std::move(access));
+    }
+    const XrayCounts global = kernel.totals(Space::global), shared = kernel.totals(Space::shared);
+    kernels.push_back({
+        {"kernel", kernel.name},
+        {"threads_per_block", kernel.threads_per_block},
+        {"accesses", std::move(accesses)},
+        {"totals",
+         {{"global_requests", global.requests},
+          {"global_sectors", global.sectors},
+          {"global_bytes_used", global.bytes_used},
+          {"shared_requests", shared.requests},
+          {"shared_wavefronts", shared.wavefronts},
+          {"shared_ideal_wavefronts", shared.ideal_wavefronts},
+          {"shared_conflicts", shared.conflicts}}},
+    });
+  }
+  return {{"blocks", report.blocks},
+          {"observed_blocks", report.observed_blocks},
+          {"verified_blocks", verified && report.observed_blocks == report.blocks},
+          {"kernels", std::move(kernels)}};
+}
+
+}  // namespace harness

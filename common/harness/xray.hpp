@@ -1,0 +1,38 @@
+#pragma once
+
+// --xray: which blocks of a problem to observe, and what is printed and written of what was seen.
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "common/cpu_device/xray.hpp"
+#include "common/harness/device.hpp"
+
+namespace harness {
+
+// blockIdx.x, .y and .z.
+using BlockIndex = std::array<std::int64_t, 3>;
+
+// The blocks to run of each launch that the step makes for a problem.
+struct XrayPlan {
+  std::vector<std::vector<std::uint64_t>> blocks;  // linear, as select_blocks() takes them
+  bool all = true;
+};
+
+// All blocks of a small problem, an evenly spread sample of a large one, or `only` that block, which must be
+// in the first launch. Nothing runs yet. Throws InputError if there is no such block.
+XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<BlockIndex>& only);
+
+// Runs the step on the planned blocks. The device must be a checking CPU device.
+cpu_device::XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan);
+
+// Tables of at most 120 columns: for each kernel what it did to global and to shared memory.
+void print_xray(const cpu_device::XrayReport& report);
+
+// `verified`: the result of these blocks was compared with the reference.
+nlohmann::json to_json(const cpu_device::XrayReport& report, bool verified);
+
+}  // namespace harness
