@@ -59,6 +59,12 @@ def test_source_files_have_pages(built):
     assert f"L{len(lines) + 1}" not in source.ids
 
 
+def test_links_to_planned_pages_are_plain_text(built):
+    page = (built("sample") / "steps" / "02_coalescing.html").read_text()
+    assert "The roofline is not" in page
+    assert 'href="01_naive.html">the first</a>' in page
+
+
 def test_code_is_highlighted(built):
     page = (built("sample") / "steps" / "01_naive.html").read_text()
     assert 'class="language-cuda highlight"' in page
