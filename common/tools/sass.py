@@ -185,8 +185,8 @@ def loop_report(loop: Loop) -> list[str]:
         f"  besides          {', '.join(rest)}",
         f"  operands         {100 * loop.reuse_share:.1f} % of those of the FFMAs come from the reuse cache",
         f"  bank conflicts   {loop.bank_conflicts} cycles, {conflicts:.1f} for 100 FFMAs (static){hidden}",
-        f"  at best          {100 * loop.predicted_tflops_fraction:.1f} % of the FFMA peak,"
-        " if nothing is ever waited for",
+        f"  at best          {100 * loop.issue_bound:.1f} % of the FFMA peak by the issue slots;"
+        f" about {100 * loop.predicted_tflops_fraction:.1f} % with the bank conflicts",
     ]
 
 
@@ -231,6 +231,7 @@ def as_json(kernel: Kernel, threads: int | None, extra_shared: int) -> dict[str,
             "ffma": loop.ffma,
             "ffma_share": loop.share("FFMA"),
             "reuse_share": loop.reuse_share,
+            "issue_bound": loop.issue_bound,
             "bank_conflicts": loop.bank_conflicts,
             "predicted_tflops_fraction": loop.predicted_tflops_fraction,
         },

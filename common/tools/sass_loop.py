@@ -164,8 +164,18 @@ class Loop:
         return max(lanes, len(self.instructions) + extra)
 
     @property
+    def issue_bound(self) -> float:
+        """Of the FFMA peak, what the issue slots leave: no order of registers makes it faster."""
+        lanes = self.ffma * ffma_cycles(self.arch)
+        return lanes / max(lanes, len(self.instructions))
+
+    @property
     def predicted_tflops_fraction(self) -> float:
-        """Of the FFMA peak, what the issue slots and the register banks leave."""
+        """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave.
+
+        An estimate, and no bound: where clashes in one bank and in the other take turns, the hardware hides
+        some. The unaligned kernels of steps 07 and 09 measured faster than this (4095 in ladder.json).
+        """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
 
 

@@ -346,6 +346,13 @@ def test_predicted_fraction():
     assert predicted("sm_80", clean, "LDS R2, [R4]", "LDS R3, [R5]") == 2 / 3
 
 
+def test_issue_bound():
+    loop = code("FFMA R0, R2, R4, R6\nLDS R2, [R4]\nLDS R3, [R4]\nBRA 0x0")
+    assert Loop("sm_90a", loop, [], frozenset()).issue_bound == 1 / 4
+    assert Loop("sm_80", loop, [], frozenset()).issue_bound == 2 / 4
+    assert Loop("sm_80", loop[:2], [], frozenset()).issue_bound == 1
+
+
 # ---- Occupancy -------------------------------------------------------------------------------------------
 
 
