@@ -249,7 +249,10 @@ def equations(text: str, names: Mapping[str, float]) -> list[Equation]:
         end = relations[index + 1] if index + 1 < len(relations) else len(all_tokens)
         left = left_side(all_tokens, begin, at, names)
         right = right_side(all_tokens, at + 1, end, names)
-        if left and right and (left.computed or right.computed):
+        if not left or not right:
+            continue
+        goes_on_from_last = bool(found) and found[-1].right.begin == left.begin
+        if left.computed or right.computed or goes_on_from_last:  # "54 = 54" explains nothing
             found.append(Equation(left, all_tokens[at].text, right))
     return found
 

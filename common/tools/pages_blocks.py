@@ -209,31 +209,46 @@ def make_xray(request: Request) -> str:
     if not steps:
         request.here()
     records = {step: request.context.xray_record(step) for step in steps}
+    accesses = [
+        (step, access)
+        for step, record in records.items()
+        for kernel in record["xray"]["kernels"]
+        for access in kernel["accesses"]
+        if access["requests"]
+    ]
     parts = []
     for space, title, head, cells in (
         ("global", "Global memory", GLOBAL_HEAD, global_cells),
         ("shared", "Shared memory", SHARED_HEAD, shared_cells),
     ):
-        rows = []
-        for step, record in records.items():
-            for kernel in record["xray"]["kernels"]:
-                for access in kernel["accesses"]:
-                    if access["space"] == space and access["requests"]:
-                        name = [f"`{step}`"] if len(steps) > 1 else []
-                        rows.append([*name, *common_cells(access), *cells(access)])
+        rows = [
+            [*([f"`{step}`"] if len(steps) > 1 else []), *common_cells(access), *cells(access)]
+            for step, access in accesses
+            if access["space"] == space
+        ]
         if rows:
             full = [*(["step"] if len(steps) > 1 else []), "line", "source", "access", *head]
             text = table(full, rows, right=range(len(full) - len(head), len(full)))
             parts.append(f"**{title}**\n\n{text}")
     m, n, k = values.STANDARD_PROBLEM
-    parts.append(
-        f"Seen by the CPU device at M = {m}, N = {n}, K = {k}. A request is one instruction of one warp."
-    )
+    seen = f"Seen by the CPU device at M = {m}, N = {n}, K = {k}. A request is one instruction of one warp."
+    parts.append(f"{seen} {COPIES}" if any(is_slow_copy(access) for _, access in accesses) else seen)
     return "\n\n".join(parts)
 
 
+def is_slow_copy(access: dict[str, Any]) -> bool:
+    """A copy to shared memory that takes more wavefronts than its banks need."""
+    if access["operation"] != "copy" or access["space"] != "shared":
+        return False
+    return access["wavefronts"] > access["ideal_wavefronts"] + access["conflicts"]
+
+
 GLOBAL_HEAD = ("requests", "sectors a request", "bytes used of a sector's 32")
-SHARED_HEAD = ("requests", "wavefronts a request", "without conflicts")
+SHARED_HEAD = ("requests", "wavefronts a request", "ideal", "bank conflicts")
+COPIES = (
+    "A copy takes at least a wavefront for each line of 128 bytes that it reads, however its banks are "
+    "spread: that is no bank conflict."
+)
 
 
 def common_cells(access: dict[str, Any]) -> list[str]:
@@ -253,6 +268,7 @@ def shared_cells(access: dict[str, Any]) -> list[str]:
         whole(requests),
         number(access["wavefronts"] / requests),
         number(access["ideal_wavefronts"] / requests),
+        whole(access["conflicts"]),
     ]
 
 

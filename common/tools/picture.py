@@ -323,7 +323,7 @@ def sectors_picture(access: Access) -> str:
     sheet, labels = Sheet(), Labels()
     sheet.write(title(access), size=15, font_weight="bold")
     sheet.write(sectors_verdict(access))
-    sheet.write("A frame: a line of 128 bytes. Grey: moved, not wanted.", class_="soft")
+    sheet.write("Frame: a line of 128 bytes. Grey: not wanted.", class_="soft")
     sheet.skip(10)
     words = access.lanes_of_words()
     by_line: dict[int, list[int]] = defaultdict(list)
@@ -413,6 +413,8 @@ def plural(count: int, noun: str) -> str:
 def banks_verdict(access: Access) -> str:
     served = parts(access)
     total, least = sum(part.wavefronts for part in served), len(served)
+    if access.operation == "copy":  # its wavefronts also depend on what it reads
+        return "No bank conflict" if total == least else f"{plural(total - least, 'bank conflict')}"
     if total == least:
         return f"{plural(total, 'wavefront')}: no bank conflict"
     return f"{plural(total, 'wavefront')}; without bank conflicts {least}"

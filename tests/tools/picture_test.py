@@ -1,0 +1,315 @@
+"""picture.py and roofline.py: what they draw from addresses and points, and that people can read it."""
+
+import json
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import picture
+import pytest
+import roofline
+import svg
+import values
+from picture import Access
+
+BUILD = os.environ.get("BUILD", "")
+SVG = "{http://www.w3.org/2000/svg}"
+SMALLEST = 11  # pixels of text on a phone of 360 pixels
+
+
+def shared(bytes_per_lane, address, active=range(32)):
+    addresses = [address(lane) if lane in active else None for lane in range(32)]
+    return Access("load", "As", "shared", bytes_per_lane, addresses)
+
+
+def from_global(bytes_per_lane, address, active=range(32)):
+    return Access("load", "A", "global", bytes_per_lane, shared(bytes_per_lane, address, active).addresses)
+
+
+# ---- The rule of the banks, as measured on the H200 ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "access, wavefronts",
+    [
+        (shared(4, lambda i: 4 * i), [1]),
+        (shared(4, lambda i: 8 * i), [2]),
+        (shared(4, lambda i: 4 * 33 * i), [1]),
+        (shared(4, lambda i: 128 * i), [32]),
+        (shared(4, lambda i: 0), [1]),
+        (shared(4, lambda i: 128 * i, active=[3, 9]), [2]),
+        (shared(8, lambda i: 8 * i), [1, 1]),
+        (shared(8, lambda i: 8 * (i // 2)), [1]),
+        (shared(16, lambda i: 16 * i), [1, 1, 1, 1]),
+        (shared(16, lambda i: 32 * (i % 16)), [2, 2, 2, 2]),
+        (shared(16, lambda i: 16 * (i // 16)), [1, 1]),
+        (shared(16, lambda i: 32 * (i // 16)), [1, 1]),
+        (shared(16, lambda i: 16 * i, active=range(8)), [1]),
+    ],
+)
+def test_wavefronts(access, wavefronts):
+    assert [part.wavefronts for part in picture.parts(access)] == wavefronts
+
+
+@pytest.mark.skipif(not BUILD, reason="BUILD names no build directory")
+def test_the_rules_agree_with_the_xray():
+    """Of each access of the steps: what one request takes, times the requests, is the total."""
+    context = values.Context(Path(BUILD), "")
+    compared = 0
+    for step in values.all_steps():
+        try:
+            record = context.xray_record(step)
+        except values.NotAvailable as reason:
+            pytest.skip(str(reason))
+        for row in (row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]):
+            access = picture.from_xray(row)
+            where = f"{step}:{row['line']} {row['operation']} {row['array']}"
+            if row["space"] == "global":
+                assert len(picture.sectors(access)) * row["requests"] == row["sectors"], where
+            else:
+                parts = picture.parts(access)
+                conflicts = sum(part.wavefronts for part in parts) - len(parts)
+                assert conflicts * row["requests"] == row["conflicts"], where
+                assert len(parts) * row["requests"] == row["ideal_wavefronts"], where
+            compared += 1
+    assert compared > 40
+
+
+# ---- What is drawn ---------------------------------------------------------------------------------------
+
+PICTURES = {
+    "far apart": from_global(4, lambda i: 512 * i),
+    "side by side": from_global(4, lambda i: 4 * i),
+    "one word": from_global(4, lambda i: 64),
+    "16 bytes": from_global(16, lambda i: 16 * i),
+    "16 bytes, rows": from_global(16, lambda i: 4096 * (i // 2) + 16 * (i % 2)),
+    "some lanes": from_global(4, lambda i: 40 * i, active=range(1, 32, 3)),
+    "large offsets": from_global(4, lambda i: 104_448 + 4096 * i),
+    "no conflict": shared(4, lambda i: 4 * i),
+    "every other bank": shared(4, lambda i: 8 * i),
+    "one bank": shared(4, lambda i: 128 * i),
+    "broadcasts": shared(4, lambda i: 32 * (i // 8)),
+    "pairs": shared(4, lambda i: 4 * (i % 16)),
+    "halves": shared(8, lambda i: 8 * i),
+    "quarters": shared(16, lambda i: 16 * i),
+    "conflicting quarters": shared(16, lambda i: 32 * (i % 16)),
+    "16 lanes to an address": shared(16, lambda i: 16 * (i // 16)),
+    "scattered": shared(4, lambda i: 4 * (37 * i * i % 1024)),
+}
+ROOFLINE = [
+    roofline.Point("01_naive", 16.1, 0.5),
+    roofline.Point("02_coalescing", 31.7, 6.7),
+    roofline.Point("03_shared_memory", 16.2, 9.7),
+    roofline.Point("07_bank_conflicts", 238, 44.7),
+    roofline.Point("08_warp_tiling", 258, 46.3),
+    roofline.Point("09_async_copy", 267, 49.4),
+    roofline.Point("10_prefetch", 321, 51.7),
+]
+
+
+def drawings():
+    yield from ((name, picture.picture(access)) for name, access in PICTURES.items())
+    for count in range(1, len(ROOFLINE) + 1):
+        points = ROOFLINE[:count]
+        yield f"roofline of {count}", roofline.svg(points, points[-1].step, 66.9, 4.8, "Test GPU")
+
+
+DRAWINGS = dict(drawings())
+ALL = pytest.mark.parametrize("name", DRAWINGS)
+
+
+def texts(root):
+    return list(root.iter(f"{SVG}text"))
+
+
+@ALL
+def test_it_is_legible_on_a_phone_and_for_those_who_cannot_see_it(name):
+    root = ElementTree.fromstring(DRAWINGS[name])
+    _, _, width, height = map(float, root.get("viewBox").split())
+    assert root.find(f"{SVG}title").text and len(root.find(f"{SVG}desc").text) > 40
+    assert root.get("role") == "img"
+    for element in texts(root):
+        size = float(element.get("font-size"))
+        assert size * 360 / width >= SMALLEST
+        room = picture.width_of(element.text) * size / 14
+        x, y = float(element.get("x")), float(element.get("y"))
+        left = {"middle": x - room / 2, "end": x - room}.get(element.get("text-anchor"), x)
+        if not element.get("transform"):
+            assert left >= -1 and left + room <= width + 6, element.text
+        assert size / 2 <= y <= height - 2
+    for box in root.iter(f"{SVG}rect"):
+        x, y, w, h = (float(box.get(key)) for key in ("x", "y", "width", "height"))
+        assert x >= 0 and y >= 0 and x + w <= width and y + h <= height
+
+
+@ALL
+def test_it_is_the_same_each_time_and_adapts_to_dark_surroundings(name):
+    text = DRAWINGS[name]
+    assert dict(drawings())[name] == text
+    assert "@media (prefers-color-scheme: dark)" in text
+    used = {name for names in re.findall(r'class="([^"]+)"', text) for name in names.split()}
+    assert used <= svg.COLORS.keys()
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # fetches nothing
+
+
+def test_colours_can_be_read_and_told_apart():
+    lanes = [picture.lane_color(lane) for lane in range(32)]
+    for color in lanes:
+        assert svg.contrast(color, svg.ink_on(color)) >= 4.5
+    # Brighter from lane to lane: also in greyscale.
+    brightness = [svg.luminance(color) for color in lanes]
+    assert brightness == sorted(brightness)
+    for mode in (1, 2):
+        paper = svg.COLORS["paper"][mode]
+        assert svg.contrast(svg.COLORS["ink"][mode], paper) >= 7
+        assert svg.contrast(svg.COLORS["soft"][mode], paper) >= 4.5
+        assert svg.contrast(svg.COLORS["mark"][mode], paper) >= 4.5
+        assert svg.contrast(svg.COLORS["here"][mode], paper) >= 3
+
+
+def boxes(text):
+    """The filled cells of a picture, as (x, y, width)."""
+    root = ElementTree.fromstring(text)
+    rects = [r for r in root.iter(f"{SVG}rect") if r.get("fill", "").startswith("#")]
+    return [(float(r.get("x")), float(r.get("y")), float(r.get("width"))) for r in rects]
+
+
+def words(text):
+    return [element.text for element in texts(ElementTree.fromstring(text))]
+
+
+def test_each_lane_has_its_cell():
+    lanes = {str(lane) for lane in range(32)}
+    for name in ("far apart", "side by side", "16 bytes", "no conflict", "quarters", "every other bank"):
+        assert lanes <= set(words(DRAWINGS[name])), name
+        assert len(boxes(DRAWINGS[name])) == 32, name
+    some = words(DRAWINGS["some lanes"])
+    assert len(boxes(DRAWINGS["some lanes"])) == 11
+    assert "31" in some and "30" not in some
+
+
+def test_sectors_say_what_is_moved():
+    assert "128 bytes wanted, 32 sectors = 1024 bytes moved" in words(DRAWINGS["far apart"])
+    assert "128 bytes wanted, 4 sectors = 128 bytes moved" in words(DRAWINGS["side by side"])
+    assert "4 bytes wanted, 1 sector = 32 bytes moved" in words(DRAWINGS["one word"])
+    assert "512 bytes wanted, 16 sectors = 512 bytes moved" in words(DRAWINGS["16 bytes, rows"])
+    assert "a: lanes 0–31" in words(DRAWINGS["one word"])
+    # Each sector stands at its offset, and has eight grey cells under it.
+    assert {str(512 * i) for i in range(32)} <= set(words(DRAWINGS["far apart"]))
+    assert DRAWINGS["far apart"].count('class="empty rule"') == 32 * 8
+    # A frame for each line of 128 bytes.
+    assert DRAWINGS["far apart"].count('class="strong"') == 32
+    assert DRAWINGS["side by side"].count('class="strong"') == 1
+    assert DRAWINGS["16 bytes"].count('class="strong"') == 4
+
+
+def test_banks_say_how_often_they_are_wanted():
+    assert "1 wavefront: no bank conflict" in words(DRAWINGS["no conflict"])
+    conflict = words(DRAWINGS["every other bank"])
+    assert "2 wavefronts; without bank conflicts 1" in conflict
+    assert conflict.count("words") == 2  # below each half of the banks
+    assert "8 wavefronts; without bank conflicts 4" in words(DRAWINGS["conflicting quarters"])
+    assert "2 wavefronts: no bank conflict" in words(DRAWINGS["16 lanes to an address"])
+    assert "lanes 8 to 15 at once:" in words(DRAWINGS["quarters"])
+    assert "Banks 16 to 31 are not wanted." in words(DRAWINGS["pairs"])
+    # Lanes that want the same word share a cell; in the column of their bank.
+    assert len(boxes(DRAWINGS["pairs"])) == 16
+    assert [w for w in words(DRAWINGS["broadcasts"]) if "lanes" in w] == [
+        "a: lanes 0–7",
+        "b: lanes 8–15",
+        "c: lanes 16–23",
+        "d: lanes 24–31",
+    ]
+
+
+def test_conflicting_lanes_stand_in_one_column():
+    columns = {x for x, _, _ in boxes(DRAWINGS["one bank"])}
+    assert len(columns) == 1
+    assert "… 24 more rows in which words are wanted …" in words(DRAWINGS["one bank"])
+    assert "32" in words(DRAWINGS["one bank"])  # words of the bank: all of them count
+    padded = {x for x, _, _ in boxes(picture.picture(shared(4, lambda i: 4 * (33 * i % 8 + 32 * (i // 8)))))}
+    assert len(padded) == 8
+
+
+def test_copies_make_no_promise_of_wavefronts():
+    copy = Access("copy", "As", "shared", 4, [4 * lane for lane in range(32)])
+    assert "No bank conflict" in words(picture.picture(copy))
+    assert words(picture.picture(copy))[0] == "One warp copies to As, 4 bytes a lane"
+
+
+def test_roofline_places():
+    root = ElementTree.fromstring(DRAWINGS["roofline of 7"])
+    circles = [(float(c.get("cx")), float(c.get("cy")), float(c.get("r"))) for c in root.iter(f"{SVG}circle")]
+    legend, *marks = circles
+    assert len(marks) == 7
+    assert legend[2] == max(r for _, _, r in marks)
+    plot = roofline.Plot(ROOFLINE, 66.9, 4.8)
+    for point in ROOFLINE:
+        place = plot.x(point.flops_per_byte), plot.y(point.tflops)
+        assert any(abs(x - place[0]) + abs(y - place[1]) < 0.1 for x, y, _ in marks)
+    # Ten times as much is the same distance everywhere.
+    assert plot.x(100) - plot.x(10) == pytest.approx(plot.x(10) - plot.x(1))
+    assert plot.y(1) - plot.y(10) == pytest.approx(plot.y(10) - plot.y(100))
+    assert plot.y(10) < plot.y(1)
+    # The names are below the roof, and none covers another.
+    names = {e.text: e for e in texts(root) if re.fullmatch(r"\d\d", e.text or "")}
+    assert {"01", "07", "08", "09"} <= names.keys()
+    spots = [
+        (float(e.get("x")), float(e.get("y"))) for text, e in names.items() if text in ("07", "08", "09")
+    ]
+    spots.append(
+        next(
+            (float(e.get("x")), float(e.get("y")))
+            for e in texts(root)
+            if e.get("font-weight") and e.text == "10"
+        )
+    )
+    for n, (x, y) in enumerate(spots):
+        assert y - 10 > plot.y(66.9)
+        assert all(abs(x - a) > 16 or abs(y - b) > 12 for a, b in spots[:n])
+
+
+def test_roof():
+    assert roofline.roof(1, 66.9, 4.8) == 4.8
+    assert roofline.roof(100, 66.9, 4.8) == 66.9
+
+
+# ---- The command -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def xray(tmp_path):
+    def row(**changes):
+        access = PICTURES["no conflict"]
+        example = {"block": [0, 0, 0], "warp": 0, "execution": 0, "addresses": access.addresses}
+        return {
+            "operation": "load", "array": "As", "space": "shared", "bytes": 4, "line": 3,
+            "source": "a = As[k];", "example": example,
+        } | changes  # fmt: skip
+
+    rows = [row(), row(line=4, source="b = As[k];"), row(array="A", space="global")]
+    file = tmp_path / "xray.json"
+    file.write_text(json.dumps([{"xray": {"kernels": [{"accesses": rows}]}}]))
+    return file
+
+
+def test_command(tool, xray, tmp_path):
+    assert tool("picture.py", xray, "load", "A", "a.svg").returncode == 0
+    assert (tmp_path / "a.svg").read_text() == picture.picture(from_global(4, lambda i: 4 * i))
+    assert tool("picture.py", xray, "load", "As", "b.svg", "--line", "b =", "--banks").returncode == 0
+    assert (tmp_path / "b.svg").read_text() == DRAWINGS["no conflict"]
+
+
+def test_mistakes(refused, xray, tmp_path):
+    refused("picture.py", xray, "load", "B", "x.svg", words=["load B", "there are load A, load As"])
+    refused("picture.py", xray, "load", "As", "x.svg", words=["several lines", "3: a = As[k]", "line=TEXT"])
+    refused("picture.py", xray, "load", "As", "x.svg", "--line", "c", words=["in a line with 'c'"])
+    refused("picture.py", xray, "load", "A", "x.svg", "--banks", words=["no access"])
+    refused("picture.py", "none.json", "load", "A", "x.svg", words=["none.json", "cannot be read"])
+    other = tmp_path / "other.json"
+    for text in ("{}", "[]", "no JSON", '{"xray": {"kernels": [1]}}'):
+        other.write_text(text)
+        refused("picture.py", other, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])
+    refused("picture.py", xray, "load", "A", "no/folder.svg", words=["no/folder.svg", "cannot be written"])
+    assert not (tmp_path / "x.svg").exists()
