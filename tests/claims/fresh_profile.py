@@ -2,7 +2,8 @@
 
   fresh_profile.py BUILD
 
-Exit status as of claims.py; 77 without the GPU that the claims are about, or without leave to read its counters."""
+Exit status as of claims.py; 77 without the GPU that the claims are about, or without leave to read its
+counters."""
 
 import subprocess
 import sys
