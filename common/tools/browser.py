@@ -9,7 +9,6 @@ Raises NoBrowser, with one line that says what to install, where there is no Chr
 
 import base64
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -59,12 +58,11 @@ class Browser:
             "--disable-sync",
             "--hide-scrollbars",
             "--no-first-run",
+            "--no-sandbox",  # which root and containers cannot have; the pages are our own
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             f"--user-data-dir={self._profile.name}",
         ):
             options.add_argument(argument)
-        if os.geteuid() == 0:
-            options.add_argument("--no-sandbox")  # Chromium's sandbox refuses to run as root
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         service = webdriver.ChromeService(executable_path=driver)
         try:

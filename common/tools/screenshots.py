@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as index.html (default: all)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the pictures go")
     parser.add_argument("--screen", action="store_true", help="only what a screen shows, not the whole page")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     site = arguments.site.resolve()
     pages = [Path(page) for page in arguments.pages] or page_paths(site)
     missing = [str(page) for page in pages if not (site / page).is_file()]
