@@ -58,17 +58,18 @@ COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "issue_slots_busy_percent": ("issue slots busy", percent),
     "fma_pipe_percent": ("FMA pipe busy", percent),
     "lsu_pipe_percent": ("load/store pipe busy", percent),
+    "lsu_wavefronts_percent": ("L1 data pipe busy (wavefronts)", percent),
     "l1_percent": ("L1 and shared memory busy", percent),
     "l2_percent": ("L2 busy", percent),
     "dram_percent": ("DRAM busy", percent),
     "l1_hit_percent": ("L1 hit rate", percent),
     "l2_hit_percent": ("L2 hit rate", percent),
+    "global_load_sectors": ("sectors of global loads", count),
+    "l2_to_l1_bytes": ("read from L2", gigabytes),
     "dram_read_bytes": ("read from DRAM", gigabytes),
     "dram_write_bytes": ("written to DRAM", gigabytes),
     "shared_load_wavefronts": ("wavefronts of shared loads", count),
-    "shared_load_wavefronts_excessive": ("of these by bank conflicts", count),
-    "shared_store_wavefronts": ("wavefronts of shared stores", count),
-    "shared_store_wavefronts_excessive": ("of these by bank conflicts", count),
+    "shared_store_wavefronts": ("wavefronts of shared stores (not of copies)", count),
 }
 # A row that is zero everywhere says nothing.
 LEFT_OUT_IF_ZERO = {"shared_bytes_per_block", *(key for key in COUNTERS if "wavefronts" in key)}
@@ -194,6 +195,7 @@ def make_speed(request: Request) -> str:
 
 FOLD = 6  # as many instructions of one kind in a row are folded
 KEPT = 2  # of them so many are shown
+LINES = 40  # of a loop, unless the block says how many
 WIDEST = 110
 
 
@@ -206,7 +208,7 @@ def make_sass(request: Request) -> str:
     only = request.option("only")
     words = request.arguments.split()
     if words and words[0] == "loop" and len(words) <= 2:
-        limit = None
+        limit = None if only else LINES
         if len(words) == 2:
             if not re.fullmatch(r"[1-9]\d*", words[1]):
                 raise BlockError("`sass loop N`: N is how many lines to show")
@@ -280,9 +282,10 @@ class Recorded:
                 left_out.clear()
 
         for at, n in enumerate(numbers):
-            if limit is not None and len(output) >= limit:
-                left_out.extend(self.parsed[m] for m in numbers[at:])
-                break
+            last = at + 1 == len(numbers)  # most often the jump back
+            if limit is not None and len(output) >= limit and not last:
+                left_out.append(self.parsed[n])
+                continue
             if only and not any(shown(self.parsed[n], pattern) for pattern in only):
                 left_out.append(self.parsed[n])
                 continue
@@ -309,11 +312,13 @@ class Recorded:
         place = str(row["line"]) if row.get("line") else ""
         times = (row.get("executed") or 0) / self.warps
         share = 100 * (row.get("samples") or 0) / self.samples if self.samples else 0.0
-        text = f"{place:>4} {short(times):>6} {share:>6.1f} % {traffic(row):<{TRAFFIC}} {self.parsed[n].text}"
+        instruction = self.parsed[n]
+        moved = traffic(row, instruction)
+        text = f"{place:>4} {short(times):>6} {share:>6.1f} % {moved:<{TRAFFIC}} {instruction.text}"
         return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
-TRAFFIC = 22
+TRAFFIC = 24
 HEAD = f"{'line':>4} {'times':>6} {'stalls':>8} {'a request':<{TRAFFIC}} instruction"
 PREFIX = HEAD.index("instruction")
 
@@ -322,15 +327,18 @@ def short(value: float) -> str:
     return f"{value:.0f}" if abs(value - round(value)) < 0.005 or value >= 1000 else f"{value:.2f}"
 
 
-def traffic(row: dict[str, Any]) -> str:
-    """Sectors or wavefronts a request, with what the accesses need at least if that is less."""
+def traffic(row: dict[str, Any], instruction: Instruction) -> str:
+    """Sectors and wavefronts a request, with what the accesses need at least if that is less. Of a copy's
+    wavefronts more depends than the banks."""
     executed = row.get("executed") or 0
-    for kind in ("wavefronts", "sectors"):
+    parts = []
+    for kind in ("sectors", "wavefronts"):
         if executed and row.get(kind):
-            least = row.get(f"ideal_{kind}") or 0
-            needs = f", needs {short(least / executed)}" if 0 < least < row[kind] else ""
-            return f"{short(row[kind] / executed)} {kind}{needs}"
-    return ""
+            each, least = row[kind] / executed, row.get(f"ideal_{kind}") or 0
+            parts.append(f"{short(each)} {kind[:-1] if each == 1 else kind}")
+            if 0 < least < row[kind] and instruction.mnemonic != "LDGSTS":
+                parts.append(f"needs {short(least / executed)}")
+    return ", ".join(parts)
 
 
 def shown(instruction: Instruction, pattern: str) -> bool:
@@ -362,12 +370,12 @@ def make_roofline(request: Request) -> str:
     here = points[-1]
     best = roofline.roof(here.flops_per_byte, gpu.peak_tflops, gpu.dram_tb_per_s)
     bound = "the DRAM" if here.flops_per_byte < gpu.flops_per_byte else "the arithmetic"
-    says = (
-        f"`{step}` does {here.flops_per_byte:.0f} FLOP for each byte that moves to or from DRAM. "
-        f"The roofs meet at {gpu.flops_per_byte:.1f}, so the roof over it is {bound}: {best:.1f} TFLOP/s. "
-        f"It reaches {here.tflops:.2f}, {percent(100 * here.tflops / best)} of that."
-    )
-    return f"{link}\n\n{says}"
+    says = [
+        f"At M = N = K = {values.N} `{step}` does {here.flops_per_byte:.0f} FLOP for each byte that moves to or",
+        f"from DRAM. The roofs meet at {gpu.flops_per_byte:.1f}, so the roof over it is {bound}:",
+        f"{best:.1f} TFLOP/s. It reaches {here.tflops:.2f}, {percent(100 * here.tflops / best)} of that.",
+    ]
+    return f"{link}\n\n{' '.join(says)}"
 
 
 def roofline_point(request: Request, step: str, needed: bool) -> roofline.Point | None:
