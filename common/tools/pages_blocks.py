@@ -304,14 +304,23 @@ def make_experiment(request: Request) -> str:
         **EXPERIMENT_COLUMNS,
         **{key: (key.replace("_", " "), cell) for key in others if key != "variant"},
     }
-    shown = [key for key in columns if any(variant.get(key) is not None for variant in variants)]
+    known = [key for key in columns if any(variant.get(key) is not None for variant in variants)]
+    # What does not differ takes a line, not a column; zeros say nothing then.
+    alike = [
+        key
+        for key in known
+        if key not in EXPERIMENT_COLUMNS and all(v.get(key) == variants[0].get(key) for v in variants)
+    ]
+    shown = [key for key in known if key not in alike]
     rows = [
         [v["variant"], *("–" if v.get(key) is None else columns[key][1](v[key]) for key in shown)]
         for v in variants
     ]
     head = ["variant", *(columns[key][0] for key in shown)]
     text = table(head, rows, right=range(1, len(head)))
-    return f"{text}\n\n`{record['step']}` at M = N = K = {n}. {facts_line(record['facts'])}"
+    same = ", ".join(f"{columns[key][0]} {cell(variants[0][key])}" for key in alike if variants[0][key])
+    same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
+    return f"{text}\n\n{same}`{record['step']}` at M = N = K = {n}. {facts_line(record['facts'])}"
 
 
 def cell(value: Any) -> str:

@@ -613,6 +613,19 @@ def test_experiment(project):
     assert "| turned round | 2.00 ms | 44.00 | 80.0 % | 1.100 | 96 |" in text
 
 
+def test_what_is_alike_in_an_experiment_takes_no_column(project):
+    project.write("docs/experiments/order.toml", "question = 'Why?'\n")
+    code = {"arch": "sm_90a", "local_instructions": 0}
+    records = [
+        EXPERIMENT | {"variant": "as is", "tflops": 40.0, "machine_code": code | {"registers": 128}},
+        EXPERIMENT | {"variant": "turned round", "tflops": 44.0, "machine_code": code | {"registers": 96}},
+    ]
+    project.write("evidence/experiments.json", json.dumps(records))
+    text = project.block("experiment order")
+    assert "speed against the first | registers |" in text
+    assert "Alike in all: arch sm_90a. `02_second`" in text
+
+
 # ---- Numbers in prose ------------------------------------------------------------------------------------
 
 
