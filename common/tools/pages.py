@@ -53,6 +53,7 @@ import values
 from ladder import UsageError, read_text, write_whole
 from pages_blocks import BlockError, Request
 from pages_markdown import Block, Page, PageError, Value
+from pages_numbers import Definition
 from values import Context, ExpressionError, NotAvailable
 
 MAKERS: dict[str, Callable[[Request], str]] = {
@@ -89,7 +90,9 @@ class Findings:
 class Made:
     """One page as it ought to be."""
 
+    path: Path
     page: Page
+    step: str  # "" if it belongs to none
     text: str
     new_text: str
     figures: dict[Path, str]
@@ -168,7 +171,7 @@ def make(path: Path, context: Context, findings: Findings) -> Made | None:
     new_text = pages_markdown.regenerate(page, make_block, make_value)
     for messages in (findings.errors, findings.missing, findings.kept):
         messages.sort(key=by_place)
-    return Made(page, text, new_text, figures) if len(findings.errors) == errors else None
+    return Made(path, page, step, text, new_text, figures) if len(findings.errors) == errors else None
 
 
 def by_place(message: str) -> tuple[str, int]:
@@ -194,12 +197,11 @@ def compare(path: Path, old: str, new: str, findings: Findings) -> None:
     print("\n".join(lines))
 
 
-def number_findings(made: Made, context: Context) -> list[str]:
+def number_findings(made: Made, definitions: list[Definition]) -> list[str]:
     """The numbers of a page that have no derivation, one line each."""
-    step = made.page.path.stem if made.page.path.stem in values.all_steps() else ""
-    names = values.constants((values.ROOT / "steps" / step / "kernel.cu").read_text()) if step else {}
-    page = pages_markdown.parse(made.page.path, made.new_text)
-    return pages_numbers.check(page, pages_numbers.definitions(), names)
+    kernel = values.ROOT / "steps" / made.step / "kernel.cu"
+    names = values.constants(read_text(kernel)) if made.step else {}
+    return pages_numbers.check(pages_markdown.parse(made.page.path, made.new_text), definitions, names)
 
 
 def unused_figures(all_made: list[Made]) -> list[str]:
@@ -216,10 +218,9 @@ def run(args: argparse.Namespace) -> int:
     context = Context(build if build.is_dir() else None, "", evidence=Path(args.evidence))
     findings = Findings()
     definitions = pages_numbers.definitions()  # a mistake there stops everything
-    assert definitions is not None
     all_made = [made for path in files if (made := make(path, context, findings))]
-    for made, path in zip(all_made, paths_of(all_made, files), strict=True):
-        wanted = {path: (made.text, made.new_text)}
+    for made in all_made:
+        wanted = {made.path: (made.text, made.new_text)}
         for figure, svg in made.figures.items():
             wanted[figure] = (read_text(figure) if figure.exists() else "", svg)
         for place, (old, new) in wanted.items():
@@ -229,14 +230,9 @@ def run(args: argparse.Namespace) -> int:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(place, new)
                 print(f"wrote {display(place)}")
-        findings.numbers += number_findings(made, context)
+        findings.numbers += number_findings(made, definitions)
     unused = unused_figures(all_made) if whole and not findings.errors else []
     return report(args.check, len(files), findings, unused)
-
-
-def paths_of(all_made: list[Made], files: list[Path]) -> list[Path]:
-    by_name = {display(path): path for path in files}
-    return [by_name[made.page.path] for made in all_made]
 
 
 def report(check: bool, pages: int, findings: Findings, unused: list[str]) -> int:

@@ -371,8 +371,8 @@ def make_roofline(request: Request) -> str:
     best = roofline.roof(here.flops_per_byte, gpu.peak_tflops, gpu.dram_tb_per_s)
     bound = "the DRAM" if here.flops_per_byte < gpu.flops_per_byte else "the arithmetic"
     says = [
-        f"At M = N = K = {values.N} `{step}` does {here.flops_per_byte:.0f} FLOP for each byte that moves to or",
-        f"from DRAM. The roofs meet at {gpu.flops_per_byte:.1f}, so the roof over it is {bound}:",
+        f"At M = N = K = {values.N} `{step}` does {here.flops_per_byte:.0f} FLOP for each byte to or from",
+        f"DRAM. The roofs meet at {gpu.flops_per_byte:.1f}, so the roof over it is {bound}:",
         f"{best:.1f} TFLOP/s. It reaches {here.tflops:.2f}, {percent(100 * here.tflops / best)} of that.",
     ]
     return f"{link}\n\n{' '.join(says)}"

@@ -314,7 +314,8 @@ def draw_counts(sheet: Sheet, panel: Panel, wanted: dict[int, int]) -> None:
 
 
 SECTOR_LABEL = 52
-SECTOR_GAP = 8
+SECTOR_GAP = 8  # between the left and the right one
+ROW_GAP = 6
 SECTOR_WORD = (PHONE - 2 * MARGIN - SECTOR_GAP - 2 * SECTOR_LABEL) / 16
 
 
@@ -326,42 +327,52 @@ def sectors_picture(access: Access) -> str:
     sheet.write("Frame: a line of 128 bytes. Grey: not wanted.", class_="soft")
     sheet.skip(10)
     words = access.lanes_of_words()
-    by_line: dict[int, list[int]] = defaultdict(list)
-    for sector in sectors(access):
-        by_line[sector * SECTOR // LINE].append(sector)
-    content = [
-        cells({w: lanes for w, lanes in words.items() if w * WORD // SECTOR == sector}, SECTOR // WORD)
-        for group in by_line.values()
-        for sector in group
-    ]
-    deepest = max(len(labels.lines(cell.lanes, cell.words * SECTOR_WORD)) for row in content for cell in row)
-    height = 5 + LANE_HEIGHT * deepest
-    slot = 0  # of two in a row
-    for group in by_line.values():
-        if slot == 1 and len(group) > 1:
-            sheet.skip(height + 6)
-            slot = 0
-        for n, sector in enumerate(group):
-            if n == 0:
-                frame = (slot, sheet.y)
-            draw_sector(sheet, slot, sector, words, labels, height)
-            slot = 1 - slot
-            if slot == 0 and n + 1 < len(group):
-                sheet.skip(height + 1)
-            elif slot == 0:
-                draw_frame(sheet, frame, 0 if len(group) > 1 else 1, height, wide=len(group) > 1)
-                sheet.skip(height + 6)
-            elif n + 1 == len(group):
-                draw_frame(sheet, frame, 0, height, wide=len(group) > 1)
-        if slot == 1 and len(group) > 1:
-            sheet.skip(height + 6)
-            slot = 0
-    if slot == 1:
-        sheet.skip(height + 6)
+    boxes = {s: cells({w: lanes for w, lanes in words.items() if w // 8 == s}, 8) for s in sectors(access)}
+    lines = {s: [labels.lines(box.lanes, box.words * SECTOR_WORD) for box in boxes[s]] for s in boxes}
+    height = 5 + LANE_HEIGHT * max(len(content) for row in lines.values() for content in row)
+    places, frames = sector_places(list(boxes))
+    top = sheet.y
+    for sector, (row, slot) in places.items():
+        sheet.y = top + row * (height + ROW_GAP)
+        draw_sector(sheet, slot, sector, boxes[sector], lines[sector], height)
+    for first, last, slots in frames:
+        y = top + first * (height + ROW_GAP)
+        left, right = slot_left(slots[0]), slot_left(slots[-1]) + 8 * SECTOR_WORD
+        box_height = (last - first) * (height + ROW_GAP) + height
+        sheet.body.append(
+            rectangle(
+                left - 1.5, y - 1.5, right - left + 3, box_height + 3, class_="strong", fill="none", rx=2
+            )
+        )
+    sheet.skip(height + ROW_GAP)
     for entry in labels.legend():
         sheet.write(entry)
     sheet.skip(MARGIN)
     return svg.document(PHONE, sheet.y, title(access), describe_sectors(access), sheet.body)
+
+
+Frame = tuple[int, int, range]  # around the sectors of a line: first and last row, slots
+
+
+def sector_places(touched: list[int]) -> tuple[dict[int, tuple[int, int]], list[Frame]]:
+    """Row and slot of each sector, two in a row. A line with several of them begins a row of its own."""
+    by_line: dict[int, list[int]] = defaultdict(list)
+    for sector in touched:
+        by_line[sector * SECTOR // LINE].append(sector)
+    places: dict[int, tuple[int, int]] = {}
+    frames: list[Frame] = []
+    at = 0  # the next free place, counted along the rows
+    for group in by_line.values():
+        several = len(group) > 1
+        at += at % 2 if several else 0
+        first = at
+        for sector in group:
+            places[sector] = (at // 2, at % 2)
+            at += 1
+        slots = range(2) if several else range(first % 2, first % 2 + 1)
+        frames.append((first // 2, (at - 1) // 2, slots))
+        at += at % 2 if several else 0
+    return places, frames
 
 
 def slot_left(slot: int) -> float:
@@ -370,26 +381,17 @@ def slot_left(slot: int) -> float:
 
 
 def draw_sector(
-    sheet: Sheet, slot: int, sector: int, words: dict[int, list[int]], labels: Labels, height: float
+    sheet: Sheet, slot: int, sector: int, boxes: list[Cell], lines: list[list[str]], height: float
 ) -> None:
-    left, first = slot_left(slot), sector * SECTOR // WORD
-    label = str(sector * SECTOR)
-    sheet.body.append(text(left - 5, sheet.y + height / 2 + 5, label, text_anchor="end", class_="soft"))
+    """A sector, 8 words wide, with its offset at the left."""
+    left, middle = slot_left(slot), sheet.y + height / 2 + 5
+    sheet.body.append(text(left - 5, middle, str(sector * SECTOR), text_anchor="end", class_="soft"))
     for n in range(8):
-        sheet.body.append(
-            rectangle(left + n * SECTOR_WORD, sheet.y, SECTOR_WORD, height, class_="empty rule")
-        )
-    for cell in cells({w: lanes for w, lanes in words.items() if first <= w < first + 8}, 8):
-        x, width = left + (cell.word - first) * SECTOR_WORD, cell.words * SECTOR_WORD
-        sheet.body.append(draw_cell(x, sheet.y, width, height, cell.lanes, labels.lines(cell.lanes, width)))
-
-
-def draw_frame(sheet: Sheet, start: tuple[int, float], slot: int, height: float, wide: bool) -> None:
-    """Around the sectors of one line: from where it started to the current row."""
-    left = slot_left(0 if wide else start[0] or slot) - 1.5
-    right = slot_left(1 if wide else start[0] or slot) + 8 * SECTOR_WORD + 1.5
-    top, bottom = start[1] - 1.5, sheet.y + height + 1.5
-    sheet.body.append(rectangle(left, top, right - left, bottom - top, class_="strong", fill="none", rx=2))
+        x = left + n * SECTOR_WORD
+        sheet.body.append(rectangle(x, sheet.y, SECTOR_WORD, height, class_="empty rule"))
+    for box, content in zip(boxes, lines, strict=True):
+        x = left + box.word % 8 * SECTOR_WORD
+        sheet.body.append(draw_cell(x, sheet.y, box.words * SECTOR_WORD, height, box.lanes, content))
 
 
 # ---- Words -----------------------------------------------------------------------------------------------
