@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sass_listing import Instruction, SassError, count
+from sass_listing import Instruction, SassError, count, matches
 
 REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
 
@@ -125,6 +125,27 @@ class Loop:
         """How many of each opcode, the most frequent first: memory instructions by width."""
         named = (i.opcode if i.bytes else i.mnemonic for i in self.instructions if not i.never)
         return dict(Counter(named).most_common())
+
+    def lead(self, pattern: str) -> float:
+        """How many instructions before its first use a load stands, on average: 1 if just before it.
+
+        The loop is taken to go round: what is used after the jump back counts. Loads that nothing in the
+        loop uses do not.
+        """
+        way = self.instructions
+        leads = []
+        for n, load in enumerate(way):
+            if not matches(load, pattern) or not (to := REGISTER.fullmatch(load.operands[0])):
+                continue
+            loaded = {int(to[1]) + word for word in range(max(1, (load.bytes or 4) // 4))}
+            for distance in range(1, len(way)):
+                reads = source_registers(way[(n + distance) % len(way)]).values()
+                if loaded & {register for register, _ in reads}:
+                    leads.append(distance)
+                    break
+        if not leads:
+            raise SassError(f"the loop uses nothing that {pattern} loads")
+        return sum(leads) / len(leads)
 
     @cached_property
     def registers_read(self) -> "RegisterReads":

@@ -328,6 +328,15 @@ def test_reuse_shares():
     assert (loop.reuse_share, loop.marked_share) == (1 / 6, 2 / 6)
 
 
+def test_lead():
+    """How long before its use a load stands; the first register of a wide load is not all it loads."""
+    lines = "FFMA R0, R1, R6, R0\nLDS.128 R4, [R9]\nLDS R8, [R9]\nIADD3 R10, R9, 0x1, RZ\nFFMA R0, R1, R8, R0"
+    loop = Loop("sm_90a", code(lines), [], frozenset())
+    assert (loop.lead("LDS.128"), loop.lead("LDS.32"), loop.lead("LDS")) == (4, 2, 3)  # 4: round the loop
+    with pytest.raises(SassError, match="nothing that LDG loads"):
+        loop.lead("LDG")
+
+
 def predicted(arch, *lines):
     return Loop(arch, [parse_instruction(line) for line in lines], [], frozenset()).predicted_tflops_fraction
 
