@@ -223,7 +223,8 @@ void describe(const MatrixView& view) {
 
 void forget_global_accesses() {
   for (auto& [begin, allocation] : allocations) {
-    if (allocation.touched != nullptr) std::fill_n(allocation.touched.get(), allocation.words(), Touched{});
+    // New memory: of a large matrix only the part that the launch touches will take any.
+    if (allocation.touched != nullptr) allocation.touched = zeroed<Touched>(allocation.words());
   }
 }
 

@@ -38,7 +38,7 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
   app.add_flag("--xray", o.xray, "CPU device: show what each line does to global and shared memory")
       ->group(run);
-  app.add_option("--block", o.block, "With --xray: only the block with this blockIdx.x,blockIdx.y")
+  app.add_option("--block", o.block, "With --xray: only this block, blockIdx.x,blockIdx.y[,blockIdx.z]")
       ->group(run);
   app.add_flag("--verify,!--no-verify", o.verify, "Compare with a double-precision product [on]")->group(run);
   app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")
@@ -92,6 +92,7 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
       "  run                              the default problem on the device at hand\n"
       "  run --m 35 --n 79 --k 19         a ragged shape\n"
       "  run --device cpu --check         look for races, stray accesses, missing barriers\n"
+      "  run --xray                       memory accesses line by line: coalescing, bank conflicts\n"
       "  run --sweep 1024,2048,4096       several sizes\n"
       "  run --a A.npy --b B.npy --out C.npy\n"
       "\nExit status: 0 verified, 1 wrong result, 2 bad usage or input, 3 the device cannot run this.");

@@ -75,7 +75,7 @@ void print_result(const DeviceInfo& device, const Result& result) {
              result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
              result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
-  if (result.xray) print_xray(*result.xray);
+  if (result.xray) print_xray(*result.xray, result.verified);
   flush_stdout();
 }
 

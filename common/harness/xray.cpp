@@ -19,12 +19,14 @@ using cpu_device::XrayKernel;
 using cpu_device::XrayReport;
 using cpu_device::XrayRow;
 
-// Above this many multiply-adds a sample is observed: some seconds of observing for the slowest kernel.
+// Above this many multiply-adds a sample is observed: a second or two of observing for the slowest kernel.
 constexpr std::int64_t max_products = std::int64_t{1} << 25;
 
-// Blocks in a sample, of one launch. The observation of a block takes a time that grows with K.
-std::int64_t sample_size(std::int64_t k) {
-  return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(k, 1), 4, 64);
+// How many blocks a sample of each launch should have, so that observing it takes some seconds: 9 at K =
+// 4096, fewer if a block computes much. The accesses of a block grow with K, whatever the size of its tile.
+std::int64_t sample_size(int k, double products_per_block) {
+  const double for_accesses = 9.0 * (1 << 12) / k, for_products = 9.0 * (1 << 26) / products_per_block;
+  return static_cast<std::int64_t>(std::clamp(std::min(for_accesses, for_products), 4.0, 64.0));
 }
 
 // `count` indices below `extent`, evenly spread, the first and the last among them; all if there are no more.
@@ -57,10 +59,6 @@ std::vector<std::uint64_t> sample(const dim3& grid, std::int64_t count) {
   return blocks;
 }
 
-std::string percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
-}
-
 double per_request(std::uint64_t count, const XrayCounts& c) {
   return c.requests == 0 ? 0 : static_cast<double>(count) / static_cast<double>(c.requests);
 }
@@ -75,39 +73,68 @@ std::string cut(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
-constexpr const char* row_format = "{:>5}  {:<51} {:<5} {:<9} {:>5} {:>10} {:>5}";
+// 1234567 as "1 234 567".
+std::string grouped(std::uint64_t number) {
+  if (number < 1000) return fmt::format("{}", number);
+  return fmt::format("{} {:03}", grouped(number / 1000), number % 1000);
+}
+
+// How much of the sectors the lanes want.
+std::string used(const XrayCounts& c) {
+  if (c.sectors == 0) return "-";
+  return fmt::format("{:.0f} %",
+                     100.0 * static_cast<double>(c.bytes_used) / (32.0 * static_cast<double>(c.sectors)));
+}
+
+// line, source, operation, array, bytes, requests, lanes; then what depends on the memory.
+constexpr const char* row_format = "{:>5}  {:<48} {:<5} {:<8} {:>5} {:>9} {:>5}";
+constexpr const char* global_format = " {:>10} {:>6}\n";         // sectors, used
+constexpr const char* shared_format = " {:>10} {:>5} {:>10}\n";  // wavefronts, ideal, conflicts
+
+void print_heading(Space space) {
+  if (space == Space::global) {
+    fmt::print(row_format, "line", "global memory", "", "array", "bytes", "requests", "lanes");
+    fmt::print(global_format, "sectors", "used");
+  } else {
+    fmt::print(row_format, "line", "shared memory", "", "array", "bytes", "requests", "lanes");
+    fmt::print(shared_format, "wavefronts", "ideal", "conflicts");
+  }
+}
+
+void print_row(const XrayRow& row) {
+  const XrayCounts& c = row.counts;
+  fmt::print(row_format, row.place.line == 0 ? "?" : fmt::format("{}", row.place.line), cut(row.source, 48),
+             to_string(row.operation), cut(row.array.empty() ? "?" : row.array, 8), row.bytes, c.requests,
+             short_number(per_request(c.lanes, c)));
+  if (row.space == Space::global) {
+    fmt::print(global_format, short_number(per_request(c.sectors, c)), used(c));
+  } else {
+    fmt::print(shared_format, short_number(per_request(c.wavefronts, c)),
+               short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
+  }
+}
 
 void print_rows(const XrayKernel& kernel, Space space) {
-  const bool global = space == Space::global;
-  std::string file;
-  bool heading = false;
+  const XrayCounts total = kernel.totals(space);
+  if (total.requests == 0) return;
+  print_heading(space);
+  const std::string main_file = kernel.rows.front().place.file;  // in the kernel's heading
+  std::string file = main_file;
   for (const XrayRow& row : kernel.rows) {
     if (row.space != space) continue;
-    if (!heading) {
-      fmt::print(row_format, "line", global ? "global memory" : "shared memory", "", "array", "bytes",
-                 "requests", "lanes");
-      if (global) {
-        fmt::print(" {:>12} {:>8}\n", "sectors", "used");
-      } else {
-        fmt::print(" {:>12} {:>5} {:>9}\n", "wavefronts", "ideal", "conflicts");
-      }
-      heading = true;
-    }
     if (row.place.file != file) {
       file = row.place.file;
-      fmt::print("       {}\n", file.empty() ? "unknown place" : file);
+      fmt::print("       {}:\n", file.empty() ? "unknown place" : file);
     }
-    const XrayCounts& c = row.counts;
-    fmt::print(row_format, row.place.line, cut(row.source, 51), to_string(row.operation),
-               cut(row.array.empty() ? "?" : row.array, 9), row.bytes, c.requests,
-               short_number(per_request(c.lanes, c)));
-    if (global) {
-      fmt::print(" {:>12} {:>8}\n", short_number(per_request(c.sectors, c)),
-                 percent(c.bytes_used, 32.0 * c.sectors));
-    } else {
-      fmt::print(" {:>12} {:>5} {:>9}\n", short_number(per_request(c.wavefronts, c)),
-                 short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
-    }
+    print_row(row);
+  }
+  if (space == Space::global) {
+    fmt::print("       total: {} requests for {} sectors, {} used\n", grouped(total.requests),
+               grouped(total.sectors), used(total));
+  } else {
+    fmt::print("       total: {} requests in {} wavefronts; ideal {}, bank conflicts {}\n",
+               grouped(total.requests), grouped(total.wavefronts), grouped(total.ideal_wavefronts),
+               grouped(total.conflicts));
   }
 }
 
@@ -124,10 +151,11 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
     }
     const dim3& grid = launches[0].grid;
     if (x < 0 || y < 0 || z < 0 || x >= grid.x || y >= grid.y || z >= grid.z) {
-      throw InputError(fmt::format("--block {},{}{}: the grid has {} x {}{} blocks; give 0,0 to {},{}{}", x,
+      const bool flat = grid.z == 1;
+      throw InputError(fmt::format("--block {},{}{}: the grid has {} x {}{} blocks; give 0,0{} to {},{}{}", x,
                                    y, z == 0 ? "" : fmt::format(",{}", z), grid.x, grid.y,
-                                   grid.z == 1 ? "" : fmt::format(" x {}", grid.z), grid.x - 1, grid.y - 1,
-                                   grid.z == 1 ? "" : fmt::format(",{}", grid.z - 1)));
+                                   flat ? "" : fmt::format(" x {}", grid.z), flat ? "" : ",0", grid.x - 1,
+                                   grid.y - 1, flat ? "" : fmt::format(",{}", grid.z - 1)));
     }
     plan.blocks.push_back({linear(grid, static_cast<std::uint64_t>(x), static_cast<std::uint64_t>(y),
                                   static_cast<std::uint64_t>(z))});
@@ -136,8 +164,10 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
   }
   const double products = static_cast<double>(gemm.M) * gemm.N * gemm.K * gemm.batch;
   if (products <= max_products) return plan;
+  double blocks = 0;
+  for (const LaunchShape& launch : launches) blocks += static_cast<double>(launch.blocks());
   for (const LaunchShape& launch : launches) {
-    plan.blocks.push_back(sample(launch.grid, sample_size(gemm.K)));
+    plan.blocks.push_back(sample(launch.grid, sample_size(gemm.K, products / blocks)));
     plan.all = plan.all && plan.blocks.back().size() == launch.blocks();
   }
   return plan;
@@ -153,10 +183,19 @@ XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const Xr
   return xray.report();
 }
 
-void print_xray(const XrayReport& report) {
-  fmt::print("\nX-ray of {} of {} blocks\n", report.observed_blocks, report.blocks);
+void print_xray(const XrayReport& report, bool verified) {
+  const bool all = report.observed_blocks == report.blocks;
+  fmt::print("\nX-ray of {} of {} blocks{}{}\n", report.observed_blocks, report.blocks,
+             all ? "" : "; the others did not run",
+             all || verified ? "" : ", so the result was not verified");
+  if (report.kernels.empty()) return;
+  fmt::print(
+      "A request is an access by the lanes of one warp. Lanes, sectors (of 32 bytes), wavefronts: for a "
+      "request on\n"
+      "average. Used: how much of the sectors the lanes want. Ideal: wavefronts without bank conflicts.\n");
   for (const XrayKernel& kernel : report.kernels) {
-    fmt::print("\n{}, {} threads a block\n", kernel.name, kernel.threads_per_block);
+    fmt::print("\n{}, {} threads a block, {}\n", kernel.name.empty() ? "unknown kernel" : kernel.name,
+               kernel.threads_per_block, kernel.rows.front().place.file);
     print_rows(kernel, Space::global);
     print_rows(kernel, Space::shared);
   }

@@ -30,9 +30,10 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
 cpu_device::XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan);
 
 // Tables of at most 120 columns: for each kernel what it did to global and to shared memory.
-void print_xray(const cpu_device::XrayReport& report);
+// `verified`: the result was compared with the reference.
+void print_xray(const cpu_device::XrayReport& report, bool verified);
 
-// `verified`: the result of these blocks was compared with the reference.
+// As printed, with an example for each line; common/cpu_device/xray.hpp says what the numbers are.
 nlohmann::json to_json(const cpu_device::XrayReport& report, bool verified);
 
 }  // namespace harness

@@ -1,0 +1,374 @@
+"""--xray: what is printed and written of a kernel's accesses to memory, and on which blocks."""
+
+import functools
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import LIMIT_S, PROGRAMS, STEP
+
+ROOT = Path(__file__).resolve().parents[2]
+BUGS = {Path(path).name: path for path in os.environ["BUGS"].split(os.pathsep)}
+RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
+
+ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
+COUNTS = {"global": {"sectors", "bytes_used"}, "shared": {"wavefronts", "ideal_wavefronts", "conflicts"}}
+TOTALS = {
+    "global_requests", "global_sectors", "global_bytes_used", "shared_requests", "shared_wavefronts",
+    "shared_ideal_wavefronts", "shared_conflicts",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_that_can_observe(tmp_path_factory):
+    command = [PROGRAMS[STEP], "--xray", "--size", "8"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if result.returncode == 3 and "GCC" in result.stderr:
+        assert result.stderr.count("\n") == 1
+        pytest.skip("this build cannot observe")
+
+
+@pytest.fixture
+def xray(passes, tmp_path):
+    """The result of a run, and its X-ray."""
+
+    def run_to_json(*arguments, **options):
+        passes("--xray", *arguments, "--json", "results.json", **options)
+        [result] = json.loads((tmp_path / "results.json").read_text())
+        return result, result["xray"]
+
+    return run_to_json
+
+
+@pytest.fixture(scope="session")
+def observed(tmp_path_factory):
+    """What a step prints and the result it writes, by step and arguments: each runs only once."""
+    directory = tmp_path_factory.mktemp("observed")
+
+    @functools.cache
+    def run_once(step, arguments):
+        command = [PROGRAMS[step], "--xray", *map(str, arguments), "--json", "r.json"]
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        [result] = json.loads((directory / "r.json").read_text())
+        return done.stdout, result
+
+    return run_once
+
+
+def rows(report):
+    return [row for kernel in report["kernels"] for row in kernel["accesses"]]
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), RAGGED], ids=["default", "ragged"])
+@pytest.mark.parametrize("step", PROGRAMS)
+def test_json(observed, step, arguments):
+    _, result = observed(step, arguments)
+    report = result["xray"]
+    if not arguments:
+        assert (result["m"], result["n"], result["k"]) == (256, 256, 128)
+    assert (result["pass"], result["verified"], result["device_kind"]) == (True, True, "cpu")
+    assert report.keys() == {"blocks", "observed_blocks", "verified_blocks", "kernels"}
+    assert report["blocks"] == report["observed_blocks"] > 0
+    assert report["verified_blocks"] is True
+    [kernel] = report["kernels"]
+    assert kernel.keys() == {"kernel", "threads_per_block", "accesses", "totals"}
+    assert re.fullmatch(r"sgemm_\w+(<(true|false)>)?", kernel["kernel"])
+    if "<" in kernel["kernel"]:
+        assert ("<true>" in kernel["kernel"]) == (not arguments)  # 79 is no multiple of 4
+    assert kernel["threads_per_block"] >= 1
+    source = (ROOT / "steps" / step / "kernel.cu").read_text().splitlines()
+    for row in kernel["accesses"]:
+        assert row.keys() == ROW | COUNTS[row["space"]]
+        assert row["file"] == f"steps/{step}/kernel.cu"
+        assert row["source"] == source[row["line"] - 1].strip() != ""
+        assert row["bytes"] in (4, 8, 16)
+        assert 0 < row["requests"] <= row["lanes"] <= 32 * row["requests"]
+        if row["space"] == "global":
+            assert row["array"] in ("A", "B", "C")
+            assert row["operation"] == {"C": "store"}.get(row["array"], row["operation"])
+            assert row["bytes_used"] <= 32 * row["sectors"]
+            assert row["requests"] <= row["sectors"] <= 32 * row["requests"]
+        else:
+            assert row["array"] in ("As", "Bs", "Tiles::A", "Tiles::B")
+            assert row["wavefronts"] >= row["ideal_wavefronts"] + row["conflicts"]
+            if row["operation"] != "copy":
+                assert row["wavefronts"] == row["ideal_wavefronts"] + row["conflicts"]
+        example = row["example"]
+        assert example.keys() == {"block", "warp", "execution", "addresses"}
+        assert len(example["block"]) == 3
+        assert 0 <= example["warp"] <= (kernel["threads_per_block"] - 1) // 32
+        assert len(example["addresses"]) == 32
+        offsets = [offset for offset in example["addresses"] if offset is not None]
+        assert offsets
+        assert all(offset >= 0 and offset % row["bytes"] == 0 for offset in offsets)
+        if not arguments and kernel["threads_per_block"] >= 32:  # no edges in this problem
+            assert row["lanes"] == 32 * row["requests"]
+            assert (example["block"], example["warp"], len(offsets)) == ([0, 0, 0], 0, 32)
+
+    order = ["global", "shared"], ["load", "store", "copy"]
+    keys = [
+        (r["line"], order[0].index(r["space"]), order[1].index(r["operation"]), r["array"], r["bytes"])
+        for r in kernel["accesses"]
+    ]
+    assert keys == sorted(set(keys))
+    assert kernel["totals"].keys() == TOTALS
+    for name, total in kernel["totals"].items():
+        space, _, count = name.partition("_")
+        assert total == sum(r[count] for r in kernel["accesses"] if r["space"] == space), name
+
+
+# Sectors for a request, counted by Nsight Compute on an H200: docs/evidence.
+@pytest.mark.parametrize(
+    "step, sectors",
+    [
+        ("01_naive", {"load A": 32, "load B": 1, "store C": 32}),
+        ("02_coalescing", {"load A": 1, "load B": 4, "store C": 4}),
+        ("06_vectorization", {"load A": 16, "load B": 16, "store C": 32}),
+        ("07_bank_conflicts", {"load A": 16, "load B": 16, "store C": 16}),
+    ],
+)
+def test_sectors(observed, step, sectors):
+    report = observed(step, ())[1]["xray"]
+    counted = {
+        f"{r['operation']} {r['array']}": r["sectors"] / r["requests"]
+        for r in rows(report)
+        if r["space"] == "global"
+    }
+    assert counted == sectors
+
+
+def test_conflicts(observed):
+    def conflicts(step):
+        return sum(k["totals"]["shared_conflicts"] for k in observed(step, ())[1]["xray"]["kernels"])
+
+    assert [step for step in PROGRAMS if conflicts(step) > 0] == ["06_vectorization"]
+
+
+def test_a_batch_and_old_values_of_c(xray):
+    _, report = xray("--m", 64, "--n", 64, "--k", 8, "--batch", 3, "--beta", 1, step="02_coalescing")
+    assert report["blocks"] == 2 * 2 * 3
+    of_c = [row for row in rows(report) if row["array"] == "C"]
+    assert [row["operation"] for row in of_c] == ["load", "store"]
+    assert all(row["lanes"] == 64 * 64 * 3 for row in of_c)
+
+
+def test_column_major(xray):
+    """The product of the operands exchanged, as the steps see it."""
+    _, report = xray("--m", 64, "--n", 32, "--k", 16, "--layout", "col", step="01_naive")
+    lanes = {r["array"]: r["lanes"] for r in rows(report)}
+    assert lanes == {"A": 64 * 32 * 16, "B": 64 * 32 * 16, "C": 64 * 32}
+    [c] = [r for r in rows(report) if r["array"] == "C"]
+    assert c["example"]["addresses"] == [lane * 64 * 4 for lane in range(32)]
+
+
+@pytest.mark.parametrize("arguments", ["--m 0 --n 3 --k 4", "--size 3 --batch 0"])
+def test_nothing_to_see(xray, passes, arguments):
+    _, report = xray(*arguments.split())
+    assert report == {"blocks": 0, "observed_blocks": 0, "verified_blocks": True, "kernels": []}
+
+
+def test_several_problems(passes, tmp_path):
+    output = passes("--xray", "--sweep", "8,40", "--json", "r.json")
+    results = json.loads((tmp_path / "r.json").read_text())
+    assert [r["xray"]["kernels"][0]["totals"]["global_requests"] > 0 for r in results] == [True, True]
+    assert output.count("X-ray of ") == 2
+
+
+def test_only_with_the_option(passes, tmp_path):
+    assert "X-ray" not in passes("--size", 8, "--check", "--json", "r.json")
+    assert "xray" not in json.loads((tmp_path / "r.json").read_text())[0]
+
+
+@pytest.mark.parametrize("step", ["03_shared_memory", "10_prefetch"])
+def test_same_on_one_core_as_on_all(step, tmp_path):
+    """However the blocks are spread over OS threads."""
+    reports = []
+    cores = sorted(os.sched_getaffinity(0))
+    for i, allowed in enumerate([cores, cores[:1], cores, cores[-1:], cores]):
+        command = [PROGRAMS[step], "--xray", *map(str, RAGGED), "--json", f"{i}.json"]
+        subprocess.run(
+            ["taskset", "--cpu-list", ",".join(map(str, allowed)), *command],
+            cwd=tmp_path, check=True, capture_output=True, timeout=LIMIT_S,
+        )  # fmt: skip
+        reports.append(json.loads((tmp_path / f"{i}.json").read_text())[0]["xray"])
+    assert all(report == reports[0] for report in reports)
+
+
+# ---- Some of the blocks -------------------------------------------------------------------------------
+
+
+def test_blocks_add_up(xray):
+    """What single blocks do is together what the grid does."""
+    shape = ("--m", 100, "--n", 150, "--k", 20)
+    _, whole = xray(*shape)
+    assert whole["blocks"] == 2
+    requests = 0
+    for x in 0, 1:
+        result, report = xray(*shape, "--block", f"{x},0")
+        assert (report["blocks"], report["observed_blocks"], report["verified_blocks"]) == (2, 1, False)
+        assert (result["pass"], result["verified"]) == (True, False)
+        assert all(row["example"]["block"] == [x, 0, 0] for row in rows(report))
+        requests += report["kernels"][0]["totals"]["global_requests"]
+    assert requests == whole["kernels"][0]["totals"]["global_requests"]
+
+
+def test_block_of_a_batch(xray):
+    _, report = xray("--size", 40, "--batch", 3, "--block", "0,0,2")
+    assert (report["blocks"], report["observed_blocks"]) == (3, 1)
+    [a] = [r for r in rows(report) if (r["space"], r["array"]) == ("global", "A")]
+    assert a["example"]["block"] == [0, 0, 2]
+    assert a["example"]["addresses"][0] == 2 * 40 * 40 * 4  # behind two matrices
+
+
+def test_block_that_is_all_there_is(xray, passes):
+    result, report = xray("--size", 40, "--block", "0,0")
+    assert (result["verified"], report["verified_blocks"]) == (True, True)
+
+
+def test_large_shapes_are_sampled(xray, passes):
+    """3000 / 32 = 93.75: the last blocks of rows and columns have lanes without an element."""
+    shape = ("--m", 3000, "--n", 3000, "--k", 8)
+    result, report = xray(*shape, step="02_coalescing")
+    assert (report["blocks"], report["observed_blocks"]) == (94 * 94, 64)
+    assert report["verified_blocks"] is False
+    assert (result["pass"], result["verified"], result["error_over_bound"]) == (True, False, None)
+    [b] = [r for r in rows(report) if r["array"] == "B"]
+    # 8 x 8 blocks, of which the last row and the last column have 24 of 32.
+    assert b["lanes"] == (7 * 32 + 24) ** 2 * 8
+    output = passes("--xray", *shape, step="02_coalescing")
+    assert "X-ray of 64 of 8836 blocks; the others did not run, so the result was not verified" in output
+    assert re.search(r"^3000 x 3000 x 8 .* not verified$", output, re.MULTILINE)
+    assert xray(*shape, step="02_coalescing")[1] == report
+
+
+def test_4096_takes_seconds(xray):
+    _, report = xray("--size", 4096, step="01_naive")
+    assert (report["blocks"], report["observed_blocks"]) == (128 * 128, 9)
+    assert [row["sectors"] / row["requests"] for row in rows(report)] == [32, 1, 32]
+
+
+# ---- The tables ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(), RAGGED], ids=["default", "ragged"])
+@pytest.mark.parametrize("step", PROGRAMS)
+def test_tables(observed, step, arguments):
+    output, result = observed(step, arguments)
+    report = result["xray"]
+    assert "(--xray runs there)" in output.splitlines()[0]
+    text = output[output.index("X-ray of") :]
+    assert text.startswith(f"X-ray of {report['blocks']} of {report['blocks']} blocks\n")
+    assert all(len(line) <= 120 for line in output.splitlines())
+    [kernel] = report["kernels"]
+    heading = f"{kernel['kernel']}, {kernel['threads_per_block']} threads a block, steps/{step}/kernel.cu"
+    assert heading in text.splitlines()
+    lines = [line for line in text.splitlines() if re.match(r" {1,4}\d+  ", line)]
+    table = sorted(rows(report), key=lambda r: r["space"])
+    assert len(lines) == len(table)
+    for line, row in zip(lines, table, strict=True):
+        number, source, rest = int(line[:5]), line[7:55].strip(), line[56:].split()
+        assert number == row["line"]
+        assert row["source"].startswith(source.removesuffix("..."))
+        assert rest[:4] == [row["operation"], row["array"], str(row["bytes"]), str(row["requests"])]
+        of_request = row["sectors" if row["space"] == "global" else "wavefronts"] / row["requests"]
+        assert float(rest[4]) == pytest.approx(row["lanes"] / row["requests"], abs=0.01)
+        assert float(rest[5]) == pytest.approx(of_request, abs=0.01)
+        if row["space"] == "global":
+            assert int(rest[6]) == pytest.approx(100 * row["bytes_used"] / row["sectors"] / 32, abs=1)
+        else:
+            assert float(rest[6]) == pytest.approx(row["ideal_wavefronts"] / row["requests"], abs=0.01)
+            assert int(rest[7]) == row["conflicts"]
+    totals = {key: f"{value:,}".replace(",", " ") for key, value in kernel["totals"].items()}
+    assert f"total: {totals['global_requests']} requests for {totals['global_sectors']} sectors" in text
+    if kernel["totals"]["shared_requests"] > 0:
+        assert (
+            f"in {totals['shared_wavefronts']} wavefronts; ideal {totals['shared_ideal_wavefronts']}" in text
+        )
+        assert f"bank conflicts {totals['shared_conflicts']}\n" in text
+
+
+# ---- Faults and refusals ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bug, words",
+    [
+        ("missing_first_barrier", "data race on shared memory"),
+        ("host_pointer", "access to host memory"),
+    ],
+)
+def test_faults_are_reported(bug, words, tmp_path):
+    command = [BUGS[bug], "--xray", "--m", "70", "--n", "70", "--k", "70", "--json", "r.json"]
+    result = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+    assert f"{words}: tests/planted_bugs/{bug}.cu:" in result.stdout
+    [record] = json.loads((tmp_path / "r.json").read_text())
+    assert record["pass"] is False
+    assert any(words in complaint for complaint in record["complaints"])
+    assert record["xray"]["kernels"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("--block 0,0", "--block", "--xray"),
+        ("--xray --block 1", "'1'", "blockIdx.x", "--block 0,1"),
+        ("--xray --block 1,", "'1,'"),
+        ("--xray --block ,1", "',1'"),
+        ("--xray --block 1,2,3,4", "'1,2,3,4'"),
+        ("--xray --block 1;2", "'1;2'"),
+        ("--xray --block 1,x", "'1,x'"),
+        ("--xray --block 0x1,1", "'0x1,1'"),
+        ("--xray --block 99999999999999999999,0", "'99999999999999999999,0'"),
+        ("--xray --block ''", "--block", "empty"),
+        ("--xray --block=-1,0", "-1,0", "2 x 2", "0,0 to 1,1"),
+        ("--xray --block 2,0", "2,0", "2 x 2", "0,0 to 1,1"),
+        ("--xray --block 0,2", "0,2", "2 x 2", "0,0 to 1,1"),
+        ("--xray --block 0,0,1", "0,0,1", "2 x 2", "0,0 to 1,1"),
+        ("--xray --block 0,0,3 --batch 3", "0,0,3", "2 x 2 x 3", "0,0,0 to 1,1,2"),
+        ("--xray --size 0 --block 0,0", "0,0", "no blocks"),
+        ("--xray --repeat 5", "--xray", "--repeat"),
+        ("--xray --out c.npy", "--xray", "--out"),
+        ("--xray --xray=maybe", "maybe"),
+        ("--xray --size 1000000 --json r.json", "GiB"),
+        ("--xray --block 2,0 --json r.json", "2,0"),
+        ("--xray --sweep 256,8 --block 1,1 --json r.json", "1,1", "1 x 1"),
+    ],
+    ids=lambda row: row[0],
+)
+def test_refuses(row, run, tmp_path):
+    arguments, *words = row
+    result = run(*shlex.split(arguments))
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_a_gpu(run):
+    result = run("--xray", device="gpu")
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    for word in ("--xray", "CPU device", "Nsight Compute"):
+        assert word in result.stderr
+
+
+def test_help(run):
+    text = run("--help", device=None).stdout
+    for name in ("--xray", "--block"):
+        assert re.search(rf"{name}\b", text)
+    assert "run --xray " in text[text.index("Examples:") :]
