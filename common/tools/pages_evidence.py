@@ -208,7 +208,7 @@ def make_sass(request: Request) -> str:
     only = request.option("only")
     words = request.arguments.split()
     if words and words[0] == "loop" and len(words) <= 2:
-        limit = None if only else LINES
+        limit = LINES
         if len(words) == 2:
             if not re.fullmatch(r"[1-9]\d*", words[1]):
                 raise BlockError("`sass loop N`: N is how many lines to show")
@@ -273,29 +273,27 @@ class Recorded:
     def lines(self, numbers: list[int], only: list[str] | None, limit: int | None) -> str:
         """The instructions as a table. only: mnemonics to show; limit: lines to show. What is left out is
         counted in its place."""
-        output: list[str] = []
+        columns = [("line", "times", "stalls", "a request", "instruction")]
         left_out: list[Instruction] = []
 
         def fold() -> None:
             if left_out:
-                output.append(f"{'':{PREFIX}}… {summary(left_out)}")
+                columns.append(("", "", "", "", f"… {summary(left_out)}"))
                 left_out.clear()
 
         for at, n in enumerate(numbers):
             last = at + 1 == len(numbers)  # most often the jump back
-            if limit is not None and len(output) >= limit and not last:
-                left_out.append(self.parsed[n])
-                continue
-            if only and not any(shown(self.parsed[n], pattern) for pattern in only):
-                left_out.append(self.parsed[n])
-                continue
-            if not only and self.in_long_row(numbers, at):
+            full = limit is not None and len(columns) > limit and not last
+            unwanted = only and not any(shown(self.parsed[n], pattern) for pattern in only)
+            if full or unwanted or (not only and self.in_long_row(numbers, at)):
                 left_out.append(self.parsed[n])
                 continue
             fold()
-            output.append(self.line(n))
+            columns.append(self.columns(n))
         fold()
-        return "\n".join([HEAD, *output])
+        widest = max(len(row[3]) for row in columns)
+        lines = [f"{c[0]:>4} {c[1]:>6} {c[2]:>7}  {c[3]:<{widest}}  {c[4]}" for c in columns]
+        return "\n".join(line if len(line) <= WIDEST else line[: WIDEST - 1] + "…" for line in lines)
 
     def in_long_row(self, numbers: list[int], at: int) -> bool:
         """Whether this is neither among the first nor the last of a long row of one mnemonic."""
@@ -307,20 +305,13 @@ class Recorded:
             last += 1
         return last - first + 1 >= FOLD and first + KEPT <= at <= last - 1
 
-    def line(self, n: int) -> str:
-        row = self.rows[n]
-        place = str(row["line"]) if row.get("line") else ""
+    def columns(self, n: int) -> tuple[str, str, str, str, str]:
+        """Source line, executions by a warp, share of the samples, what a request takes, and the text."""
+        row, instruction = self.rows[n], self.parsed[n]
         times = (row.get("executed") or 0) / self.warps
         share = 100 * (row.get("samples") or 0) / self.samples if self.samples else 0.0
-        instruction = self.parsed[n]
-        moved = traffic(row, instruction)
-        text = f"{place:>4} {short(times):>6} {share:>6.1f} % {moved:<{TRAFFIC}} {instruction.text}"
-        return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-
-
-TRAFFIC = 24
-HEAD = f"{'line':>4} {'times':>6} {'stalls':>8} {'a request':<{TRAFFIC}} instruction"
-PREFIX = HEAD.index("instruction")
+        place = str(row["line"]) if row.get("line") else ""
+        return place, short(times), f"{share:.1f} %", traffic(row, instruction), instruction.text
 
 
 def short(value: float) -> str:
@@ -342,7 +333,8 @@ def traffic(row: dict[str, Any], instruction: Instruction) -> str:
 
 
 def shown(instruction: Instruction, pattern: str) -> bool:
-    return instruction.opcode == pattern or instruction.opcode.startswith(pattern + ".")
+    """Whether its opcode begins with the parts of a pattern. One that is never executed is not meant."""
+    return not instruction.never and f"{instruction.opcode}.".startswith(f"{pattern}.")
 
 
 def summary(instructions: list[Instruction]) -> str:
