@@ -310,11 +310,19 @@ class Profile(Figures):
         super().__init__(what, run["counters"])
         self._run = run
 
-    def stall(self, reason: str) -> float:
-        """The share of warp samples with this reason, in percent."""
+    def _known(self, reason: str) -> str:
         if reason not in STALL_REASONS:
             raise ValueProblem(f"there is no stall reason '{reason}'; there are {', '.join(STALL_REASONS)}")
-        return 100 * self._run["stalls"].get(reason, 0)
+        return reason
+
+    def stall(self, reason: str) -> float:
+        """The share of warp samples with this reason, in percent."""
+        return 100 * self._run["stalls"].get(self._known(reason), 0)
+
+    def stall_cycles(self, reason: str) -> float:
+        """Cycles that a warp spends with this reason for each instruction that it issues."""
+        cycles = self._run["cycles_per_issue"]
+        return cycles.get(self._known(reason), cycles.get(f"{reason}_stall", 0))
 
     def _instructions(self, pattern: str | None) -> Iterator[dict[str, Any]]:
         if "instructions" not in self._run:
@@ -497,7 +505,10 @@ class Context:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "xray.json"
             command = [program.resolve(), "--xray", "--m", m, "--n", n, "--k", k, "--json", out]
-            result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+            try:
+                result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+            except OSError as error:
+                raise ValueProblem(f"{program} cannot be run: {error.strerror}") from None
             if result.returncode == 3:
                 raise NotAvailable(f"{step} run --xray: {_first_line(result.stderr or result.stdout)}")
             try:

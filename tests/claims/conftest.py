@@ -129,7 +129,13 @@ def fake_profiles(tmp_path):
         {"offset": 48, "sass": "@!PT LDS RZ, [RZ]", "executed": 7},
         {"offset": 64, "sass": "STS [R2], R4"},
     ]
-    run = {"counters": counters, "stalls": {"long_scoreboard": 0.25}, "opcodes": {}}
+    waits = {"long_scoreboard": 0.5, "dispatch_stall": 0.125}
+    run = {
+        "counters": counters,
+        "stalls": {"long_scoreboard": 0.25},
+        "cycles_per_issue": waits,
+        "opcodes": {},
+    }
     record = {
         "step": "05_2d_tiling",
         "facts": {"device": "NVIDIA H200"},

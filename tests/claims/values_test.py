@@ -263,6 +263,9 @@ def test_a_program_that_fails(fake_build):
         evaluate("xray(here).faults", of({"status": 3, "says": "error: it was built without GCC"}))
     assert not (fake_build.path / "xray-cache").exists()
     assert evaluate("xray(here).faults", of({**XRAY, "complaints": ["race", "stray"]})) == 2
+    fake_build.program.chmod(0o644)
+    with pytest.raises(ValueProblem, match="cannot be run"):
+        evaluate("xray(here, k=1).faults", Context(fake_build.path, HERE))
 
 
 def test_without_a_build(fake_build):
@@ -282,6 +285,9 @@ def test_without_a_build(fake_build):
         ("profile(here).duration_us", 100),
         ("profile(here).stall('long_scoreboard')", 25),
         ("profile(here).stall('barrier')", 0),
+        ("profile(here).stall_cycles('long_scoreboard')", 0.5),
+        ("profile(here).stall_cycles('dispatch')", 0.125),
+        ("profile(here).stall_cycles('barrier')", 0),
         ("profile(here).executed()", 167),
         ("profile(here).executed('LDS')", 150),
         ("profile(here).executed('LDS.128')", 100),
@@ -305,6 +311,7 @@ def test_profile(context, expression, value):
     [
         ("profile(here).duration", ValueProblem, "it has duration_us"),
         ("profile(here).stall('boredom')", ValueProblem, "there are barrier"),
+        ("profile(here).stall_cycles('boredom')", ValueProblem, "there are barrier"),
         ("profile(here).lsu_pipe_percent", NotAvailable, "without lsu_pipe_percent"),
         ("profile(here, n=17)", NotAvailable, "no run of 17 x 17 x 17"),
         ("profile(before)", NotAvailable, "04_1d_tiling is not recorded yet"),
