@@ -17,7 +17,7 @@ what is in place already is left alone.
   4. Configures build/ with Meson.
 
   --browser   also installs Chromium, in which the site's pages are tested (Debian's chromium and chromium-driver,
-              about 400 MB). Nothing else needs it; without it, those tests are skipped.
+              with what they need about 750 MB). Nothing else needs it; without it, those tests are skipped.
 
 Every other argument goes to "meson setup":
 
