@@ -50,7 +50,7 @@ class Side:
     slack: float
     begin: int
     end: int
-    computed: bool  # more than one number
+    explains: bool  # holds an operation, a prefix or a constant
 
 
 @dataclass(frozen=True)
@@ -229,14 +229,16 @@ def read(
         return None
     at = parser.at
     slack = parser.slack if parser.numbers == 1 else 0.0
-    side = Side(
-        value, slack, all_tokens[begin].begin, all_tokens[at - 1].end, is_computed(all_tokens[begin:at])
+    used = all_tokens[begin:at]
+    return Side(value, slack, used[0].begin, used[-1].end, explains(used, names)), at
+
+
+def explains(part: list[Token], names: Mapping[str, float]) -> bool:
+    """Whether there is more than a number: an operation, a prefix, a constant."""
+    return any(
+        token.kind in ("operator", "power") or scale_of(token.text) != 1.0 or token.text in names
+        for token in part
     )
-    return side, at
-
-
-def is_computed(part: list[Token]) -> bool:
-    return any(token.kind in ("operator", "power") or scale_of(token.text) != 1.0 for token in part)
 
 
 def equations(text: str, names: Mapping[str, float]) -> list[Equation]:
@@ -252,7 +254,7 @@ def equations(text: str, names: Mapping[str, float]) -> list[Equation]:
         if not left or not right:
             continue
         goes_on_from_last = bool(found) and found[-1].right.begin == left.begin
-        if left.computed or right.computed or goes_on_from_last:  # "54 = 54" explains nothing
+        if left.explains or right.explains or goes_on_from_last:  # "54 = 54" does not
             found.append(Equation(left, all_tokens[at].text, right))
     return found
 
