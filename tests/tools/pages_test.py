@@ -678,7 +678,7 @@ def test_numbers_that_pass(project, text):
         ("64 × 1024 bytes = 64 kB", 1, "does not hold"),
         ("`BM` × 2 = 128", 1, "does not hold: 256 = 128"),
         ("2 × <!--= const(here, 'BM') -->128<!--/--> = 128", 1, "does not hold"),
-        ("With `BM` = 64 as before", 1, "'BM = 64' does not hold: 128 = 64"),
+        ("With `BM` = 64, as before", 1, "'BM = 64' does not hold: 128 = 64"),
         ("The tile is `BX` × 4 = 512 bytes", 1, "4 in"),
         ("It is 17 = 17.", 1, "17 in"),
         ("About ≈ 17 of them", 1, "17 in"),
