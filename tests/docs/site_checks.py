@@ -17,7 +17,9 @@ FETCHED = {
     ("object", "data"),
 }
 # Markdown that was not taken for such: a list without an empty line before it, a table, emphasis, a fence.
-UNRENDERED = re.compile(r"^\s*(?:[-*+] |\d+\. |\||#{1,6} |```)|\]\(|\*\*\w|<!--|-->|:---|---:", re.MULTILINE)
+UNRENDERED = re.compile(
+    r"(?<=\n)(?:[-*+] |1\. )|^(?:\||#{1,6} |```)|\]\(|\*\*\w|<!--|-->|:---|---:", re.MULTILINE
+)
 
 
 class Html(HTMLParser):

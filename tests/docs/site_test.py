@@ -153,12 +153,13 @@ def test_does_not_replace_what_is_no_site(tmp_path):
         ),
         ('<link href="//fonts.example/x">', "index.html: //fonts.example/x: comes from another machine"),
         ("<p>Reasons:\n- one</p>", "index.html: Markdown left as it is: '- one'"),
+        ("<p>Reasons:\n1. one</p>", "index.html: Markdown left as it is: '1. one'"),
         ("<p>| a | b |</p>", "index.html: Markdown left as it is: '| a | b |'"),
         ("<p>see [this](x.md)</p>", "index.html: Markdown left as it is: '](x.md)'"),
     ],
 )
 def test_checks_find_faults(tmp_path, html, expected):
-    (tmp_path / "other.html").write_text('<p id="there">a - b, <code>**x</code>, 3. May</p>')
+    (tmp_path / "other.html").write_text('<p id="there">a - b, <code>**x</code></p><p><b>1. May</b></p>')
     (tmp_path / "index.html").write_text(f'<p><a href="other.html#there">good</a></p>{html}')
     assert problems(tmp_path) == [expected]
 
