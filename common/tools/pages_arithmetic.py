@@ -94,7 +94,7 @@ PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "m": 1
 PREFIXES |= {"n": 1e-9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASES = ("B", "byte", "bytes", "FLOP", "FLOPs", "FLOPS", "s", "Hz", "W", "FFMA", "FFMAs", "bit", "bits")
 WORDS = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12, "%": 0.01, "percent": 0.01}
-WORDS |= {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+WORDS |= {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 SCALES = WORDS | {prefix + base: scale for prefix, scale in PREFIXES.items() for base in BASES}
 
 

@@ -645,7 +645,7 @@ def test_what_is_alike_in_an_experiment_takes_no_column(project):
         "So 2 × 4096³ = 137 438 953 472 FLOP ≈ 137 GFLOP.",
         "Grouped as 2·4096^3 = 137,438,953,472, or 2\N{NO-BREAK SPACE}*\N{NO-BREAK SPACE}3 = 6.",
         "It takes 137.4 GFLOP / 66.9 TFLOP/s ≈ 2.05 ms, at best.",
-        "4 KiB = 4096 bytes = 2^12 B and 64 × 1024 bytes = 64 KiB",
+        "4 KiB = 4 Ki bytes = 4096 bytes = 2^12 B and 64 × 1024 bytes = 64 KiB",
         "half of it: 50 % × 64 warps = 32 warps; (64 − 32) / 64 = 50 %",
         "As 1 / 3 ≈ 0.33, as 2 / 3 = 0.667, as 10⁻³ × 5 s = 5 ms",
         "The tile takes `BM` × `BK` × 4 bytes = 4096 bytes, or BM × 8 = 1024.",
