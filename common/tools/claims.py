@@ -45,6 +45,7 @@ from values import (
 
 FEWEST = 8  # claims of a step
 KEYS = {"id", "says", "check", "arch"}
+LONGEST = 80  # characters of a value, where a claim fails
 
 
 class Malformed(Exception):
@@ -183,6 +184,8 @@ def _sides(comparison: Comparison) -> str:
 
     def side(text: str, value: object) -> str:
         shown = f"{value:.6g}" if isinstance(value, float) else repr(value)
+        if len(shown) > LONGEST:
+            shown = f"{shown[: LONGEST - 3]}..."
         try:
             return text if ast.literal_eval(text) == value else f"{text} [= {shown}]"
         except ValueError:

@@ -63,6 +63,8 @@ def test_claims_that_hold(claims_py, step_dir, fake_build, fake_profiles):
         ("const(here, 'NOT') == 1", "has no constant NOT"),
         # gpu
         ("gpu.sms == 108", "gpu.sms [= 132] == 108"),
+        # a long value is cut short
+        ("steps == [gpu.name]", "steps [= ['00_cublas', '01_naive', "),
         # no value at all
         ("const(here, 'BK') / (gpu.sms - 132) > 1", "division by zero"),
         ("const(here, 'BK') > here", "not supported"),
