@@ -367,6 +367,15 @@ def test_wide_parts_scroll_on_a_phone(browser, built):
         assert moved == 99, selector
 
 
+@WIDTHS
+def test_names_in_tables_are_not_broken(browser, built, width):
+    browser.size(width)
+    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    heights = browser.run("return [...document.querySelectorAll('td code')].map((code) => code.offsetHeight)")
+    assert len(heights) == 3
+    assert max(heights) < 25  # one line
+
+
 def test_a_link_to_a_line_shows_the_line(browser, built):
     browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
     browser.click("article a[href$='#L29']")

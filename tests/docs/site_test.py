@@ -65,6 +65,11 @@ def test_links_to_planned_pages_are_plain_text(built):
     assert 'href="01_naive.html">the first</a>' in page
 
 
+def test_a_list_begins_with_its_number(built):
+    page = (built("sample") / "steps" / "01_naive.html").read_text()
+    assert '<ol start="2">\n<li>And a higher one?</li>' in page
+
+
 def test_code_is_highlighted(built):
     page = (built("sample") / "steps" / "01_naive.html").read_text()
     assert 'class="language-cuda highlight"' in page
