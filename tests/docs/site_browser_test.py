@@ -372,7 +372,8 @@ def test_names_in_tables_are_not_broken(browser, built, width):
     browser.size(width)
     browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
     heights = browser.run("""
-        const names = [...document.querySelectorAll("td code")].filter((code) => /^\\w+$/.test(code.innerText));
+        const codes = [...document.querySelectorAll("td code")];
+        const names = codes.filter((code) => /^\\w+$/.test(code.innerText));
         return Object.fromEntries(names.map((code) => [code.innerText, code.offsetHeight]));
     """)
     assert {"06_vectorization", "07_bank_conflicts", "l1tex__t_sectors"} <= heights.keys()
