@@ -306,9 +306,10 @@ STALL_REASONS = (  # as Nsight Compute names them
 class Profile(Figures):
     """What Nsight Compute recorded of a kernel: its counters as attributes, its stalls, its instructions."""
 
-    def __init__(self, what: str, run: dict[str, Any]):
+    def __init__(self, what: str, run: dict[str, Any], source: list[str]):
         super().__init__(what, run["counters"])
         self._run = run
+        self._source = source  # lines of kernel.cu
 
     def _known(self, reason: str) -> str:
         if reason not in STALL_REASONS:
@@ -324,25 +325,42 @@ class Profile(Figures):
         cycles = self._run["cycles_per_issue"]
         return cycles.get(self._known(reason), cycles.get(f"{reason}_stall", 0))
 
-    def _instructions(self, pattern: str | None) -> Iterator[dict[str, Any]]:
+    def stall_at(self, reason: str, pattern: str) -> float:
+        """Of the samples with this reason, the share that found a warp at such an instruction, in percent."""
+        self._known(reason)
+
+        def samples(of: str | None) -> int:
+            return sum(i.get("stalls", {}).get(reason, 0) for i in self._instructions(of))
+
+        if (every := samples(None)) == 0:
+            raise ValueProblem(f"{self._what} has no sample of {reason}")
+        return 100 * samples(pattern) / every
+
+    def _instructions(self, pattern: str | None, line: str | None = None) -> Iterator[dict[str, Any]]:
         if "instructions" not in self._run:
             raise NotAvailable(f"{self._what} was recorded without its instructions")
+        numbers = [number for number, text in enumerate(self._source, 1) if line is not None and line in text]
+        if line is not None and not numbers:
+            raise ValueProblem(f"{self._what}: no line of the kernel holds '{line}'")
         for instruction in self._run["instructions"]:
+            if line is not None and instruction.get("line") not in numbers:
+                continue
             if pattern is None or matches(parse_instruction(instruction["sass"]), pattern):
                 yield instruction
 
-    def executed(self, pattern: str | None = None) -> int:
-        """How often instructions such as 'LDS.128' were executed, counted once for each warp."""
-        if "instructions" in self._run:
-            return sum(i.get("executed") or 0 for i in self._instructions(pattern))
+    def executed(self, pattern: str | None = None, line: str | None = None) -> int:
+        """How often instructions such as 'LDS.128' were executed, counted once for each warp; here and below
+        also of those only that belong to a line of the source that holds a text."""
+        if "instructions" in self._run or line is not None:
+            return sum(i.get("executed") or 0 for i in self._instructions(pattern, line))
         opcodes = self._run["opcodes"]  # of a library's kernel, there are only these
         return sum(n for op, n in opcodes.items() if not pattern or matches(parse_instruction(op), pattern))
 
-    def sectors(self, pattern: str) -> int:
-        return sum(i.get("sectors") or 0 for i in self._instructions(pattern))
+    def sectors(self, pattern: str, line: str | None = None) -> int:
+        return sum(i.get("sectors") or 0 for i in self._instructions(pattern, line))
 
-    def wavefronts(self, pattern: str) -> int:
-        return sum(i.get("wavefronts") or 0 for i in self._instructions(pattern))
+    def wavefronts(self, pattern: str, line: str | None = None) -> int:
+        return sum(i.get("wavefronts") or 0 for i in self._instructions(pattern, line))
 
     def excess(self, pattern: str) -> int:
         """Wavefronts of such instructions beyond what their accesses need."""
@@ -602,7 +620,8 @@ class Context:
         shape = (m or n, n, k or n)
         for run in self.profile_record(step)["runs"]:
             if (run["m"], run["n"], run["k"]) == shape:
-                return Profile(f"the profile of {step} at {' x '.join(map(str, shape))}", run)
+                what = f"the profile of {step} at {' x '.join(map(str, shape))}"
+                return Profile(what, run, self._source(step))
         raise NotAvailable(f"the profile of {step} has no run of {' x '.join(map(str, shape))}")
 
     def ladder(self, step: str, n: int = N, batch: int = 1) -> Ladder:
@@ -659,10 +678,18 @@ class Context:
         names = ", ".join(repr(figures["variant"]) for figures in variants)
         raise ValueProblem(f"the experiment {name} has no variant '{variant}'; there are {names}")
 
+    def _kernel_path(self, step: str) -> Path:
+        folder = self.step_dir if step == self.step and self.step_dir else ROOT / "steps" / step
+        return folder / "kernel.cu"
+
+    def _source(self, step: str) -> list[str]:
+        """The lines of a step's kernel.cu; none if there is no such file."""
+        path = self._kernel_path(step)
+        return path.read_text().splitlines() if path.exists() else []
+
     def const(self, step: str, name: str) -> int:
         step = self.directory(step)
-        folder = self.step_dir if step == self.step and self.step_dir else ROOT / "steps" / step
-        path = folder / "kernel.cu"
+        path = self._kernel_path(step)
 
         def read() -> dict[str, int]:
             try:
