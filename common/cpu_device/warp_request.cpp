@@ -6,7 +6,7 @@ namespace cpu_device {
 
 namespace {
 
-constexpr unsigned banks = 32, bank_bytes = 4, sector_bytes = 32, line_bytes = 128;
+constexpr unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;
 
 bool is_active(const WarpRequest& request, unsigned lane) { return (request.active >> lane & 1) != 0; }
 
@@ -64,8 +64,6 @@ std::uint64_t wavefronts_of_part(const WarpRequest& request, unsigned bytes, uns
 }  // namespace
 
 unsigned sectors(const WarpRequest& request, unsigned bytes) { return pieces<sector_bytes>(request, bytes); }
-
-unsigned lines(const WarpRequest& request, unsigned bytes) { return pieces<line_bytes>(request, bytes); }
 
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes) { return pieces<1>(request, bytes); }
 

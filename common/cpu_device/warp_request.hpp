@@ -19,13 +19,10 @@ struct WarpRequest {
 // The 32-byte sectors that the lanes touch. A sector counts once, however many lanes want it.
 unsigned sectors(const WarpRequest& request, unsigned bytes);
 
-// The 128-byte lines that the lanes touch.
-unsigned lines(const WarpRequest& request, unsigned bytes);
-
 // The bytes that the lanes want, each counted once.
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
 
-// ---- Shared memory -------------------------------------------------------------------------------------
+// ---- The banks, of shared memory and of the L1 cache ---------------------------------------------------
 
 struct Wavefronts {
   std::uint64_t wavefronts = 0;

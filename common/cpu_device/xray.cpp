@@ -130,14 +130,15 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, std::size_
 
   ++sum.counts.requests;
   sum.counts.lanes += lanes;
+  const Wavefronts w = wavefronts(request, instruction.bytes);
   if (side == Space::global) {
     sum.counts.sectors += sectors(request, instruction.bytes);
     sum.counts.bytes_used += distinct_bytes(request, instruction.bytes);
+    sum.counts.wavefronts += w.wavefronts;
     return;
   }
-  const Wavefronts w = wavefronts(request, instruction.bytes);
-  const std::uint64_t arriving = copy ? lines(stream.sources[index], instruction.bytes) : 0;
-  sum.counts.wavefronts += std::max(w.wavefronts, arriving);
+  const std::uint64_t reading = copy ? wavefronts(stream.sources[index], instruction.bytes).wavefronts : 0;
+  sum.counts.wavefronts += std::max(w.wavefronts, reading);
   sum.counts.ideal_wavefronts += w.ideal;
   sum.counts.conflicts += w.wavefronts - w.ideal;
 }

@@ -3,6 +3,15 @@
 // The X-ray: what a kernel asks of global and of shared memory, line by line of its source, counted as the
 // hardware counts it (warp_request.hpp says how). Only for kernels compiled for observation; see
 // cpu_device.hpp. Counts do not depend on how blocks were spread over the cores.
+//
+// Wavefronts of global memory are passes through the L1 cache, which has the banks of shared memory.
+//
+// An asynchronous copy (cp.async) counts twice: what it reads of global memory, and what it writes to shared
+// memory. The writing takes as many wavefronts as the banks need, but at least as many as the reading. Seen
+// on an H200: 4-byte copies from 4 rows of A, which the banks of shared memory would take in one wavefront,
+// take
+// 4. "Ideal" and "conflicts" speak of the banks of shared memory alone: a kernel without bank conflicts has
+// conflicts == 0, and its copies may still have more wavefronts than ideal.
 
 #include <array>
 #include <atomic>
@@ -21,7 +30,6 @@
 
 namespace cpu_device {
 
-// copy: an asynchronous copy (cp.async) from global to shared memory. It counts once for each of the two.
 enum class Operation : std::uint8_t { load, store, copy };
 
 const char* to_string(Space space);          // "global", "shared"
@@ -34,10 +42,10 @@ struct XrayCounts {
   // Global memory only.
   std::uint64_t sectors = 0;     // of 32 bytes, touched by a request
   std::uint64_t bytes_used = 0;  // distinct bytes wanted by a request
+  std::uint64_t wavefronts = 0;  // of either memory; see above
   // Shared memory only.
-  std::uint64_t wavefronts = 0;  // of copies: at least one for each line of global memory, see Xray
   std::uint64_t ideal_wavefronts = 0;
-  std::uint64_t conflicts = 0;  // wavefronts more than ideal, due to banks alone
+  std::uint64_t conflicts = 0;  // wavefronts beyond the ideal that the banks alone would take
 
   XrayCounts& operator+=(const XrayCounts& other);
 };
@@ -80,11 +88,6 @@ struct XrayReport {
 // instruction belongs to one request. (So lanes that skip an instruction which others execute several times
 // without a barrier may be grouped with others' earlier executions.) Memory use grows with the accesses of a
 // warp between two barriers.
-//
-// Besides the wavefronts that its banks need, an asynchronous copy takes one for each 128-byte line of global
-// memory that its lanes read: what arrives is written line by line. Seen on an H200: 4-byte copies from 4
-// rows of A, which the banks would take in one wavefront, take 4. The wavefronts of a copy are therefore the
-// larger of the two numbers; its ideal and its conflicts speak of banks alone.
 class Xray : public AccessListener {
  public:
   void on_launch(const LaunchShape& shape) override;

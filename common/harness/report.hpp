@@ -18,7 +18,8 @@ void flush_stdout();
 void print_progress(std::size_t done, std::size_t total, const std::string& next);
 
 // An array with one object per result; each object carries the device and the date too, so that results of
-// several runs can be put together. Times in microseconds; ratio_to_cublas = cuBLAS time / step time.
+// several runs can be put together. Times in microseconds; ratio_to_cublas = cuBLAS time / step time. With
+// --xray the key "xray" holds what the kernels did to memory; see xray.hpp.
 std::string to_json(const std::string& step, const DeviceInfo& device, const std::vector<Result>& results);
 
 }  // namespace harness

@@ -88,13 +88,13 @@ std::string used(const XrayCounts& c) {
 
 // line, source, operation, array, bytes, requests, lanes; then what depends on the memory.
 constexpr const char* row_format = "{:>5}  {:<48} {:<5} {:<8} {:>5} {:>9} {:>5}";
-constexpr const char* global_format = " {:>10} {:>6}\n";         // sectors, used
+constexpr const char* global_format = " {:>10} {:>6} {:>10}\n";  // sectors, used, wavefronts
 constexpr const char* shared_format = " {:>10} {:>5} {:>10}\n";  // wavefronts, ideal, conflicts
 
 void print_heading(Space space) {
   if (space == Space::global) {
     fmt::print(row_format, "line", "global memory", "", "array", "bytes", "requests", "lanes");
-    fmt::print(global_format, "sectors", "used");
+    fmt::print(global_format, "sectors", "used", "wavefronts");
   } else {
     fmt::print(row_format, "line", "shared memory", "", "array", "bytes", "requests", "lanes");
     fmt::print(shared_format, "wavefronts", "ideal", "conflicts");
@@ -107,7 +107,8 @@ void print_row(const XrayRow& row) {
              to_string(row.operation), cut(row.array.empty() ? "?" : row.array, 8), row.bytes, c.requests,
              short_number(per_request(c.lanes, c)));
   if (row.space == Space::global) {
-    fmt::print(global_format, short_number(per_request(c.sectors, c)), used(c));
+    fmt::print(global_format, short_number(per_request(c.sectors, c)), used(c),
+               short_number(per_request(c.wavefronts, c)));
   } else {
     fmt::print(shared_format, short_number(per_request(c.wavefronts, c)),
                short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
@@ -175,11 +176,18 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
 
 XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan) {
   cpu_device::Xray xray;
-  cpu_device::set_listener(&xray);
-  if (!plan.all) cpu_device::select_blocks(plan.blocks);
-  device.run(step, gemm);
-  cpu_device::select_blocks(std::nullopt);
-  cpu_device::set_listener(nullptr);
+  struct Observation {  // ends even if the launch is refused
+    explicit Observation(cpu_device::Xray& xray) { cpu_device::set_listener(&xray); }
+    ~Observation() {
+      cpu_device::select_blocks(std::nullopt);
+      cpu_device::set_listener(nullptr);
+    }
+  };
+  {
+    const Observation observation(xray);
+    if (!plan.all) cpu_device::select_blocks(plan.blocks);
+    device.run(step, gemm);
+  }
   return xray.report();
 }
 
@@ -230,6 +238,7 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
       if (row.space == Space::global) {
         access["sectors"] = row.counts.sectors;
         access["bytes_used"] = row.counts.bytes_used;
+        access["wavefronts"] = row.counts.wavefronts;
       } else {
         access["wavefronts"] = row.counts.wavefronts;
         access["ideal_wavefronts"] = row.counts.ideal_wavefronts;
@@ -246,6 +255,7 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
          {{"global_requests", global.requests},
           {"global_sectors", global.sectors},
           {"global_bytes_used", global.bytes_used},
+          {"global_wavefronts", global.wavefronts},
           {"shared_requests", shared.requests},
           {"shared_wavefronts", shared.wavefronts},
           {"shared_ideal_wavefronts", shared.ideal_wavefronts},

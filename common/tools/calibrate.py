@@ -104,8 +104,10 @@ def of_cpu(xray: dict[str, Any]) -> Side:
             key = (row["line"], row["space"], row["operation"], row["bytes"])
             for traffic in (side.groups[key], side.arrays[(key, row["array"])]):
                 traffic.add(requests=row["requests"], bytes=row["lanes"] * row["bytes"])
-                traffic.add(sectors=row.get("sectors") or 0, wavefronts=row.get("wavefronts") or 0)
-                traffic.add(ideal=row.get("ideal_wavefronts") or 0)
+                if row["space"] == "global":  # its wavefronts are not counted by instruction on the GPU
+                    traffic.add(sectors=row["sectors"])
+                else:
+                    traffic.add(wavefronts=row["wavefronts"], ideal=row["ideal_wavefronts"])
     return side
 
 

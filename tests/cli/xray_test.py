@@ -16,10 +16,13 @@ BUGS = {Path(path).name: path for path in os.environ["BUGS"].split(os.pathsep)}
 RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 
 ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
-COUNTS = {"global": {"sectors", "bytes_used"}, "shared": {"wavefronts", "ideal_wavefronts", "conflicts"}}
+COUNTS = {
+    "global": {"sectors", "bytes_used", "wavefronts"},
+    "shared": {"wavefronts", "ideal_wavefronts", "conflicts"},
+}
 TOTALS = {
-    "global_requests", "global_sectors", "global_bytes_used", "shared_requests", "shared_wavefronts",
-    "shared_ideal_wavefronts", "shared_conflicts",
+    "global_requests", "global_sectors", "global_bytes_used", "global_wavefronts", "shared_requests",
+    "shared_wavefronts", "shared_ideal_wavefronts", "shared_conflicts",
 }  # fmt: skip
 
 
@@ -98,6 +101,7 @@ def test_json(observed, step, arguments):
             assert row["operation"] == {"C": "store"}.get(row["array"], row["operation"])
             assert row["bytes_used"] <= 32 * row["sectors"]
             assert row["requests"] <= row["sectors"] <= 32 * row["requests"]
+            assert row["requests"] <= row["wavefronts"] <= 32 * row["requests"]
         else:
             assert row["array"] in ("As", "Bs", "Tiles::A", "Tiles::B")
             assert row["wavefronts"] >= row["ideal_wavefronts"] + row["conflicts"]
@@ -285,6 +289,7 @@ def test_tables(observed, step, arguments):
         assert float(rest[5]) == pytest.approx(of_request, abs=0.01)
         if row["space"] == "global":
             assert int(rest[6]) == pytest.approx(100 * row["bytes_used"] / row["sectors"] / 32, abs=1)
+            assert float(rest[8]) == pytest.approx(row["wavefronts"] / row["requests"], abs=0.01)
         else:
             assert float(rest[6]) == pytest.approx(row["ideal_wavefronts"] / row["requests"], abs=0.01)
             assert int(rest[7]) == row["conflicts"]

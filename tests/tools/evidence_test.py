@@ -1,9 +1,17 @@
-"""The recorded ladder is what the project promises, and what its README and plot show."""
+"""The recorded evidence is what the project promises, what its README shows, and of today's kernels."""
 
 import itertools
 import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
+import profile_record
 import pytest
+import sass
+import sass_identity
 from conftest import ROOT
 
 FOLDER = ROOT / "docs" / "evidence" / "h200"
@@ -88,3 +96,144 @@ def test_plot_shows_the_record(records, tool, tmp_path):
     assert (tmp_path / "ladder.svg").read_text() == (FOLDER / "ladder.svg").read_text(), (
         f"run ladder.py plot {FILE} {FOLDER / 'ladder.svg'}"
     )
+
+
+# ---- The profiles ------------------------------------------------------------------------------------------
+
+STEPS = ["00_cublas", *TARGETS]
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return {step: json.loads((FOLDER / f"{step}.json").read_text()) for step in STEPS}
+
+
+def test_profiles_say_where_they_come_from(profiles, records):
+    facts = [profile["facts"] for profile in profiles.values()]
+    assert all(fact == facts[0] for fact in facts)  # recorded together
+    assert facts[0]["device"] == records[0]["device"]
+    assert facts[0]["driver"] == records[0]["driver"]
+    for name in ("date", "power_limit", "max_sm_clock", "memory_clock", "ncu", "nvcc"):
+        assert facts[0][name]
+
+
+def test_profiles_hold_the_problems(profiles):
+    for step, profile in profiles.items():
+        problems = [(run["m"], run["n"], run["k"]) for run in profile["runs"]]
+        wanted = profile_record.PROBLEMS if step in TARGETS else profile_record.PROBLEMS[:2]
+        assert problems == list(wanted), step
+        for run in profile["runs"]:
+            assert run["counters"]["duration_us"] > 0
+            assert run["counters"]["sm_clock_mhz"] > 0
+            assert run["counters"]["local_load_instructions"] == 0
+            assert run["counters"]["local_store_instructions"] == 0
+            assert sum(run["stalls"].values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_profiled_ffmas_are_those_of_the_problem(profiles):
+    for step in TARGETS:
+        for run in profiles[step]["runs"][:1]:
+            exact = run["m"] * run["n"] * run["k"]
+            assert exact <= run["counters"]["ffma_thread_instructions"] <= exact * 1.01, step
+
+
+def test_profiles_are_of_the_kernels_as_they_are(profiles):
+    """Where the build's compiler is the recorded one, its machine code is the profiled one, line by line."""
+    build = Path(os.environ.get("BUILD", ""))
+    programs = [build / "steps" / step / "run" for step in TARGETS]
+    if not os.environ.get("BUILD") or not all(program.exists() for program in programs):
+        pytest.skip("no programs are built")
+    checked = 0
+    for step, program in zip(TARGETS, programs, strict=True):
+        for run in profiles[step]["runs"]:
+            if run["arch"] not in sass.archs(program) or nvcc_version() != profiles[step]["facts"]["nvcc"]:
+                continue
+            [kernel] = [k for k in sass.kernels(program, run["arch"]) if k.name == run["kernel"]]
+            built = [" ".join(i.text.split()) for i in kernel.instructions]
+            assert sass_identity.sass_sha256(built) == run["sass_sha256"], f"{step}: profile it again"
+            lines = {i.offset: i.line for i in kernel.instructions}
+            for item in run["instructions"]:
+                assert lines[item["offset"]] == item.get("line"), f"{step}: its lines moved; convert again"
+            checked += 1
+    if checked == 0:
+        pytest.skip("another compiler or another architecture than the recorded one")
+
+
+def nvcc_version():
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    try:
+        said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return re.findall(r"V(\d+\.\d+\.\d+)", said)[0]
+
+
+# ---- The X-ray against the profiles ------------------------------------------------------------------------
+
+
+def test_xray_agrees_with_the_counters(tool):
+    build = os.environ.get("BUILD")
+    if not build:
+        pytest.skip("BUILD names no build directory")
+    result = tool("calibrate.py", "--build", build)
+    print(result.stdout)  # the counts
+    if result.returncode == 77:
+        pytest.skip(result.stdout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    equal, listed = map(int, re.findall(r"^(\d+) memory .* (\d+) differ for", result.stdout)[0])
+    assert equal > listed > 0
+
+
+def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):
+    """Shared memory and the L1 cache share 32 banks: the X-ray's wavefronts add up to the counter."""
+    if not os.environ.get("BUILD"):
+        pytest.skip("BUILD names no build directory")
+    ratios = {}
+    for step in TARGETS:
+        run = profiles[step]["runs"][1]
+        size = ["--m", run["m"], "--n", run["n"], "--k", run["k"]]
+        program = Path(os.environ["BUILD"]) / "steps" / step / "run"
+        command = [program, "--xray", *map(str, size), "--json", tmp_path / "xray.json"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 3:
+            pytest.skip(done.stderr)
+        assert done.returncode == 0, done.stderr
+        [kernel] = json.loads((tmp_path / "xray.json").read_text())[0]["xray"]["kernels"]
+        # A copy's two sides are one access: its wavefronts stand on the shared side.
+        rows = [r for r in kernel["accesses"] if (r["space"], r["operation"]) != ("global", "copy")]
+        ratios[step] = run["counters"]["lsu_wavefronts"] / sum(row["wavefronts"] for row in rows)
+    merged = {"03_shared_memory", "04_1d_tiling"}  # there nvcc makes one wide load of several
+    assert {
+        step: ratio for step, ratio in ratios.items() if step not in merged and abs(ratio - 1) > 0.01
+    } == {}
+    assert all(ratios[step] < 0.8 for step in merged)
+
+
+def test_calibration_notices_a_wrong_model(tool, tmp_path):
+    """A record whose counters say something else, and a listed difference that is none."""
+    build = os.environ.get("BUILD")
+    if not build:
+        pytest.skip("BUILD names no build directory")
+    step = "02_coalescing"
+    record = json.loads((FOLDER / f"{step}.json").read_text())
+    item = next(i for i in record["runs"][1]["instructions"] if "sectors" in i)
+    item["sectors"] += 1
+    (tmp_path / f"{step}.json").write_text(json.dumps(record))
+    (tmp_path / "differences.toml").write_text("")
+    calibrate = ["calibrate.py", "--build", build, "--evidence", tmp_path, "--steps", step]
+    result = tool(*calibrate)
+    if result.returncode == 77:
+        pytest.skip(result.stdout)
+    assert result.returncode == 1
+    assert f"line {item['line']}: global load" in result.stdout
+    assert "1 differences are not explained" in result.stdout
+
+    item["sectors"] -= 1
+    (tmp_path / f"{step}.json").write_text(json.dumps(record))
+    (tmp_path / "differences.toml").write_text(
+        f"[[difference]]\nstep = '{step}'\nproblems = ['256x256x128']\nlines = ['sum += A[']\n"
+        "space = 'global'\noperation = 'load'\nequal = ['bytes']\nreason = 'none'\n"
+    )
+    result = tool(*calibrate)
+    assert result.returncode == 1
+    assert "nothing differs; remove it" in result.stdout

@@ -141,11 +141,11 @@ TEST(Model, OtherWidths) {
 // ---- One request to global memory -------------------------------------------------------------------------
 
 struct Footprint {
-  unsigned sectors, lines, bytes;
+  std::uint64_t sectors, wavefronts, bytes;
   bool operator==(const Footprint&) const = default;
 };
 void PrintTo(const Footprint& f, std::ostream* out) {
-  *out << f.sectors << " sectors, " << f.lines << " lines, " << f.bytes << " bytes";
+  *out << f.sectors << " sectors, " << f.wavefronts << " wavefronts, " << f.bytes << " bytes";
 }
 
 // What a warp touches whose lanes access `bytes` bytes each at byte(lane) of an aligned array.
@@ -153,7 +153,7 @@ Footprint touched(unsigned bytes, const std::function<std::uintptr_t(unsigned)>&
                   std::uint32_t active = ~0u) {
   WarpRequest request{active, {}};
   for (unsigned lane = 0; lane < 32; ++lane) request.addresses[lane] = 0x7f0000000000 + byte(lane);
-  return {cpu_device::sectors(request, bytes), cpu_device::lines(request, bytes),
+  return {cpu_device::sectors(request, bytes), cpu_device::wavefronts(request, bytes).wavefronts,
           cpu_device::distinct_bytes(request, bytes)};
 }
 
@@ -162,7 +162,7 @@ TEST(Sectors, FloatsByStride) {
   EXPECT_EQ(touched(4, [](unsigned lane) { return lane * 4; }), (Footprint{4, 1, 128}));
   EXPECT_EQ(touched(4, [](unsigned lane) { return lane * 8; }), (Footprint{8, 2, 128}));
   EXPECT_EQ(touched(4, [](unsigned lane) { return lane * 32; }), (Footprint{32, 8, 128}));
-  EXPECT_EQ(touched(4, [](unsigned lane) { return lane * 4 * 33; }), (Footprint{32, 32, 128}));
+  EXPECT_EQ(touched(4, [](unsigned lane) { return lane * 4 * 33; }), (Footprint{32, 1, 128}));
   EXPECT_EQ(touched(4, [](unsigned lane) { return lane * std::uintptr_t{16384}; }), (Footprint{32, 32, 128}));
 }
 
@@ -173,8 +173,8 @@ TEST(Sectors, AnyOrderOfLanes) {
 }
 
 TEST(Sectors, NotAligned) {  // a row that begins one float behind a boundary
-  EXPECT_EQ(touched(4, [](unsigned lane) { return 4 + lane * 4; }), (Footprint{5, 2, 128}));
-  EXPECT_EQ(touched(16, [](unsigned lane) { return 16 + lane * 16; }), (Footprint{17, 5, 512}));
+  EXPECT_EQ(touched(4, [](unsigned lane) { return 4 + lane * 4; }), (Footprint{5, 1, 128}));
+  EXPECT_EQ(touched(16, [](unsigned lane) { return 16 + lane * 16; }), (Footprint{17, 4, 512}));
   EXPECT_EQ(touched(4, [](unsigned lane) { return 30 + lane * 4; }),
             (Footprint{5, 2, 128}));  // across sectors
   EXPECT_EQ(touched(4, [](unsigned) { return 30; }), (Footprint{2, 1, 4}));
@@ -193,15 +193,15 @@ TEST(Sectors, Float4) {
             (Footprint{16, 16, 512}));
   EXPECT_EQ(touched(16, [](unsigned lane) { return lane / 16 * 4096 + lane % 16 * 32; }),
             (Footprint{32, 8, 512}));
-  EXPECT_EQ(touched(16, [](unsigned lane) { return lane / 4 * 16; }), (Footprint{4, 1, 128}));
+  EXPECT_EQ(touched(16, [](unsigned lane) { return lane / 4 * 16; }), (Footprint{4, 2, 128}));
   EXPECT_EQ(touched(8, [](unsigned lane) { return lane * 8; }), (Footprint{8, 2, 256}));
 }
 
 TEST(Sectors, OverlappingAndWide) {
   EXPECT_EQ(touched(8, [](unsigned lane) { return lane * 4; }), (Footprint{5, 2, 132}));
   EXPECT_EQ(touched(1, [](unsigned lane) { return lane; }), (Footprint{1, 1, 32}));
-  EXPECT_EQ(touched(64, [](unsigned lane) { return lane * 64; }), (Footprint{64, 16, 2048}));
-  EXPECT_EQ(touched(64, [](unsigned) { return 0; }), (Footprint{2, 1, 64}));
+  EXPECT_EQ(touched(64, [](unsigned lane) { return lane * 64; }), (Footprint{64, 256, 2048}));
+  EXPECT_EQ(touched(64, [](unsigned) { return 0; }), (Footprint{2, 16, 64}));
 }
 
 // ---- Requests out of accesses -----------------------------------------------------------------------------
@@ -582,7 +582,8 @@ std::vector<XrayRow> traffic_of(const StepUnderTest& step, int M, int N, int K, 
     } else {
       EXPECT_GE(c.sectors, c.requests) << place_of(r);
       EXPECT_LE(c.bytes_used, c.sectors * 32) << place_of(r);
-      EXPECT_EQ(c.wavefronts + c.ideal_wavefronts + c.conflicts, 0u) << place_of(r);
+      EXPECT_GE(c.wavefronts, c.requests) << place_of(r);
+      EXPECT_EQ(c.ideal_wavefronts + c.conflicts, 0u) << place_of(r);
       EXPECT_THAT(r.array, testing::AnyOf("A", "B", "C")) << place_of(r);
     }
   }

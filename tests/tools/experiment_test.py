@@ -1,0 +1,91 @@
+"""experiment.py: every experiment fits the kernels as they are; what it says of mistakes. Needs no nvcc."""
+
+import json
+import sys
+
+import experiment
+import pytest
+from conftest import ROOT
+from sweep import UsageError
+
+NAMES = sorted(path.stem for path in experiment.FOLDER.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variants_fit_the_kernel(name):
+    [read] = experiment.choose([name])
+    kernel = (ROOT / "steps" / read.step / "kernel.cu").read_text()
+    assert read.question.endswith("?")
+    assert len(read.variants) >= 2
+    distinct = {(variant.source(kernel), tuple(variant.options)) for variant in read.variants}
+    assert len(distinct) == len(read.variants)  # no variant is another one under a second name
+    # One variant is the step itself, under the name under which the pages compare.
+    assert any(variant.source(kernel) == kernel for variant in read.variants)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variants_are_recorded(name):
+    """The record is of this file's variants, all right, on one machine, with figures of the same run."""
+    records = json.loads((ROOT / "docs" / "evidence" / "h200" / "experiments.json").read_text())
+    [read] = experiment.choose([name])
+    mine = [record for record in records if record["experiment"] == name]
+    expected = {
+        (variant.name, size, tuple(variant.options)) for variant in read.variants for size in read.sizes
+    }
+    assert {(r["variant"], r["m"], tuple(r["options"])) for r in mine} == expected
+    assert all(r["pass"] and r["verified"] and r["step"] == read.step for r in mine)
+    assert len({(r["device"], r["driver"]) for r in records}) == 1
+
+
+def test_replacing():
+    kernel = "int a;\nint b;\nint b;\n"
+    variant = experiment.Variant("x", replace=[{"old": "int a;", "new": "long a;"}])
+    assert variant.source(kernel) == "long a;\nint b;\nint b;\n"
+    for old, count in (("int b;", 2), ("int c;", 0)):
+        with pytest.raises(UsageError, match=f"has {count} places like"):
+            experiment.Variant("x", replace=[{"old": old, "new": ""}]).source(kernel)
+
+
+def test_list(tool):
+    result = tool("experiment.py", "list")
+    assert result.returncode == 0
+    assert len(result.stdout.splitlines()) == len(NAMES)
+
+
+def test_mistakes(refused, tmp_path, monkeypatch):
+    refused("experiment.py", "list", "nope", words=["no experiment 'nope'", NAMES[0]])
+    refused("experiment.py", "build", NAMES[0], words=["--keep"])
+    refused("experiment.py", "run", tmp_path, words=["--out"])
+    refused("experiment.py", "run", tmp_path, "--out", "o.json", words=["holds no experiments"])
+    refused("experiment.py", NAMES[0], "--out", "o.json", "--build", tmp_path, words=["setup.sh"])
+    assert list(tmp_path.iterdir()) == []
+    for text in ("step", "step = '01_naive'", "step = '99'\nquestion = '?'\nvariant = []"):
+        path = tmp_path / "broken.toml"
+        path.write_text(text)
+        with pytest.raises(UsageError, match=r"broken\.toml"):
+            experiment.read(path)
+
+
+def test_run_reports_wrong_variants(tool, tmp_path):
+    for number, passed in enumerate([True, False]):
+        folder = tmp_path / "kept" / "thing" / f"{number:02}"
+        folder.mkdir(parents=True)
+        record = {"m": 8, "pass": passed, "ratio_to_cublas": 0.5, "time_us": 2.0}
+        script = (
+            f"import sys\nopen(sys.argv[-1], 'w').write({json.dumps([record])!r})\nsys.exit({not passed:d})"
+        )
+        (folder / "run").write_text(f"#!{sys.executable}\n{script}")
+        (folder / "run").chmod(0o755)
+        about = {
+            "experiment": "thing",
+            "variant": f"v{number}",
+            "step": "01_naive",
+            "options": [],
+            "sizes": [8],
+        }
+        (folder / "about.json").write_text(json.dumps({**about, "machine_code": {"registers": 7}}))
+    result = tool("experiment.py", "run", "kept", "--out", "out.json")
+    assert result.returncode == 1
+    assert "0.500 of cuBLAS" in result.stdout
+    assert "wrong" in result.stdout
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 2

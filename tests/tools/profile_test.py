@@ -1,0 +1,181 @@
+"""profile.py: what it makes of Nsight Compute's tables, and what it says where it cannot profile."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import profile_record
+import pytest
+
+RAW = """==PROF== Connected to process 1
+"ID","Kernel Name","gpu__time_duration.sum","sm__cycles_elapsed.max","launch__grid_size","dram__bytes_read.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_barrier_not_issued_per_issue_active.ratio"
+"","","ms","cycle","","Gbyte","inst",""
+"0","void <unnamed>::sgemm_x<1>(Gemm)","1.5","2,970,000","1,024","0.25","0.5","0.1"
+"""  # noqa: E501
+
+SOURCE = """"Kernel Name","<unnamed>::sgemm_x(Gemm)",
+"Address","Source","Instructions Executed","Predicated-On Thread Instructions Executed","Warp Stall Sampling (All Samples)","L2 Theoretical Sectors Global","L2 Theoretical Sectors Global Ideal","L1 Tag Requests Global","stall_long_sb","stall_wait","stall_wait (Not Issued)"
+"0x7f00","      LDG.E R1,  [R2]","64","2,048","4","256","256","64","3","1","1"
+"0x7f10","@!P0  FFMA R1, R1, R2, R3","64","0","0","0","0","0","0","0","0"
+"Kernel Name","another",
+"Address","Source","Instructions Executed"
+"0x8000","EXIT","1"
+"""  # noqa: E501
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    return path
+
+
+def test_counters(tmp_path):
+    kernel, counters, waits = profile_record.read_raw_page(written(tmp_path, RAW))
+    assert profile_record.short_name(kernel) == "sgemm_x<true>"
+    assert counters["duration_us"] == 1500
+    assert counters["sm_clock_mhz"] == 1980
+    assert counters["blocks"] == 1024
+    assert counters["dram_read_bytes"] == 0.25e9
+    assert counters["l2_hit_percent"] is None  # not in the table
+    assert waits == {"barrier": 0.5}
+
+
+def test_instructions(tmp_path):
+    instructions, stalls = profile_record.read_source_page(written(tmp_path, SOURCE))
+    assert instructions == [
+        {
+            "offset": 0,
+            "sass": "LDG.E R1, [R2]",
+            "executed": 64,
+            "thread_executed": 2048,
+            "samples": 4,
+            "sectors": 256,
+            "ideal_sectors": 256,
+            "tag_requests": 64,
+            "stalls": {"long_scoreboard": 3, "wait": 1},
+        },
+        {"offset": 16, "sass": "@!P0 FFMA R1, R1, R2, R3", "executed": 64},
+    ]
+    assert stalls == {"long_scoreboard": 0.75, "wait": 0.25}
+    assert profile_record.mix(instructions) == {"LDG.E": 64, "FFMA": 64}
+
+
+@pytest.mark.parametrize("text", ["", "ncu said something else\n", '"a","b"\n'])
+def test_tables_that_are_none(tmp_path, text):
+    for read in profile_record.read_raw_page, profile_record.read_source_page:
+        with pytest.raises(profile_record.ProfileError, match="record it again"):
+            read(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "kernel, short",
+    [
+        ("<unnamed>::sgemm_naive(Gemm)", "sgemm_naive"),
+        ("void <unnamed>::sgemm_prefetch<(bool)0>(Gemm)", "sgemm_prefetch<false>"),
+        ("void (anonymous namespace)::sgemm_prefetch<true>(Gemm)", "sgemm_prefetch<true>"),
+    ],
+)
+def test_kernel_names(kernel, short):
+    assert profile_record.short_name(kernel) == short
+
+
+def test_json_has_a_line_for_each_instruction():
+    runs = [{"m": 1, "instructions": [{"offset": 0}, {"offset": 16}]}, {"m": 2}]
+    record = {"step": "01", "runs": runs}
+    text = profile_record.to_json(record)
+    assert json.loads(text) == record
+    assert '   {"offset": 0},\n   {"offset": 16}\n' in text
+
+
+# ---- Programs that stand for ncu and nvidia-smi -----------------------------------------------------------
+
+
+def pretend(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\n{script}")
+    path.chmod(0o755)
+
+
+NCU = f"""
+import sys
+words = sys.argv[1:]
+if "--version" in words:
+    print("Version 2025.3.1.0 (build 1)")
+elif "--import" in words:
+    print({RAW!r} if words[words.index("--page") + 1] == "raw" else {SOURCE!r})
+else:
+    assert words[words.index("--clock-control") + 1] == "none"
+    assert words[-3:] == ["--repeat", "0", "--no-verify"]
+    assert words.count("--repeat") == 1
+    open(words[words.index("-o") + 1] + ".ncu-rep", "w").close()
+"""
+NVIDIA_SMI = 'print("Test GPU, 1.2, 700.00 W, 1980 MHz, 3201 MHz")'
+
+
+@pytest.fixture
+def environment(tmp_path):
+    pretend(tmp_path / "bin", "ncu", NCU)
+    pretend(tmp_path / "bin", "nvidia-smi", NVIDIA_SMI)
+    for name in "01_naive", "02_coalescing":
+        pretend(tmp_path / "build" / "steps" / name, "run", "")
+    return {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_a_program_that_is_not_the_profiled_one(tool, environment, tmp_path):
+    record = ["profile.py", "record", "--build", "build", "--steps", "01", "--out", "out", "--raw", "raw"]
+    result = tool(*record, env=environment)
+    assert result.returncode != 0
+    assert not (tmp_path / "out").exists()  # nothing half-written
+    assert json.loads((tmp_path / "raw" / "facts.json").read_text())["device"] == "Test GPU"
+    assert len(list((tmp_path / "raw").glob("01_naive.*.source.csv"))) == len(profile_record.PROBLEMS)
+
+
+def test_variants(tool, environment, tmp_path):
+    for number, options in enumerate([[], ["--lda", "4100", "--repeat", "3"]]):
+        pretend(tmp_path / "variants" / f"v{number}", "run", "")
+        about = {"variant": f"variant {number}", "options": options}
+        (tmp_path / "variants" / f"v{number}" / "about.json").write_text(json.dumps(about))
+    result = tool("profile.py", "variants", "variants", "--out", "out.json", env=environment)
+    assert result.returncode == 0, result.stderr
+    records = json.loads((tmp_path / "out.json").read_text())
+    assert [(r["variant"], r["options"], r["duration_us"], r["device"]) for r in records] == [
+        ("variant 0", [], 1500, "Test GPU"),
+        ("variant 1", ["--lda", "4100"], 1500, "Test GPU"),
+    ]
+
+
+def error_of(result) -> str:
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("[")]
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_counters_that_are_not_permitted(tool, environment, tmp_path):
+    pretend(tmp_path / "bin", "ncu", 'print("==ERROR== ERR_NVGPUCTRPERM"); raise SystemExit(1)')
+    result = tool("profile.py", "record", "--build", "build", "--out", "out", env=environment)
+    assert result.returncode == 3
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in error_of(result)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_gpu(tool, environment, tmp_path):
+    pretend(tmp_path / "bin", "nvidia-smi", "raise SystemExit(9)")
+    result = tool("profile.py", "record", "--build", "build", env=environment)
+    assert result.returncode == 3
+    assert "no GPU" in error_of(result)
+
+
+def test_mistakes(tool, environment, tmp_path):
+    result = tool("profile.py", "record", "--build", "build", "--steps", "07", env=environment)
+    assert result.returncode == 2
+    assert "'07'" in error_of(result)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "facts.json").write_text("{}")
+    result = tool("profile.py", "convert", "--raw", "empty", "--out", "out", env=environment)
+    assert result.returncode == 2
+    assert "holds no tables" in error_of(result)
+    result = tool("profile.py", "variants", "empty", "--out", "out.json", env=environment)
+    assert result.returncode == 2
