@@ -243,11 +243,11 @@ def is_slow_copy(access: dict[str, Any]) -> bool:
     return access["wavefronts"] > access["ideal_wavefronts"] + access["conflicts"]
 
 
-GLOBAL_HEAD = ("requests", "sectors a request", "bytes used of a sector's 32")
+GLOBAL_HEAD = ("requests", "sectors a request", "bytes used of a sector's 32", "L1 wavefronts a request")
 SHARED_HEAD = ("requests", "wavefronts a request", "ideal", "bank conflicts")
 COPIES = (
-    "A copy takes at least a wavefront for each line of 128 bytes that it reads, however its banks are "
-    "spread: that is no bank conflict."
+    "A copy takes as many wavefronts as its dearer side: here the words that it reads lie in the same banks "
+    "of the L1 cache; that is no conflict of the shared memory that it writes."
 )
 
 
@@ -259,7 +259,8 @@ def common_cells(access: dict[str, Any]) -> list[str]:
 def global_cells(access: dict[str, Any]) -> list[str]:
     sectors = access["sectors"]
     used = number(access["bytes_used"] / sectors) if sectors else "–"
-    return [whole(access["requests"]), number(sectors / access["requests"]), used]
+    requests = access["requests"]
+    return [whole(requests), number(sectors / requests), used, number(access["wavefronts"] / requests)]
 
 
 def shared_cells(access: dict[str, Any]) -> list[str]:

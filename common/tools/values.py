@@ -136,13 +136,23 @@ class Accesses:
 
     @property
     def conflicts(self) -> int:
-        """Of these, the ones that banks cause. (A copy takes one for each line that it reads, too.)"""
+        """Of these, the ones that the banks written to cause. (Those read from count in `.excess`.)"""
         return self._sum_shared("conflicts")
 
     @property
     def wavefronts_per_request(self) -> float:
         """Of the requests to shared memory."""
         return self._quotient(self.wavefronts, self._sum("requests", "shared"))
+
+    @property
+    def l1_wavefronts(self) -> int:
+        """Passes through the banks of the L1 cache, of global memory. (A copy's shared side has them, too.)"""
+        return self._sum_global("wavefronts")
+
+    @property
+    def l1_wavefronts_per_request(self) -> float:
+        """Of the requests to global memory."""
+        return self._quotient(self.l1_wavefronts, self._sum("requests", "global"))
 
     def _quotient(self, above: int, below: int) -> float:
         if below == 0:

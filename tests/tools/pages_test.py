@@ -66,7 +66,7 @@ XRAY = {
                 "kernel": "sgemm_second",
                 "threads_per_block": 256,
                 "accesses": [
-                    access("load", "A", "global", 2000, sectors=8000, bytes_used=256000),
+                    access("load", "A", "global", 2000, sectors=8000, bytes_used=256000, wavefronts=3000),
                     access("store", "As", "shared", 100, wavefronts=250, ideal_wavefronts=100, conflicts=150),
                     access("copy", "Bs", "shared", 10, wavefronts=40, ideal_wavefronts=10, conflicts=0),
                 ],
@@ -478,10 +478,10 @@ def test_xray(project):
     text = project.block("xray")
     row = "| 10 | <code>As&#91;k&#93;&#91;row&#93; = valid &#124;&#124; k == 0 ? A"
     assert text.count(row) == 3
-    assert "| load `A`, 4 bytes a lane | 2\N{NARROW NO-BREAK SPACE}000 | 4 | 32 |" in text
+    assert "| load `A`, 4 bytes a lane | 2\N{NARROW NO-BREAK SPACE}000 | 4 | 32 | 1.50 |" in text
     assert "| store `As`, 4 bytes a lane | 100 | 2.50 | 1 | 150 |" in text
     assert "| `cp.async` `Bs`, 4 bytes a lane | 10 | 4 | 1 | 0 |" in text
-    assert "A copy takes at least a wavefront for each line" in text
+    assert "A copy takes as many wavefronts as its dearer side" in text
     # As many cells in each row as in the head, the bars of the source not counted.
     for part in text.split("**Shared memory**"):
         rows = [line for line in part.splitlines() if line.startswith("|")]
