@@ -146,7 +146,7 @@ class Accesses:
 
     @property
     def l1_wavefronts(self) -> int:
-        """Passes through the banks of the L1 cache, of global memory. (A copy's shared side has them, too.)"""
+        """Passes through the banks of the L1 cache, of global memory. (Copies count on both sides.)"""
         return self._sum_global("wavefronts")
 
     @property
