@@ -88,7 +88,7 @@ std::string used(const XrayCounts& c) {
 
 // line, source, operation, array, bytes, requests, lanes; then what depends on the memory.
 constexpr const char* row_format = "{:>5}  {:<48} {:<5} {:<8} {:>5} {:>9} {:>5}";
-constexpr const char* global_format = " {:>10} {:>6} {:>10}\n";  // sectors, used, wavefronts
+constexpr const char* global_format = " {:>9} {:>6} {:>10}\n";   // sectors, used, wavefronts
 constexpr const char* shared_format = " {:>10} {:>5} {:>10}\n";  // wavefronts, ideal, conflicts
 
 void print_heading(Space space) {
@@ -130,8 +130,8 @@ void print_rows(const XrayKernel& kernel, Space space) {
     print_row(row);
   }
   if (space == Space::global) {
-    fmt::print("       total: {} requests for {} sectors, {} used\n", grouped(total.requests),
-               grouped(total.sectors), used(total));
+    fmt::print("       total: {} requests for {} sectors, {} used, in {} wavefronts\n",
+               grouped(total.requests), grouped(total.sectors), used(total), grouped(total.wavefronts));
   } else {
     fmt::print("       total: {} requests in {} wavefronts; ideal {}, bank conflicts {}\n",
                grouped(total.requests), grouped(total.wavefronts), grouped(total.ideal_wavefronts),
@@ -198,9 +198,10 @@ void print_xray(const XrayReport& report, bool verified) {
              all || verified ? "" : ", so the result was not verified");
   if (report.kernels.empty()) return;
   fmt::print(
-      "A request is an access by the lanes of one warp. Lanes, sectors (of 32 bytes), wavefronts: for a "
-      "request on\n"
-      "average. Used: how much of the sectors the lanes want. Ideal: wavefronts without bank conflicts.\n");
+      "A request is an access by the lanes of one warp. Lanes, sectors (of 32 bytes) and wavefronts (passes\n"
+      "through the L1 cache or the shared memory) are for a request on average. Used: how much of the "
+      "sectors\n"
+      "the lanes want. Ideal: wavefronts without bank conflicts.\n");
   for (const XrayKernel& kernel : report.kernels) {
     fmt::print("\n{}, {} threads a block, {}\n", kernel.name.empty() ? "unknown kernel" : kernel.name,
                kernel.threads_per_block, kernel.rows.front().place.file);

@@ -295,6 +295,7 @@ def test_tables(observed, step, arguments):
             assert int(rest[7]) == row["conflicts"]
     totals = {key: f"{value:,}".replace(",", " ") for key, value in kernel["totals"].items()}
     assert f"total: {totals['global_requests']} requests for {totals['global_sectors']} sectors" in text
+    assert f" used, in {totals['global_wavefronts']} wavefronts\n" in text
     if kernel["totals"]["shared_requests"] > 0:
         assert (
             f"in {totals['shared_wavefronts']} wavefronts; ideal {totals['shared_ideal_wavefronts']}" in text
