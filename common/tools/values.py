@@ -16,6 +16,7 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
 
 and the names gpu (figures of the GPU, with their sources in docs/evidence/h200/device.json), here and before
 (this step's and the previous step's directory), steps (all of them), N = 4096. A step may be cut short: '05'.
+The goals of exercises know `mine`, the student's kernel, in place of a step.
 
 What cannot be had here (no GPU code in the build, nothing recorded yet) raises NotAvailable; what is wrong
 raises ExpressionError, or its subclass ValueProblem if only a value showed it. Both hold one line.
@@ -461,7 +462,8 @@ class Context:
     """What an expression is evaluated in. build: the build directory, if there is one; step: the directory
     name of the step that the expression belongs to; arch: whose machine code sass() reads by default;
     step_dir: where that step's kernel.cu lies, if not in steps/; profiles: a directory with other profiles
-    than the recorded ones; evidence: the directory of all that was recorded."""
+    than the recorded ones; evidence: the directory of all that was recorded; mine: the directory of a
+    student's kernel: kernel.cu, the program run and, where there is nvcc, kernel.cubin."""
 
     build: Path | None
     step: str
@@ -469,11 +471,12 @@ class Context:
     step_dir: Path | None = None
     profiles: Path | None = None
     evidence: Path = EVIDENCE
+    mine: Path | None = None
     _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def at(self, step: str, step_dir: Path | None = None, arch: str | None = None) -> "Context":
         """The same for another step or architecture; what has been read is shared."""
-        return Context(self.build, step, arch, step_dir, self.profiles, self.evidence, self._cache)
+        return Context(self.build, step, arch, step_dir, self.profiles, self.evidence, self.mine, self._cache)
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """make()'s result or failure, once for each key."""
@@ -491,6 +494,8 @@ class Context:
         """The full directory name of a step that may be cut short."""
         if not isinstance(step, str):
             raise ValueProblem(f"{step!r} is no step")
+        if step == MINE and self.mine is not None:
+            return MINE
         names = sorted({*all_steps(), self.step} - {""})
         fits = [name for name in names if name == step] or [n for n in names if step and n.startswith(step)]
         if len(fits) != 1:
@@ -499,6 +504,8 @@ class Context:
 
     def program(self, step: str) -> Path:
         """The built program of a step."""
+        if step == MINE and self.mine is not None:
+            return self.mine / "run"
         if self.build is None:
             raise NotAvailable("no build directory was given")
         path = self.build / "steps" / self.directory(step) / "run"
@@ -523,8 +530,9 @@ class Context:
         program = self.program(step)
         status = program.stat()
         prefix = f"{step}-{m}x{n}x{k}-"
-        assert self.build is not None
-        cache = self.build / "xray-cache"
+        folder_of_cache = self.mine if step == MINE else self.build
+        assert folder_of_cache is not None
+        cache = folder_of_cache / "xray-cache"
         kept = cache / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}.json"
         try:
             return json.loads(kept.read_text())
@@ -565,9 +573,18 @@ class Context:
         step = self.directory(step)
         return Xray(step, self.xray_record(step, m, n, k))
 
+    def machine_code(self, step: str) -> Path:
+        """The file with a step's machine code."""
+        if step != MINE or self.mine is None:
+            return self.program(step)
+        path = self.mine / "kernel.cubin"
+        if not path.exists():
+            raise NotAvailable("there is no machine code without nvcc")
+        return path
+
     def architectures(self, step: str) -> list[str]:
         """Whose machine code a step's program holds: ['sm_80', 'sm_90a']. Empty without CUDA."""
-        program = self.program(step)
+        program = self.machine_code(step)
 
         def read() -> list[str]:
             try:
@@ -579,7 +596,7 @@ class Context:
 
     def kernels(self, step: str, arch: str | None = None) -> list[Any]:
         """The kernels of a step's program for an architecture, as sass.py reads them."""
-        program = self.program(step)
+        program = self.machine_code(step)
         built = self.architectures(step)
         arch = arch or self.arch or (DEFAULT_ARCH if DEFAULT_ARCH in built else next(iter(built), None))
         if arch is None or arch not in built:
@@ -690,6 +707,8 @@ class Context:
 
     def _kernel_path(self, step: str) -> Path:
         folder = self.step_dir if step == self.step and self.step_dir else ROOT / "steps" / step
+        if step == MINE and self.mine is not None:
+            folder = self.mine
         return folder / "kernel.cu"
 
     def _source(self, step: str) -> list[str]:
@@ -738,7 +757,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "all": all,
     "any": any,
 }
-NAMES = ("here", "before", "gpu", "steps", "N")
+NAMES = ("here", "before", "mine", "gpu", "steps", "N")
+MINE = "mine"  # an exercise's kernel by a student, as a step's name
 ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
@@ -954,6 +974,10 @@ class _Evaluator:
                 return self.context.step
             case "before":
                 return self.context.previous()
+            case "mine":
+                if self.context.mine is None:
+                    raise ValueProblem("'mine' is a student's kernel: only the goals of exercises know it")
+                return MINE
             case "gpu":
                 return self.context.gpu()
             case "steps":
