@@ -26,7 +26,8 @@ def make_picture(request: Request) -> str:
     except UsageError as error:
         raise BlockError(str(error)) from None
     access = picture.from_xray(row)
-    name = "_".join([step, operation, array, *rest, *re.findall(r"\w+", line or "")])
+    words = [step, operation, array, *rest, line or ""]  # "Tiles::B" is no name for a file
+    name = "_".join(word for text in words for word in re.findall(r"\w+", text))
     link = request.figure(f"{name}.svg", picture.picture(access), alternative(picture.describe(access)))
     example = row["example"]
     where = f"block {tuple(example['block'][:2])}, warp {example['warp']}, execution {example['execution']}"
