@@ -124,7 +124,9 @@ class AccessListener {
   virtual ~AccessListener() = default;
   virtual void on_launch(const LaunchShape&) {}  // before its first block, by the thread that launches
   virtual void on_access(const Access& access) = 0;
-  virtual void on_block_end(std::uint64_t) {}  // linear; by the OS thread that ran it, after its last access
+  // After the last access of a block (linear) or a warp of it; by the OS thread that ran it.
+  virtual void on_warp_end(std::uint64_t, std::uint32_t) {}
+  virtual void on_block_end(std::uint64_t) {}
 };
 
 // nullptr: nobody listens. Not to be changed during a launch. Works with checking on only.

@@ -121,6 +121,7 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
 // The same for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
 void tell_launch(const LaunchShape& shape);
+void tell_warp_end(std::uint64_t block, std::uint32_t warp);
 void tell_block_end(std::uint64_t block);
 // A write to shared memory that the listener was told of before.
 void check_shared_write(const void* shared, unsigned bytes, const void* pc);

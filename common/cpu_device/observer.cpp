@@ -111,6 +111,10 @@ void tell_launch(const LaunchShape& shape) {
   if (listener != nullptr) listener->on_launch(shape);
 }
 
+void tell_warp_end(std::uint64_t block, std::uint32_t warp) {
+  if (listener != nullptr) listener->on_warp_end(block, warp);
+}
+
 void tell_block_end(std::uint64_t block) {
   if (listener != nullptr) listener->on_block_end(block);
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -151,6 +152,11 @@ void open_barrier(Worker& worker, unsigned begin, unsigned end) {
   }
 }
 
+bool all_exited(const Worker& worker, unsigned begin, unsigned end) {
+  return std::all_of(worker.threads.begin() + begin, worker.threads.begin() + end,
+                     [](const Thread& thread) { return thread.state == State::exited; });
+}
+
 // Runs the lanes of a warp until each has exited or waits for other warps.
 void run_warp(Worker& worker, Stacks& stacks, unsigned begin, unsigned end) {
   do {
@@ -158,10 +164,13 @@ void run_warp(Worker& worker, Stacks& stacks, unsigned begin, unsigned end) {
       if (worker.threads[i].state == State::ready) resume(worker, stacks, i);
       if (worker.launch->stop) return;
     }
-    if (!all_wait(worker, begin, end, State::at_warp_barrier)) return;
+    if (!all_wait(worker, begin, end, State::at_warp_barrier)) break;
     if (worker.shadow) worker.shadow->warp_barrier(begin / warpSize);
     open_barrier(worker, begin, end);
   } while (true);
+  if (worker.launch->checked && all_exited(worker, begin, end)) {
+    tell_warp_end(worker.block, begin / warpSize);
+  }
 }
 
 // No thread can run and the block is not done: says why.

@@ -159,12 +159,19 @@ void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
   stream.requests.clear();
   stream.sources.clear();
   stream.complete = 0;
+  constexpr std::size_t worth_keeping = 64;  // the memory of few requests: most streams have many of few
+  if (stream.requests.capacity() > worth_keeping) {
+    std::vector<OpenRequest>().swap(stream.requests);
+    std::vector<WarpRequest>().swap(stream.sources);
+  }
 }
 
 void Xray::end_block(Runner& runner) {
-  for (auto& [key, stream] : runner.streams) {
-    count_open(runner, key, stream);
-    stream.before = 0;
+  for (Runner::Streams& streams : runner.warps) {
+    for (auto& [key, stream] : streams) {
+      count_open(runner, key, stream);
+      stream.before = 0;
+    }
   }
   runner.sequence = 0;
 }
@@ -191,16 +198,28 @@ Xray::Runner& Xray::runner_of_this_thread() {
   return *runner;
 }
 
+std::uint32_t Xray::lanes_of(std::uint32_t warp) const {
+  const std::uint32_t threads = shape_.block.x * shape_.block.y * shape_.block.z;
+  if (launches_ == 0 || threads >= (warp + 1) * 32) return ~0u;  // no launch: nobody knows
+  return (1u << threads % 32) - 1;
+}
+
 void Xray::on_launch(const LaunchShape& shape) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, runner] : runners_) {
     end_block(*runner);
-    runner->streams.clear();  // they know the sums of the kernel before
+    runner->warps.clear();  // they know the sums of the kernel before
     runner->latest = nullptr;
   }
   ++launches_;
   shape_ = shape;
   blocks_ += shape.blocks();
+}
+
+void Xray::on_warp_end(std::uint64_t, std::uint32_t warp) {
+  Runner& runner = runner_of_this_thread();
+  if (warp >= runner.warps.size()) return;  // it accessed nothing
+  for (auto& [key, stream] : runner.warps[warp]) count_open(runner, key, stream);
 }
 
 void Xray::on_block_end(std::uint64_t) {
@@ -222,7 +241,8 @@ void Xray::on_access(const Access& access) {
   const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
   auto* entry = runner.latest == nullptr ? nullptr : runner.latest->second.next;
   if (entry == nullptr || entry->first != key) {
-    entry = &*runner.streams.try_emplace(key).first;
+    if (runner.warps.size() <= key.warp) runner.warps.resize(key.warp + 1);
+    entry = &*runner.warps[key.warp].try_emplace(key).first;
     if (runner.latest != nullptr) runner.latest->second.next = entry;
   }
   runner.latest = entry;
@@ -244,7 +264,7 @@ void Xray::on_access(const Access& access) {
     stream.sources[index].active |= 1u << lane;
     stream.sources[index].addresses[lane] = access.source;
   }
-  if (request.active != ~0u) return;
+  if (request.active != lanes_of(key.warp)) return;
   count(runner, key, stream, stream.complete++);
   if (stream.complete == stream.requests.size()) count_open(runner, key, stream);  // reuses the memory
 }

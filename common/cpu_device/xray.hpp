@@ -7,15 +7,15 @@
 // Wavefronts of global memory are passes through the L1 cache, which has the banks of shared memory.
 //
 // An asynchronous copy (cp.async) counts twice: what it reads of global memory, and what it writes to shared
-// memory. The writing takes as many wavefronts as the banks need, but at least as many as the reading. Seen
-// on an H200: 4-byte copies from 4 rows of A, which the banks of shared memory would take in one wavefront,
-// take
-// 4. "Ideal" and "conflicts" speak of the banks of shared memory alone: a kernel without bank conflicts has
-// conflicts == 0, and its copies may still have more wavefronts than ideal.
+// memory. The writing takes as many wavefronts as the banks need, but at least as many as the reading: seen
+// on an H200 with 4-byte copies from 4 rows of A, which take 4 wavefronts where the banks of shared memory
+// would need 1. "Ideal" and "conflicts" speak of the banks of shared memory alone: a kernel without bank
+// conflicts has conflicts == 0, and its copies may still have more wavefronts than ideal.
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -87,11 +87,12 @@ struct XrayReport {
 // Groups what the lanes of a warp do into requests: between two barriers, the n-th access of each lane at one
 // instruction belongs to one request. (So lanes that skip an instruction which others execute several times
 // without a barrier may be grouped with others' earlier executions.) Memory use grows with the accesses of a
-// warp between two barriers.
+// warp between two barriers, for warps that wait; not with the number of warps that run one after another.
 class Xray : public AccessListener {
  public:
   void on_launch(const LaunchShape& shape) override;
   void on_access(const Access& access) override;
+  void on_warp_end(std::uint64_t block, std::uint32_t warp) override;
   void on_block_end(std::uint64_t block) override;
 
   // Everything since construction. Not during a launch.
@@ -160,8 +161,9 @@ class Xray : public AccessListener {
     std::uint64_t os_thread = 0;  // ids of std::thread are used again
     std::uint64_t block = 0;
     std::uint64_t sequence = 0;  // requests of this block so far
-    std::unordered_map<Key, Stream, Hash> streams;
-    std::pair<const Key, Stream>* latest = nullptr;  // of the streams
+    using Streams = std::unordered_map<Key, Stream, Hash>;
+    std::deque<Streams> warps;              // no vector: it would move what is pointed to
+    Streams::value_type* latest = nullptr;  // of the streams
     std::map<SumKey, Sum> sums;
   };
 
@@ -170,6 +172,7 @@ class Xray : public AccessListener {
   void count_side(Runner& runner, const Key& key, Stream& stream, std::size_t index, Space side);
   void count_open(Runner& runner, const Key& key, Stream& stream);
   void end_block(Runner& runner);
+  std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i
 
   static std::uint64_t new_identity();  // a number that nobody else has or had
   const std::uint64_t identity_ = new_identity();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -22,11 +23,15 @@ using cpu_device::XrayRow;
 // Above this many multiply-adds a sample is observed: a second or two of observing for the slowest kernel.
 constexpr std::int64_t max_products = std::int64_t{1} << 25;
 
-// How many blocks a sample of each launch should have, so that observing it takes some seconds: 9 at K =
-// 4096, fewer if a block computes much. The accesses of a block grow with K, whatever the size of its tile.
-std::int64_t sample_size(int k, double products_per_block) {
-  const double for_accesses = 9.0 * (1 << 12) / k, for_products = 9.0 * (1 << 26) / products_per_block;
-  return static_cast<std::int64_t>(std::clamp(std::min(for_accesses, for_products), 4.0, 64.0));
+// How many blocks a sample of a launch should have, so that observing it takes some seconds: 9 at K = 4096,
+// fewer if a block computes much, or has few threads to do it. The accesses of a block grow with K, whatever
+// the size of its tile.
+std::int64_t sample_size(int k, double products_per_block, const dim3& block) {
+  const double threads = static_cast<double>(block.x) * block.y * block.z;
+  const double counts[] = {9.0 * (1 << 12) / k, 9.0 * (1 << 26) / products_per_block,
+                           9.0 * (1 << 20) * threads / products_per_block};
+  const double least = *std::min_element(std::begin(counts), std::end(counts));
+  return static_cast<std::int64_t>(std::clamp(least, threads < 32 ? 2.0 : 4.0, 64.0));
 }
 
 // `count` indices below `extent`, evenly spread, the first and the last among them; all if there are no more.
@@ -43,13 +48,16 @@ std::uint64_t linear(const dim3& grid, std::uint64_t x, std::uint64_t y, std::ui
   return (z * grid.y + y) * grid.x + x;
 }
 
-// A lattice of about `count` blocks with the grid's corners.
+// A lattice of at most `count` blocks, with the grid's corners if that is four or more.
 std::vector<std::uint64_t> sample(const dim3& grid, std::int64_t count) {
   const std::int64_t in_z = std::min<std::int64_t>(grid.z, count >= 8 ? 2 : 1);
-  std::int64_t side = 1;  // of the lattice in x and y, where the grid is long enough
-  while ((side + 1) * (side + 1) * in_z <= count) ++side;
-  const std::int64_t in_x = grid.y < side ? count / in_z / grid.y : side;
-  const std::int64_t in_y = grid.x < side ? count / in_z / grid.x : side;
+  count /= in_z;
+  std::int64_t side = 1;
+  while ((side + 1) * (side + 1) <= count) ++side;
+  // As many in x as in y, and in one more where the other has no more.
+  std::int64_t in_x = std::min<std::int64_t>(grid.x, side);
+  const std::int64_t in_y = std::min<std::int64_t>(grid.y, count / in_x);
+  in_x = std::min<std::int64_t>(grid.x, count / in_y);
   std::vector<std::uint64_t> blocks;
   for (const std::uint64_t z : spread(grid.z, in_z)) {
     for (const std::uint64_t y : spread(grid.y, in_y)) {
@@ -168,7 +176,7 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
   double blocks = 0;
   for (const LaunchShape& launch : launches) blocks += static_cast<double>(launch.blocks());
   for (const LaunchShape& launch : launches) {
-    plan.blocks.push_back(sample(launch.grid, sample_size(gemm.K, products / blocks)));
+    plan.blocks.push_back(sample(launch.grid, sample_size(gemm.K, products / blocks, launch.block)));
     plan.all = plan.all && plan.blocks.back().size() == launch.blocks();
   }
   return plan;

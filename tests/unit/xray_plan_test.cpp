@@ -21,12 +21,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A step that computes TILE x TILE elements in a block.
+// A step that computes TILE x TILE elements in a block, each in a thread of its own.
 constexpr int TILE = 32;
 bool launched = false;
 void kernel(Gemm) { launched = true; }
 void entry(const Gemm& g) {
-  launch(kernel, dim3((g.N + TILE - 1) / TILE, (g.M + TILE - 1) / TILE, g.batch), dim3(1), 0, g);
+  launch(kernel, dim3((g.N + TILE - 1) / TILE, (g.M + TILE - 1) / TILE, g.batch), dim3(TILE * TILE), 0, g);
 }
 const harness::Step step{"step", nullptr, entry, entry};
 
@@ -95,6 +95,24 @@ TEST(Plan, NarrowGrids) {
   EXPECT_EQ(blocks_of(problem(32, 32 * 101, 4096)), lattice({0, 12, 25, 37, 50, 62, 75, 87, 100}, {0}));
   EXPECT_EQ(blocks_of(problem(32 * 101, 32, 4096)), lattice({0}, {0, 12, 25, 37, 50, 62, 75, 87, 100}));
   EXPECT_EQ(blocks_of(problem(32 * 101, 64, 4096)), lattice({0, 1}, {0, 33, 66, 100}));
+}
+
+// Fewer where a block computes more, or has but a few threads to do it.
+TEST(Plan, LargeBlocks) {
+  const auto in_one_dimension = [](const Gemm& g, int rows, int threads) {
+    static int block_rows, block_threads;
+    block_rows = rows, block_threads = threads;
+    const auto launch_it = [](const Gemm& p) {
+      launch(kernel, dim3(1, p.M / block_rows), dim3(block_threads), 0, p);
+    };
+    return plan_xray({"step", nullptr, launch_it, launch_it}, g, std::nullopt).blocks.at(0).size();
+  };
+  const Gemm g = problem(4096, 4096, 4096);
+  EXPECT_EQ(in_one_dimension(g, 1, 256), 9u);
+  EXPECT_EQ(in_one_dimension(g, 4, 256), 9u);
+  EXPECT_EQ(in_one_dimension(g, 8, 256), 4u);
+  EXPECT_EQ(in_one_dimension(g, 64, 256), 4u);
+  EXPECT_EQ(in_one_dimension(g, 1, 1), 2u);  // as step 00
 }
 
 TEST(Plan, Batches) {  // the first matrix and the last

@@ -300,6 +300,23 @@ TEST(Grouping, MissingLanes) {
   EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 60 120 60"));
 }
 
+// The last warp of 48 threads has 16 lanes: with these its requests are complete.
+TEST(Grouping, WarpsOfFewThreads) {
+  Xray xray;
+  xray.on_launch({nullptr, dim3(1), dim3(6, 8)});
+  for (unsigned thread = 0; thread < 48; ++thread) {
+    for (unsigned n = 0; n < 3; ++n) xray.on_access(access(0, 0, thread, thread));
+  }
+  xray.on_warp_end(0, 0);
+  xray.on_warp_end(0, 1);
+  xray.on_warp_end(0, 2);  // accessed nothing
+  xray.on_block_end(0);
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 6 6 6"));
+  ASSERT_EQ(rows(xray).size(), 1u);
+  EXPECT_EQ(rows(xray)[0].counts.lanes, 48u * 3);
+  EXPECT_EQ(rows(xray)[0].example.execution, 0u);
+}
+
 TEST(Grouping, OneLaneOftenerThanTheOthers) {
   Xray xray;
   for (unsigned lane = 0; lane < 32; ++lane) {
