@@ -20,11 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/cpu_device/member_names.hpp"
 #include "common/gemm.hpp"
 #include "tests/unit/device_buffer.hpp"
 
 #ifdef HAVE_OBSERVED
+#include "common/cpu_device/member_names.hpp"
+
 void step_01_naive(const Gemm& gemm);
 void step_02_coalescing(const Gemm& gemm);
 void step_03_shared_memory(const Gemm& gemm);
@@ -494,6 +495,8 @@ TEST_F(Blocks, LaunchesThatDoNotRun) {
   EXPECT_THAT(counts, testing::Each(1));
 }
 
+#ifdef HAVE_OBSERVED
+
 // ---- The names of members ---------------------------------------------------------------------------------
 
 struct Pair {
@@ -523,8 +526,6 @@ TEST(Members, OfWhatHasNoneOrTooMany) {
 }
 
 // ---- The steps --------------------------------------------------------------------------------------------
-
-#ifdef HAVE_OBSERVED
 
 struct StepUnderTest {
   std::string name;
