@@ -296,15 +296,23 @@ def test_standard_output_that_is_full(arguments, inputs):
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_by_a_signal(end, tmp_path):
     arguments = ["--sweep", "64,1000,2000", "--json", "r.json", "--device", "cpu", "--repeat", "1000"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+
+    def listen():  # whoever runs the tests with nohup or in the background has it ignored
+        signal.signal(end, signal.SIG_DFL)
+
     with subprocess.Popen(
-        [PROGRAMS[STEP], *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [PROGRAMS[STEP], *arguments], cwd=tmp_path, preexec_fn=listen, **streams
     ) as process:
-        process.stdout.readline()  # which step, which device; the table's head and the first row follow
-        process.stdout.readline()
-        process.stdout.readline()
-        assert len(list(tmp_path.iterdir())) == 1
-        process.send_signal(end)
-        assert process.wait(LIMIT_S) == -end
+        try:
+            process.stdout.readline()  # which step, which device; the table's head and the first row follow
+            process.stdout.readline()
+            process.stdout.readline()
+            assert len(list(tmp_path.iterdir())) == 1
+            process.send_signal(end)
+            assert process.wait(LIMIT_S) == -end
+        finally:
+            process.kill()
     assert list(tmp_path.iterdir()) == []
 
 
