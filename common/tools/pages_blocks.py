@@ -345,6 +345,7 @@ KINDS = {
     "profile": "profile",
     "ladder": "measured speed",
     "experiment": "experiment",
+    "variant": "experiment",
     "const": "source",
     "gpu": "the GPU's figures",
 }

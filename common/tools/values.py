@@ -705,6 +705,18 @@ class Context:
         names = ", ".join(repr(figures["variant"]) for figures in variants)
         raise ValueProblem(f"the experiment {name} has no variant '{variant}'; there are {names}")
 
+    def variant(self, name: str, values: str) -> Figures:
+        """Counters of a variant that `profile.py variants` recorded in docs/evidence/<gpu>/<name>.json, e.g.
+        variant('rasterisation', 'GROUP=1')."""
+        if not isinstance(name, str) or not re.fullmatch(r"\w+", name):
+            raise ValueProblem(f"'{name}' names no record of variants")
+        path = self.evidence / f"{name}.json"
+        records = self._cached(("variant", path), lambda: _read_json(path, f"the variants {name}"))
+        for record in records if isinstance(records, list) else []:
+            if values in (record.get("values"), record.get("variant")):
+                return Figures(f"the variant {values} of {name}", record)
+        raise ValueProblem(f"{path} has no variant '{values}'")
+
     def _kernel_path(self, step: str) -> Path:
         folder = self.step_dir if step == self.step and self.step_dir else ROOT / "steps" / step
         if step == MINE and self.mine is not None:
@@ -746,7 +758,7 @@ def _first_line(text: str) -> str:
 
 # ---- Expressions -------------------------------------------------------------------------------------------
 
-SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "const")
+SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "const")
 PLAIN: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
