@@ -1,0 +1,274 @@
+"""Compiles a student's kernel as the build compiles a step. Standard library only.
+
+The commands are the build's own (ninja -t commands) with another source. Everything made of one source lies in
+<build>/exercise-cache/KEY, whose name says what it was made of; the oldest folders are removed.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from exercises_finding import Finding
+from values import ROOT
+
+KEPT = 60  # folders in the cache
+COMPILE_TIMEOUT_S = 120
+
+
+class BuildError(Exception):
+    """What is wrong with the build directory, in one line."""
+
+
+class DoesNotCompile(Exception):
+    """The student's file does not compile; finding says where."""
+
+    def __init__(self, finding: Finding):
+        super().__init__(finding.says)
+        self.finding = finding
+
+
+def find_ninja() -> str:
+    beside_python = Path(sys.executable).parent / "ninja"
+    for candidate in (os.environ.get("NINJA"), shutil.which("ninja"), str(beside_python)):
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+    raise BuildError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin if it was
+    asked for, and gpu_program, if that was."""
+
+    folder: Path
+
+    @property
+    def program(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def gpu_program(self) -> Path:
+        return self.folder / "run-gpu"
+
+
+class Toolchain:
+    """The commands of one build directory for one step."""
+
+    def __init__(self, build: Path, step: str):
+        self.build = build
+        self.step = step
+        result = subprocess.run(
+            [find_ninja(), "-C", str(build), "-t", "commands", f"steps/{step}/run"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = result.stdout.splitlines()
+        self._plain = self._compile_line(lines, f"steps/libcpu_{step}.a.p/")
+        self._observed = self._compile_line(lines, f"steps/libobserved_{step}.a.p/")
+        self._gpu = self._compile_line(lines, f"steps/libgpu_{step}.a.p/")
+        self._main = self._compile_line(lines, f"steps/{step}/run.p/")
+        self._link = next((shlex.split(x) for x in lines if f" -o steps/{step}/run " in x), None)
+        if result.returncode != 0 or not (self._plain and self._main and self._link):
+            raise BuildError(f"{build} cannot build steps/{step}/run; run ./setup.sh first")
+        if not self._observed:
+            raise BuildError(
+                "this build cannot observe kernels, which grading needs; configure it with CXX=g++"
+            )
+        libraries = [
+            build / word for word in self._link if word.startswith("common/") and word.endswith(".a")
+        ]
+        if missing := [path for path in libraries if not path.exists()]:
+            raise BuildError(f"{missing[0]} is not built; run `meson compile -C {build}` first")
+        self._libraries = libraries
+
+    @staticmethod
+    def _compile_line(lines: list[str], place: str) -> list[str] | None:
+        return next((shlex.split(x) for x in lines if " -c " in x and f" -o {place}" in x), None)
+
+    @property
+    def has_nvcc(self) -> bool:
+        return self._gpu is not None
+
+    @cached_property
+    def architecture(self) -> str | None:
+        """The one whose machine code is looked at: sm_90a if the build has it, else its first."""
+        built = re.findall(r"code=(sm_\w+)", " ".join(self._gpu or []))
+        return "sm_90a" if "sm_90a" in built else next(iter(built), None)
+
+    @cached_property
+    def _stamp(self) -> str:
+        """Changes with whatever the student's program is made of, besides the source."""
+        parts = [repr((self._plain, self._observed, self._gpu, self._main, self._link))]
+        headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
+        for path in sorted([*headers, *self._libraries]):
+            status = path.stat()
+            parts.append(f"{path} {status.st_mtime_ns} {status.st_size}")
+        return "\n".join(parts)
+
+    @property
+    def cache(self) -> Path:
+        return self.build / "exercise-cache"
+
+    def folder_for(self, source: str) -> Path:
+        key = hashlib.sha256(f"{self._stamp}\0{self.step}\0{source}".encode()).hexdigest()[:20]
+        return self.cache / key
+
+    def compile(self, source: str, *, cubin: bool = False, gpu: bool = False) -> Built:
+        """Makes what is not there yet. Raises DoesNotCompile, BuildError."""
+        folder = self.folder_for(source)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder / "lock"):
+                self._compile_in(folder, source, cubin and self.has_nvcc, gpu and self.has_nvcc)
+            os.utime(folder)
+        except OSError as error:
+            raise BuildError(f"{error.filename or folder}: {error.strerror}") from None
+        self._trim(folder)
+        return Built(folder)
+
+    def _trim(self, keep: Path) -> None:
+        folders = [path for path in self.cache.iterdir() if path.is_dir()]
+        if len(folders) <= KEPT:
+            return
+
+        def age(path: Path) -> float:
+            try:
+                return path.stat().st_mtime
+            except OSError:
+                return 0
+
+        for path in sorted(folders, key=age)[: len(folders) - KEPT]:
+            if path != keep:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _compile_in(self, folder: Path, source: str, cubin: bool, gpu: bool) -> None:
+        kernel = folder / "kernel.cu"
+        if not kernel.exists():
+            kernel.write_text(source, encoding="utf-8")
+        jobs: list[tuple[list[str], Path]] = []
+
+        def want(command: list[str] | None, name: str) -> None:
+            if command is not None and not (folder / name).exists():
+                jobs.append((command, folder / name))
+
+        program_is_there = (folder / "run").exists()
+        if not program_is_there or (gpu and not (folder / "run-gpu").exists()):
+            want(self._plain, "plain.o")
+            want(self._observed, "observed.o")
+            main = [w for w in self._main or [] if w != "-DHAVE_GPU"]
+            want(main, "main.o")
+        if cubin:
+            want(self._cubin_command(), "kernel.cubin")
+        if gpu and not (folder / "run-gpu").exists():
+            want(self._gpu, "gpu.o")
+            want(self._main, "main-gpu.o")
+        with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
+            outcomes = list(pool.map(lambda job: self._run_compiler(job[0], kernel, job[1]), jobs))
+        for outcome in outcomes:
+            if outcome is not None:
+                raise DoesNotCompile(outcome)
+        if not program_is_there:
+            self._run_linker(folder, ["main.o", "plain.o", "observed.o"], "run")
+        if gpu and not (folder / "run-gpu").exists():
+            self._run_linker(folder, ["main-gpu.o", "plain.o", "observed.o", "gpu.o"], "run-gpu")
+
+    def _cubin_command(self) -> list[str] | None:
+        """Machine code for one architecture only, without a host part: less than half the time."""
+        if self._gpu is None or self.architecture is None:
+            return None
+        command = [word for word in self._gpu if not word.startswith("-gencode")]
+        number = self.architecture.removeprefix("sm_")
+        command[command.index("-c")] = "-cubin"
+        return [*command, f"-gencode=arch=compute_{number},code={self.architecture}"]
+
+    def _run_compiler(self, command: list[str], kernel: Path, out: Path) -> Finding | None:
+        temporary = out.with_name(f"new-{out.name}")
+        notes = temporary.with_suffix(".d")
+        words = [f'-DSTEP_SOURCE="{kernel}"' if w.startswith("-DSTEP_SOURCE=") else w for w in command]
+        words = [w for w in words if w != "-fdiagnostics-color=always"]
+        for option, value in (("-o", temporary), ("-MF", notes)):
+            words[words.index(option) + 1] = str(value)
+        try:
+            result = subprocess.run(
+                words,
+                cwd=self.build,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=COMPILE_TIMEOUT_S,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired:
+            return Finding("compile", f"the compiler did not finish within {COMPILE_TIMEOUT_S} s.")
+        except OSError as error:
+            raise BuildError(f"{words[0]} cannot be run: {error.strerror}") from None
+        notes.unlink(missing_ok=True)
+        if result.returncode != 0:
+            return first_error(result.stdout + result.stderr, kernel)
+        temporary.replace(out)
+        return None
+
+    def _run_linker(self, folder: Path, objects: list[str], out: str) -> None:
+        assert self._link is not None
+        place = f"steps/{self.step}/run"
+        # The step's own objects and libraries make way for the student's.
+        words = [
+            w for w in self._link if not re.match(rf"steps/({self.step}/run\.p/|lib\w+_{self.step}\.a)", w)
+        ]
+        temporary = folder / f"new-{out}"
+        at = words.index("-o") + 1
+        assert words[at] == place
+        words[at : at + 1] = [str(temporary), *(str(folder / name) for name in objects)]
+        result = subprocess.run(words, cwd=self.build, capture_output=True, text=True, errors="replace")
+        if result.returncode != 0:
+            text = result.stdout + result.stderr
+            if match := re.search(r"undefined reference to `([^']*)'|Undefined reference to '([^']*)'", text):
+                name = match[1] or match[2]
+                raise DoesNotCompile(
+                    Finding(
+                        "compile",
+                        f"the program does not link: `{name}` is declared and nowhere defined.",
+                        look="where it is used: is the name right, and has the function a body?",
+                    )
+                )
+            said = next((line for line in text.splitlines() if line.strip()), "it says nothing")
+            raise BuildError(f"the linker fails: {said}")
+        temporary.replace(folder / out)
+
+
+def first_error(output: str, kernel: Path) -> Finding:
+    """The compiler's first error, at the line of the student's file that it is in or that led to it."""
+    look = "the line, and the ones before it: a missing bracket or semicolon shows later than it is."
+    place = re.escape(str(kernel))
+    errors = re.compile(rf"^{place}[:(](\d+)[:)](?:\d+:)? ?(?:fatal )?error ?(?:#\d+)?: (.*)$", re.MULTILINE)
+    if match := errors.search(output):
+        line, said = int(match[1]), match[2].strip().rstrip(".")
+        return Finding("compile", f"It does not compile: {said}.", line, look=look)
+    other = re.search(r"(?:fatal )?error(?: #\d+)?: (.*)$", output, re.MULTILINE)
+    led = re.search(rf"{place}[:(](\d+)", output)
+    said = other[1].strip() if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
+    said = said.replace(str(kernel), "your file").rstrip(".")
+    return Finding("compile", f"It does not compile: {said}.", int(led[1]) if led else 0, look=look)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Only one process at a time goes past this with the same path."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,0 +1,171 @@
+"""Runs a student's program over problems and reads what it says. Standard library only."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from values import ROOT
+
+TIMEOUT_S = 60  # of a table; right kernels take a few seconds
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One product, as options of `run`. again: the same sizes came before, with other numbers."""
+
+    options: str
+    again: bool = False
+
+    def __str__(self) -> str:
+        """ "M = 35, N = 79, K = 19, beta = -0.5"."""
+        names = {"m": "M", "n": "N", "k": "K"}
+        words = self.options.split()
+        pairs = [(words[i][2:], words[i + 1]) for i in range(0, len(words) - 1, 2)]
+        return ", ".join(f"{names.get(name, name)} = {value}" for name, value in pairs if name != "seed")
+
+    @property
+    def without_seed(self) -> str:
+        return re.sub(r" *--seed \d+", "", self.options)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """records: the JSON record of each problem that was finished. crash: "" or what ended the program before
+    that, `timeout` if the time was up. at: the problem that it was at."""
+
+    records: list[dict[str, Any]]
+    crash: str = ""
+    timeout: bool = False
+    at: Problem | None = None
+
+
+# Every kind of edge in as few and as small problems as possible, for runs in which each access is checked.
+OBSERVED = (
+    "--m 1 --n 1 --k 1",
+    "--m 35 --n 79 --k 19",
+    "--m 64 --n 64 --k 64",
+    "--m 64 --n 64 --k 40 --beta 2",
+    "--m 33 --n 31 --k 9 --alpha -0.5 --beta -0.5",
+    "--m 5 --n 7 --k 0 --beta -0.5",
+    "--m 35 --n 79 --k 19 --lda 23 --ldb 83 --ldc 97",
+    "--m 40 --n 36 --k 260",
+    "--m 129 --n 257 --k 17",
+    "--m 33 --n 32 --k 20 --batch 2",
+)
+
+
+def shape_table() -> list[str]:
+    """The shapes over which every step has to be right."""
+    text = (ROOT / "tests" / "shapes.txt").read_text(encoding="utf-8")
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
+    """Sizes that nobody can know beforehand; now and then all multiples of 4, for the fast paths."""
+    m, n, k = (chooser.randint(1, limit) for limit in (largest, largest, deepest))
+    if chooser.random() < 0.4:
+        m, n, k = m, (n + 3) // 4 * 4, (k + 3) // 4 * 4
+    text = f"--m {m} --n {n} --k {k}"
+    if chooser.random() < 0.5:
+        text += f" --alpha {chooser.choice((-0.5, 2, 0.75))} --beta {chooser.choice((1, -0.5, 2))}"
+    if chooser.random() < 0.3:
+        text += f" --lda {k + chooser.randint(1, 9)} --ldb {n + chooser.randint(1, 9)}"
+        text += f" --ldc {n + chooser.randint(1, 9)}"
+    return text
+
+
+def with_seeds(shapes: list[str], chooser: random.Random) -> list[Problem]:
+    """Each with numbers of its own."""
+    seen: set[str] = set()
+    problems = []
+    for shape in shapes:
+        problems.append(Problem(f"{shape} --seed {chooser.randrange(1, 1 << 31)}", shape in seen))
+        seen.add(shape)
+    return problems
+
+
+def observed_problems(chooser: random.Random) -> list[Problem]:
+    shapes = [*OBSERVED, *(random_problem(chooser, 70, 40) for _ in range(3))]
+    return with_seeds([*shapes, OBSERVED[1], OBSERVED[2]], chooser)
+
+
+def plain_problems(chooser: random.Random) -> list[Problem]:
+    """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
+    shapes = [*shape_table(), *(random_problem(chooser, 300, 400) for _ in range(8))]
+    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", shapes[-1]]
+    return with_seeds([*shapes, *again, *again], chooser)
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def stop_all() -> None:
+    """Ends every program that run() has started: nobody wants to know any more."""
+    for process in list(_running):
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(
+    program: Path, problems: list[Problem], *options: str, timeout: float = TIMEOUT_S, source: str = ""
+) -> Outcome:
+    """Runs all problems in one process. source: what to call the student's file in messages."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cases, out, said = folder / "cases", folder / "out.json", folder / "said"
+        cases.write_text("".join(f"{problem.options}\n" for problem in problems))
+        command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                start_new_session=True, cwd=folder,
+            )  # fmt: skip
+            _running.add(process)
+            try:
+                process.wait(timeout)
+                timed_out = False
+            except subprocess.TimeoutExpired:
+                timed_out = True
+            finally:
+                _kill(process)  # after Ctrl-C, too
+                process.wait()
+                _running.discard(process)
+        text = named(said.read_text(errors="replace"), program, source)
+        done = len(re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE))
+        at = problems[min(done, len(problems) - 1)]
+        if timed_out:
+            return Outcome([], "", True, at)
+        try:
+            records = json.loads(out.read_text())
+            whole = isinstance(records, list) and len(records) == len(problems)
+        except (OSError, ValueError):
+            whole = False
+        if not whole or process.returncode not in (0, 1):
+            last = [line for line in text.splitlines() if line.startswith("error: ")]
+            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {process.returncode}"
+            return Outcome([], crash, False, at)
+        for record in records:
+            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
+        return Outcome(records)
+
+
+def named(text: str, program: Path, source: str) -> str:
+    """The text with the student's file by its own name in place of the copy that was compiled."""
+    copy = program.resolve().parent / "kernel.cu"
+    for path in (str(copy), str(copy.relative_to(ROOT)) if copy.is_relative_to(ROOT) else str(copy)):
+        text = text.replace(path, source or "kernel.cu")
+    return text
