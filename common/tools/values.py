@@ -524,7 +524,10 @@ class Context:
         """The JSON record of `run --xray`; kept in <build>/xray-cache for as long as the program stays the
         same."""
         step = self.directory(step)
-        return self._cached(("xray", step, m, n, k), lambda: self._run_xray(step, m, n, k))
+        record = self._cached(("xray", step, m, n, k), lambda: self._run_xray(step, m, n, k))
+        if any("wavefronts" not in row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]):
+            raise ValueProblem(f"{self.program(step)} is older than this tool; run `meson compile` again")
+        return record
 
     def _run_xray(self, step: str, m: int, n: int, k: int) -> dict[str, Any]:
         program = self.program(step)
