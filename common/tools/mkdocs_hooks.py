@@ -5,7 +5,6 @@
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
-- A link to a page that is planned but not written yet is plain text.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
 
@@ -44,7 +43,6 @@ FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 MARKER = re.compile(r"<!-- generate: .*?-->|<!-- end -->|<!--=.*?-->|<!--/-->")
 LINK_OUT = re.compile(r"(\]\(|\]:\s+)((?:\.\./)+[^\s)#]+)(?:#([^\s)]*))?")
-LINK_TO_PAGE = re.compile(r"\[([^\]]*)\]\(((?:\.\./)*(?:(?:steps|concepts)/)?\w+\.md)(?:#[^\s)]*)?\)")
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
@@ -88,18 +86,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         line = (match[3] or "").partition("-")[0]  # of L10-L20 the first
         return match[1] + target + ("#" + line if line else "")
 
-    markdown = LINK_TO_PAGE.sub(lambda match: unlinked(match, here, files), markdown)
     return outside_code(markdown, lambda text: LINK_OUT.sub(link, MARKER.sub("", text)))
-
-
-def unlinked(match: re.Match[str], here: str, files: Files) -> str:
-    """A link to a page that is planned but not written yet, as plain text; any other link as it is."""
-    folder, _, name = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2])).partition("/")
-    stem = name.removesuffix(".md")
-    planned = (
-        stem in CONCEPTS if folder == "concepts" else folder == "steps" and (ROOT / folder / stem).is_dir()
-    )
-    return match[1] if planned and f"{folder}/{name}" not in files.src_uris else match[0]
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

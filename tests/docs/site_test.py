@@ -59,10 +59,15 @@ def test_source_files_have_pages(built):
     assert f"L{len(lines) + 1}" not in source.ids
 
 
-def test_links_to_planned_pages_are_plain_text(built):
-    page = (built("sample") / "steps" / "02_coalescing.html").read_text()
-    assert "The roofline is not" in page
-    assert 'href="01_naive.html">the first</a>' in page
+def test_a_link_to_a_page_that_is_not_there_fails(tmp_path):
+    """MkDocs is strict: a page that was taken away is noticed where it is linked."""
+    broken = tmp_path / "broken"
+    shutil.copytree(SAMPLE, broken)
+    (broken / "index.md").write_text((broken / "index.md").read_text() + "\n[gone](concepts/roofline.md)\n")
+    result = build_site(tmp_path / "site", broken)
+    assert result.returncode != 0
+    assert "roofline.md" in result.stdout + result.stderr
+    assert not (tmp_path / "site").exists()
 
 
 def test_a_list_begins_with_its_number(built):
