@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The exercises: what is done, what comes next, and whether it is right. The build makes <build>/exercises of it.
+"""The exercises: what is done, what comes next, and whether it is right. In a build: <build>/exercises.
 
   exercises                        progress and the next exercise
   exercises check NAME...          grade; --all: every exercise that was begun
@@ -10,8 +10,8 @@
   exercises report [--json FILE]   all results, for a teacher
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
-A name may be cut short, as in 02. The files to edit and state.json, the only file that remembers anything, lie
-in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
+A name may be cut short, as in 02. The files to edit and state.json, the only file that remembers anything,
+lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
 
 Exit status: 0 well, 1 an exercise is not passed, 2 bad usage or a file that cannot be used.
 """
@@ -235,9 +235,7 @@ class Program:
         progress = self.workspace.load().get(exercise.name, Progress())
         if not progress.passed and not progress.revealed:
             if not self.args.reveal:
-                say(
-                    f"{exercise.name} is not passed yet. --reveal shows the solution all the same, for no points."
-                )
+                say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
                 return 1
 
             def note(p: Progress) -> None:
@@ -249,13 +247,8 @@ class Program:
 
     def reset(self) -> int:
         exercise = self.find(self.args.name)
-        self.workspace.reset(exercise)
-        old = self.workspace.shown(exercise) + ".old"
-        kept = (
-            f"; the old file is {old}"
-            if (self.workspace.folder / f"{exercise.file_name}.old").exists()
-            else ""
-        )
+        _, old = self.workspace.reset(exercise)
+        kept = f"; what was there is {old.name} now" if old is not None else ""
         say(f"{self.workspace.shown(exercise)} is the starter again{kept}")
         return 0
 

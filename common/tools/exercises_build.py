@@ -1,7 +1,7 @@
 """Compiles a student's kernel as the build compiles a step. Standard library only.
 
-The commands are the build's own (ninja -t commands) with another source. Everything made of one source lies in
-<build>/exercise-cache/KEY, whose name says what it was made of; the oldest folders are removed.
+The commands are the build's own (ninja -t commands) with another source. Everything made of one source lies
+in <build>/exercise-cache/KEY, whose name says what it was made of; the oldest folders are removed.
 """
 
 import fcntl
@@ -48,8 +48,8 @@ def find_ninja() -> str:
 
 @dataclass(frozen=True)
 class Built:
-    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin if it was
-    asked for, and gpu_program, if that was."""
+    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin if it
+    was asked for, and gpu_program, if that was."""
 
     folder: Path
 
@@ -126,7 +126,7 @@ class Toolchain:
         return self.cache / key
 
     def compile(self, source: str, *, cubin: bool = False, gpu: bool = False) -> Built:
-        """Makes what is not there yet. Raises DoesNotCompile, BuildError."""
+        """Makes what is not there yet, as far as the build has nvcc. Raises DoesNotCompile, BuildError."""
         folder = self.folder_for(source)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -164,25 +164,41 @@ class Toolchain:
                 jobs.append((command, folder / name))
 
         program_is_there = (folder / "run").exists()
-        if not program_is_there or (gpu and not (folder / "run-gpu").exists()):
+        gpu_is_there = not gpu or (folder / "run-gpu").exists()
+        if not program_is_there or not gpu_is_there:
             want(self._plain, "plain.o")
             want(self._observed, "observed.o")
-            main = [w for w in self._main or [] if w != "-DHAVE_GPU"]
-            want(main, "main.o")
         if cubin:
             want(self._cubin_command(), "kernel.cubin")
-        if gpu and not (folder / "run-gpu").exists():
+        if not gpu_is_there:
             want(self._gpu, "gpu.o")
-            want(self._main, "main-gpu.o")
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
+            main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main)
             outcomes = list(pool.map(lambda job: self._run_compiler(job[0], kernel, job[1]), jobs))
+            main_folder = main.result() if main is not None else folder
         for outcome in outcomes:
             if outcome is not None:
                 raise DoesNotCompile(outcome)
+        units = [folder / "plain.o", folder / "observed.o"]
         if not program_is_there:
-            self._run_linker(folder, ["main.o", "plain.o", "observed.o"], "run")
-        if gpu and not (folder / "run-gpu").exists():
-            self._run_linker(folder, ["main-gpu.o", "plain.o", "observed.o", "gpu.o"], "run-gpu")
+            self._run_linker(folder, [main_folder / "main.o", *units], "run")
+        if not gpu_is_there:
+            self._run_linker(folder, [main_folder / "main-gpu.o", *units, folder / "gpu.o"], "run-gpu")
+
+    def _compile_main(self) -> Path:
+        """The program around the kernel, which all exercises of a step share: main.o without a GPU, main-gpu.o
+        with one."""
+        folder = self.folder_for("")
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "lock"):
+            for name, left_out in (("main.o", "-DHAVE_GPU"), ("main-gpu.o", "")):
+                if (folder / name).exists() or (left_out == "" and not self.has_nvcc):
+                    continue
+                words = [word for word in self._main or [] if word != left_out]
+                if finding := self._run_compiler(words, folder / "kernel.cu", folder / name):
+                    raise BuildError(f"the program around the kernel cannot be built: {finding.says}")
+        os.utime(folder)
+        return folder
 
     def _cubin_command(self) -> list[str] | None:
         """Machine code for one architecture only, without a host part: less than half the time."""
@@ -220,7 +236,7 @@ class Toolchain:
         temporary.replace(out)
         return None
 
-    def _run_linker(self, folder: Path, objects: list[str], out: str) -> None:
+    def _run_linker(self, folder: Path, objects: list[Path], out: str) -> None:
         assert self._link is not None
         place = f"steps/{self.step}/run"
         # The step's own objects and libraries make way for the student's.
@@ -230,7 +246,7 @@ class Toolchain:
         temporary = folder / f"new-{out}"
         at = words.index("-o") + 1
         assert words[at] == place
-        words[at : at + 1] = [str(temporary), *(str(folder / name) for name in objects)]
+        words[at : at + 1] = [str(temporary), *map(str, objects)]
         result = subprocess.run(words, cwd=self.build, capture_output=True, text=True, errors="replace")
         if result.returncode != 0:
             text = result.stdout + result.stderr

@@ -20,7 +20,7 @@ class Finding:
 
 @dataclass
 class Grade:
-    """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked here;
+    """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
     device: where it was graded; seconds: how long that took."""
 
     finding: Finding | None

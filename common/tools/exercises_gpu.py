@@ -1,7 +1,7 @@
 """Grades on a GPU: the right results there, and the speed. Standard library only.
 
-Times compare only if they are taken together: the student's program and the step that it is measured against run
-in turn, and cuBLAS runs in turn with each.
+Times compare only if they are taken together: the student's program and the step that it is measured against
+run in turn, and cuBLAS runs in turn with each.
 """
 
 import json
@@ -15,7 +15,7 @@ from exercises_build import BuildError, Built, Toolchain
 from exercises_content import Exercise
 from exercises_finding import Finding
 from exercises_run import Problem, run
-from exercises_words import crash_finding, timeout_finding, wrong_finding
+from exercises_words import ended_finding, wrong_finding
 
 SIZE = 4096
 ROUNDS = 2
@@ -65,10 +65,10 @@ def check_on_gpu(
     outcome = run(
         built.gpu_program, large, "--device", "gpu", "--repeat", "0", timeout=TIMEOUT_S, source=file
     )
-    if outcome.timeout:
-        return timeout_finding(outcome.at, TIMEOUT_S)
-    if outcome.crash:
-        return crash_finding(outcome.crash, outcome.at, file)
+    if outcome.crash or outcome.timeout:
+        finding = ended_finding(outcome, file)
+        finding.says = f"On the GPU: {finding.says}"
+        return finding
     for record, problem in zip(outcome.records, large, strict=True):
         if not record["pass"]:
             finding = wrong_finding((record["complaints"] or ["wrong result"])[0], problem, False)
@@ -121,7 +121,7 @@ def _check_speed(
     if faster < speed.at_least:
         return Finding(
             "speed",
-            f"Right, but not fast enough: {faster:.2f} times as fast as {speed.over} at {SIZE} on this GPU, and "
+            f"Right, but not fast enough: {faster:.2f}  times as fast as {speed.over} at {SIZE} on this GPU; "
             f"at least {speed.at_least:g} times is asked for.",
             0,
             [f"It takes {time_us / 1000:.2f} ms{against}."],

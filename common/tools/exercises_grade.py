@@ -1,9 +1,9 @@
 """Grades a kernel: says the first thing that is wrong with it, or that all is well. Standard library only.
 
-In order: the rules (exercises_rules.py); it compiles; on small problems, every access checked, no fault and the
-right result; the right result over the table of shapes and over random ones, all in one process and with numbers
-that nobody knows beforehand; the kernel does the work, not sgemm() on the host; the exercise's goals; on a GPU the
-right results there and the speed (exercises_gpu.py).
+In order: the rules (exercises_rules.py); it compiles; on small problems, every access checked, no fault and
+the right result; the right result over the table of shapes and over random ones, all in one process and with
+numbers that nobody knows beforehand; the kernel does the work, not sgemm() on the host; the exercise's goals;
+on a GPU the right results there and the speed (exercises_gpu.py).
 """
 
 import ast
@@ -20,8 +20,8 @@ import exercises_rules
 from exercises_build import BuildError, Built, DoesNotCompile, Toolchain
 from exercises_content import Exercise, Goal, names_of
 from exercises_finding import Finding, Grade
-from exercises_run import TIMEOUT_S, Outcome, Problem, observed_problems, plain_problems, run, stop_all
-from exercises_words import crash_finding, fault_finding, timeout_finding, wrong_finding
+from exercises_run import Outcome, Problem, observed_problems, plain_problems, run, stop_all
+from exercises_words import ended_finding, fault_finding, host_finding, wrong_finding
 from values import (
     MINE,
     STANDARD_PROBLEM,
@@ -42,8 +42,8 @@ class Failed(Exception):
 
 
 class Grader:
-    """Grades kernels of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by default;
-    progress is told what is being done."""
+    """Grades kernels of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
+    default; progress is told what is being done."""
 
     def __init__(
         self,
@@ -78,9 +78,8 @@ class Grader:
             raise Failed(finding)
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
-        wants_sass = any("sass" in names_of(goal.check) for goal in self.exercise.goals)
         gpu = self._gpu(toolchain, grade)
-        built = toolchain.compile(source, cubin=wants_sass, gpu=gpu is not None)
+        built = toolchain.compile(source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         self.progress("running")
         # Two cores or more: the table while the small problems are observed.
@@ -102,6 +101,9 @@ class Grader:
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
         self._check_work(built, context, observed_list, file)
+        if any("sass" in names_of(goal.check) for goal in self.exercise.goals):
+            self.progress("compiling for the GPU")
+            toolchain.compile(source, cubin=True)
         for goal in self.exercise.goals:
             self._check_goal(goal, context, grade)
         if gpu is not None:
@@ -127,10 +129,8 @@ class Grader:
     # ---- Right and without faults ----
 
     def _judge(self, built: Built, outcome: Outcome, problems: list[Problem], file: str) -> None:
-        if outcome.timeout:
-            raise Failed(timeout_finding(outcome.at, TIMEOUT_S))
-        if outcome.crash:
-            raise Failed(crash_finding(outcome.crash, outcome.at, file))
+        if outcome.crash or outcome.timeout:
+            raise Failed(ended_finding(outcome, file))
         right: set[str] = set()
         for record, problem in zip(outcome.records, problems, strict=True):
             if record["pass"]:
@@ -162,18 +162,24 @@ class Grader:
     # ---- The kernel does the work ----
 
     def _check_work(self, built: Built, context: Context, problems: list[Problem], file: str) -> None:
-        """All of C must be stored by the kernel, from A and B that it loaded. The X-ray first asks sgemm() for its
-        launches with null for A, B and C: touching them on the host is found out."""
-        outcome = run(built.program, [problems[10]], "--xray", source=file)
-        if outcome.crash:
-            raise Failed(crash_finding(outcome.crash, problems[10], file))
+        """All of C must be stored by the kernel, from A and B that it loaded. The X-ray first asks sgemm()
+        for its launches with null for A, B and C: touching them on the host is found out."""
+        aligned = Problem(
+            f"--m {64 * self.chooser.randint(2, 5)} --n {64 * self.chooser.randint(2, 5)} "
+            f"--k {32 * self.chooser.choice((1, 2, 3, 5))}"
+        )
+        hidden = [problems[-1], aligned]
+        outcome = run(built.program, hidden, "--xray", source=file)
+        if outcome.crash and "in the kernel" not in outcome.crash:
+            raise Failed(host_finding())
+        if outcome.crash or outcome.timeout:
+            raise Failed(ended_finding(outcome, file))
         try:
             record = context.xray_record(MINE)
-        except ExpressionError as error:
-            if "crashed" in str(error):
-                raise Failed(crash_finding(str(error).split(": ", 1)[-1], None, file)) from None
+        except ExpressionError:
             raise Failed(_no_launch()) from None
-        shapes = [_shape(outcome.records[0]), STANDARD_PROBLEM]
+        _check_same_way(outcome.records[1], record, aligned)
+        shapes = [*map(_shape, outcome.records), STANDARD_PROBLEM]
         for seen, (m, n, k) in zip([*outcome.records, record], shapes, strict=True):
             rows = _rows(seen)
             if not rows:
@@ -191,10 +197,10 @@ class Grader:
                     raise Failed(
                         Finding(
                             "work not done",
-                            f"The kernel {verb} {done} elements of {array} with M = {m}, N = {n}, K = {k}, and "
-                            f"{array} has {elements}: the work is not done by the kernel.",
+                            f"The kernel {verb} {done} elements of {array} with M = {m}, N = {n}, K = {k}, "
+                            f"and {array} has {elements}: the work is not done by the kernel.",
                             next((r["line"] for r in mine if _is_mine(r)), 0),
-                            look="sgemm(), which may only launch the kernel; the kernel must compute all of C.",
+                            look="sgemm(), which may only launch; the kernel must compute all of C.",
                         )
                     )
 
@@ -225,6 +231,31 @@ class Grader:
                 _line_of_goal(goal.check, context),
                 [sides(comparison) for comparison in wrong[:2]],
                 goal.look,
+            )
+        )
+
+
+def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: Problem) -> None:
+    """What the goals are checked on must be what happens with other sizes, too."""
+
+    def way(record: dict[str, Any]) -> set[tuple[str, str, int]]:
+        return {
+            (kernel["kernel"], row["array"], row["line"])
+            for kernel in record["xray"]["kernels"]
+            for row in kernel["accesses"]
+            if row["space"] == "global" and _is_mine(row)
+        }
+
+    if missing := way(standard) - way(hidden):
+        kernel, array, line = min(missing)
+        m, n, k = STANDARD_PROBLEM
+        raise Failed(
+            Finding(
+                "another way",
+                f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} "
+                f"here; with {problem} it does not.",
+                line,
+                look="what the sizes decide: multiples of 4 may take a faster way, and all of them the same.",
             )
         )
 

@@ -9,8 +9,9 @@ from exercises_state import Progress, Workspace, now, version_of
 def make_report(
     exercises: list[Exercise], workspace: Workspace, state: dict[str, Progress]
 ) -> dict[str, Any]:
-    """ "exercises": one entry each, in order; "totals"; "score": percent of the points, one for each exercise that
-    was passed without its solution revealed before. changed: the file is not the one that passed any more."""
+    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, one for each
+    exercise that was passed without its solution revealed before. changed: the file is no longer the one that
+    passed."""
     entries = [_entry(exercise, workspace, state.get(exercise.name, Progress())) for exercise in exercises]
     points = sum(entry["points"] for entry in entries)
     totals = {

@@ -1,5 +1,5 @@
-"""What a student's file may not hold: the ways around writing the kernel. Reading the source is enough for these;
-the rest of the cheats shows when the program runs (exercises_grade.py). Standard library only.
+"""What a student's file may not hold: the ways around writing the kernel that its source shows. The others
+show when the program runs (exercises_grade.py). Standard library only.
 """
 
 import re
@@ -10,22 +10,26 @@ from exercises_finding import Finding
 PRAGMAS = ("unroll", "nounroll")
 # Words, as regular expressions, and why the grader stops at them.
 FORBIDDEN = {
-    r"asm|__asm|__asm__": "inline assembly hides what it does from the grader; the wrappers in common/cuda say it",
-    r"extern": "a declaration with extern reaches into other files; everything an exercise needs is included",
-    r"harness|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": "that is a part of the grader, not of an exercise",
-    r"cpu_device|current_worker|__tsan_\w*|__ubsan_\w*|__sanitizer_\w*": "that is how the CPU device observes a kernel",
-    r"__attribute__|__attribute|no_sanitize|gnu|constructor|destructor": "attributes could hide the kernel from the grader",
+    "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
+    "extern": "it reaches into other files; everything an exercise needs is included",
+    r"harness|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": "that is a part of the grader",
+    r"cpu_device|current_worker|__tsan_\w*|__ubsan_\w*|__sanitizer_\w*": "that observes the kernel",
+    "__attribute__|__attribute|no_sanitize|gnu|constructor|destructor": (
+        "attributes could hide the kernel from the grader"
+    ),
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
-    r"cuda[A-Z]\w*|__device_builtin__": "sgemm() only launches; memory and devices are the program's business",
-    r"f?open|fopen64|freopen|openat|[io]?fstream|filesystem|FILE|mmap|ioctl|syscall": "a kernel needs no files",
+    r"cuda[A-Z]\w*": "sgemm() only launches; memory and devices are the program's business",
+    "f?open|fopen64|freopen|openat|[io]?fstream|filesystem|FILE|mmap|ioctl|syscall": (
+        "a kernel needs no files"
+    ),
     r"dlopen|dlsym|system|popen|fork|vfork|exec[lv]\w*|getenv|setenv|ptrace|signal|sigaction": (
         "a kernel needs nothing of the operating system"
     ),
-    r"_?exit|_Exit|quick_exit|atexit|abort|terminate|longjmp|setjmp|raise|kill": (
+    "_?exit|_Exit|quick_exit|atexit|abort|terminate|longjmp|setjmp|raise|kill": (
         "ending the program early is no answer"
     ),
-    r"memcpy|memmove|memset|memcmp": "on the host the matrices cannot be reached; the kernel reads and writes them",
-    r"malloc|calloc|realloc|aligned_alloc|new|operator|mmap|vector|map|unordered_map|thread|jthread|async|future": (
+    "memcpy|memmove|memset|memcmp": "the host cannot reach the matrices; the kernel reads and writes them",
+    "malloc|calloc|realloc|aligned_alloc|new|operator|vector|map|unordered_map|thread|jthread|async|future": (
         "the work is the kernel's, in its registers and its shared memory; sgemm() only launches it"
     ),
     r"_Pragma|goto|using\s+namespace|import|module": "an exercise needs none of it",
@@ -34,8 +38,8 @@ WORDS = [(re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), why) for words, why in FO
 
 
 def check(source: str, starter: str) -> Finding | None:
-    """The first rule that the file breaks, or None. starter: the file that the student began with; what stands
-    there is allowed."""
+    """The first rule that the file breaks, or None. starter: what the student began with; what stands there
+    is allowed."""
     code = _without_strings(without_comments(source))
     allowed = _without_strings(without_comments(starter))
     includes = _includes(starter)
@@ -60,7 +64,7 @@ def check(source: str, starter: str) -> Finding | None:
 
 def _broken(says: str, line: int = 0) -> Finding:
     return Finding(
-        "rule", says, line, look="The task says which lines are yours; `reset` brings the file back."
+        "rule", says, line, look="the task, which says what is yours to write; `reset` brings the file back."
     )
 
 

@@ -1,4 +1,4 @@
-"""A student's workspace: the copies of the starters, and state.json, the one file that remembers what was done.
+"""A student's workspace: copies of the starters, and state.json, the one file that remembers what was done.
 Standard library only.
 """
 
@@ -136,19 +136,20 @@ class Workspace:
             raise StateError(f"{path}: is not JSON ({error}); move it away to begin anew") from None
         try:
             if content["format"] != VERSION:
-                raise StateError(f"{path}: is of another version of this program; move it away to begin anew")
+                raise StateError(f"{path}: is of another version of this program; move it away")
             return {name: _progress(entry) for name, entry in content["exercises"].items()}
         except (KeyError, TypeError, AttributeError, ValueError):
             raise StateError(f"{path}: is no state of exercises; move it away to begin anew") from None
 
     def update(self, exercise: Exercise, change: Callable[[Progress], Any]) -> Progress:
-        """Changes what is known of an exercise, on the disk at once. Others may do the same at the same time."""
+        """Changes what is known of an exercise, on the disk at once; others may be at it at the same time."""
         self._make()
         with self._locked():
             state = self.load()
             progress = state.setdefault(exercise.name, Progress())
             change(progress)
-            content = {"format": VERSION, "exercises": {name: asdict(p) for name, p in sorted(state.items())}}
+            entries = {name: asdict(entry) for name, entry in sorted(state.items())}
+            content = {"format": VERSION, "exercises": entries}
             write_atomically(self.folder / STATE, json.dumps(content, indent=1) + "\n")
         return progress
 

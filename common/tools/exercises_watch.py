@@ -18,8 +18,8 @@ def watch(
     say: Callable[[str], None],
     introduce: Callable[[Exercise], None] = lambda _: None,
 ) -> int:
-    """Grades what `choose` says, now and after each save, until Ctrl-C; once that is passed, what it says then.
-    Returns the exit status."""
+    """Grades what `choose` says, now and after each save, until Ctrl-C; when that is passed, what it says
+    then. Returns the exit status."""
     exercise = choose()
     if exercise is None:
         say("All exercises are done; name one to watch it.")

@@ -3,7 +3,7 @@
 import re
 
 from exercises_finding import Finding
-from exercises_run import Problem
+from exercises_run import TIMEOUT_S, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
@@ -13,8 +13,8 @@ FAULT = re.compile(
 FAULTS = {
     "out-of-bounds access to global memory": (
         "A thread reaches outside a matrix (out-of-bounds access to global memory).",
-        "the guard before this access: which rows, columns and terms exist at the edge? The sizes are no multiples "
-        "of the tile.",
+        "the guard before this access: which rows, columns and terms exist at the edge? The sizes are no "
+        "multiples of the tile.",
     ),
     "out-of-bounds access to shared memory": (
         "A thread reaches outside the shared arrays (out-of-bounds access to shared memory).",
@@ -34,22 +34,23 @@ FAULTS = {
     ),
     "access to host memory": (
         "The kernel uses memory that is not the device's (access to host memory).",
-        "where the pointer or the array comes from: a kernel can use its arguments, A, B and C, its own variables "
-        "and shared memory. On a GPU this crashes.",
+        "where the pointer or the array comes from: a kernel can use its arguments, A, B and C, its own "
+        "variables and shared memory.",
     ),
     "misaligned access": (
         "A wide access begins at an address that is no multiple of its width (misaligned access).",
         "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses.",
     ),
     "read of uninitialised shared memory": (
-        "A thread reads an element of shared memory that nobody has written (read of uninitialised shared memory).",
+        "A thread reads an element of shared memory that nobody has written "
+        "(read of uninitialised shared memory).",
         "who fills this element: at the edge of a matrix the tile must still be filled, with zeros.",
     ),
     "data race on shared memory": (
-        "Two threads use the same element of shared memory and nothing orders them (data race on shared memory). "
-        "The result may be right today and wrong tomorrow.",
-        "the barriers: one after the tile is filled, before anybody reads it; one after the last read, before it is "
-        "filled again. See docs/steps/03_shared_memory.md.",
+        "Two threads use the same element of shared memory and nothing orders them (data race on shared "
+        "memory). The result may be right today and wrong tomorrow.",
+        "the barriers: one after the tile is filled, before anybody reads it; one after the last read, "
+        "before it is filled again. See docs/steps/03_shared_memory.md.",
     ),
     "data race on global memory": (
         "Two threads use the same element of a matrix and nothing orders them (data race on global memory).",
@@ -58,11 +59,12 @@ FAULTS = {
     "use of shared memory before its asynchronous copy arrived": (
         "A thread reads an element whose asynchronous copy may still be on its way "
         "(use of shared memory before its asynchronous copy arrived).",
-        "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own copies only. "
-        "See docs/steps/09_async_copy.md.",
+        "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
+        "copies only. See docs/steps/09_async_copy.md.",
     ),
     "thread exit before a barrier": (
-        "Some threads leave the kernel while others wait for them at a barrier (thread exit before a barrier).",
+        "Some threads leave the kernel while others wait for them at a barrier "
+        "(thread exit before a barrier).",
         "every `return` before the last __syncthreads(): threads without an element of C still have to help.",
     ),
     "divergent barrier": (
@@ -75,20 +77,20 @@ FAULTS = {
     ),
 }
 # in the message of a wrong result: what to look at
-WRONG = (
-    ("never written", "the grid in sgemm() and the guard before the store: does every element of C have a thread, and "
-     "does that thread store it?"),
-    ("old value", "the store: these elements kept what C held before. Every element has to become "
-     "alpha * sum + beta * C."),
-    ("alpha", "the line that stores C: alpha * sum + beta * C."),
-    ("beta", "the line that stores C: alpha * sum + beta * C."),
-    ("leading dimension", "how far apart the rows are: lda, ldb and ldc, not K and N."),
-    ("terms", "the loop over k, at its beginning and its end: K need not be a multiple of the tile."),
-    ("stale buffer", "which buffer is filled and which is read in each turn of the loop."),
-    ("must not read", "the guards: what lies beyond the edge of a matrix, and C when beta is 0, must not get into a "
-     "sum."),
-    ("NaN", "what goes into the sum: is it set to zero before the loop, and is every tile filled up to its edge?"),
-)  # fmt: skip
+WRONG = {
+    "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
+    "thread, and does that thread store it?",
+    "old value": "the store: these elements kept what C held before. Every element has to become "
+    "alpha * sum + beta * C.",
+    "alpha": "the line that stores C: alpha * sum + beta * C.",
+    "beta": "the line that stores C: alpha * sum + beta * C.",
+    "leading dimension": "how far apart the rows are: lda, ldb and ldc, not K and N.",
+    "terms": "the loop over k, at its beginning and its end: K need not be a multiple of the tile.",
+    "stale buffer": "which buffer is filled and which is read in each turn of the loop.",
+    "must not read": "the guards: what lies beyond the edge of a matrix, and C when beta is 0, must not get "
+    "into a sum.",
+    "NaN": "what goes into the sum: does it begin at zero, and is every tile filled up to its edge?",
+}
 WRONG_ELSE = (
     "one element by hand: which row of A and which column of B does the thread of this C[i][j] go through?"
 )
@@ -120,30 +122,39 @@ def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> F
     if problem.again and first_time_right:
         return Finding(
             "kept result",
-            f"The first call with {problem} was right; a later call with the same sizes and other numbers in A and "
-            f"B was wrong: {count}.",
+            f"The first call with {problem} was right; a later call with the same sizes and other numbers "
+            f"in A and B was wrong: {count}.",
             0,
             details,
-            "variables that outlive a call (static or outside functions): nothing may be kept from one to the next.",
+            "variables that outlive a call (static or outside functions): nothing may be kept.",
         )
-    look = next((look for words, look in WRONG if words in rest), WRONG_ELSE)
+    look = next((look for words, look in WRONG.items() if words in rest), WRONG_ELSE)
     return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, look)
 
 
-def crash_finding(crash: str, problem: Problem | None, file: str) -> Finding:
-    at = f" with {problem}" if problem else ""
-    says = f"The program crashed{at}: {crash}."
-    look = "the indices of this problem's first and last thread."
-    if "outside any kernel" in crash:
-        says = f"sgemm() itself crashed{at}, outside any kernel: {crash}."
-        look = "sgemm(): on the host A, B and C cannot be read or written; only the kernel can."
-    line = re.search(rf"{re.escape(file)}:(\d+)", crash)
-    return Finding("crash", says, int(line[1]) if line else 0, look=look)
-
-
-def timeout_finding(problem: Problem | None, seconds: float) -> Finding:
+def ended_finding(outcome: Outcome, file: str) -> Finding:
+    """A program that crashed or did not end."""
+    at = f" with {outcome.at}" if outcome.at else ""
+    if outcome.timeout:
+        return Finding(
+            "endless",
+            f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
+            look="the loops: does each of them end, also with K = 0 and with ragged sizes?",
+        )
+    if "outside any kernel" in outcome.crash:
+        return host_finding()
+    line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     return Finding(
-        "endless",
-        f"The program did not finish within {seconds:.0f} s{f' with {problem}' if problem else ''}.",
-        look="the loops: does each of them end, also with K = 0 and with sizes that are no multiples of the tile?",
+        "crash",
+        f"The program ended early{at}: {outcome.crash}.",
+        int(line[1]) if line else 0,
+        look="the launch in sgemm() and the indices of the first and the last thread.",
+    )
+
+
+def host_finding() -> Finding:
+    return Finding(
+        "host work",
+        "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes.",
+        look="sgemm(): it may look at sizes and addresses, and launch; the kernel does the work.",
     )

