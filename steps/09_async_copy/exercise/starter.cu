@@ -2,7 +2,7 @@
 //
 // There are two buffers (STAGES) for the tiles, but only the first is ever filled, half of it through
 // registers, and nobody waits until the copies have arrived.
-// Copy A asynchronously, too, close the copies into a group, and complete the loop: wait, barrier, next copy.
+// Copy A asynchronously, too, close the copies into a group, and complete the loop: wait, barrier, next.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   int stage = 0;  // the buffer to compute from
   copy_tiles(stage, g.K);
   for (int k0 = 0; k0 < g.K; k0 += BK) {
-    // TODO 3: have this thread's copies arrived? Everybody's? And has everybody left the other buffer?
+    __syncthreads();  // TODO 3: everybody is here; but have the copies arrived?
     // TODO 4: ask for the next tiles, if there are any, before computing; and let the buffers take turns.
 
 #pragma unroll
