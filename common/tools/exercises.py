@@ -21,6 +21,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import NoReturn
 
 from exercises_build import BuildError
@@ -192,7 +193,7 @@ class Program:
                 say("  The solution was revealed before: no points.")
             if exercise.kind == "predict":
                 say()
-                say(wrapped(exercise.solution.read_text(encoding="utf-8")))
+                say(indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
             following = self.next_exercise()
             say()
             say(f"  solution  {self.command} solution {exercise.name}")

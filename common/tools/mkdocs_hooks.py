@@ -1,6 +1,7 @@
 """What MkDocs does beside its own work when it builds the site (mkdocs.yml names this file).
 
-- The navigation: the start page, steps/*.md by number, concepts/*.md in the order below.
+- The navigation: the start page, steps/*.md by number, concepts/*.md and the pages on exercises in the order
+  below.
 - A link out of docs/ to a text file of the repository, `../../steps/05_2d_tiling/kernel.cu#L29`, works on a
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
@@ -37,6 +38,7 @@ CONCEPTS = [
     "roofline",
     "cpu_device",
 ]
+EXERCISES = ["exercises", "teaching"]  # for students, for teachers
 SOURCES = "source/"  # where the pages that show a file of the repository are
 
 FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
@@ -67,7 +69,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         (name for name in names if name.startswith("concepts/")),
         key=lambda name: (order.get(name, len(order)), name),
     )
-    sections = [{"Steps": steps}] * bool(steps) + [{"Concepts": concepts}] * bool(concepts)
+    exercises = [f"{name}.md" for name in EXERCISES if f"{name}.md" in names]
+    all_sections = {"Steps": steps, "Concepts": concepts, "Exercises": exercises}
+    sections = [{title: listed} for title, listed in all_sections.items() if listed]
     config.nav = [{"Start": "index.md"}] * ("index.md" in names) + sections
     return files
 
