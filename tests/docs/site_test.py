@@ -8,7 +8,7 @@ from conftest import ROOT, SAMPLE, build_site
 from site_checks import Html, in_order, problems
 
 pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
-from mkdocs_hooks import CONCEPTS, least_width
+from mkdocs_hooks import CONCEPTS, EXERCISES, least_width
 
 BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
 
@@ -27,7 +27,14 @@ def test_next_visits_every_page_in_order(built, name):
         "index.html",
         *(f"steps/{step}.html" for step in steps),
         *(f"concepts/{concept}.html" for concept in concepts),
+        *(f"{page}.html" for page in EXERCISES if (docs / f"{page}.md").exists()),
     ]
+
+
+def test_the_pages_on_exercises_are_in_the_navigation(built):
+    page = (built("docs") / "index.html").read_text()
+    for name in EXERCISES:
+        assert f'href="{name}.html" class="md-nav__link"' in page
 
 
 @BOTH
