@@ -173,7 +173,7 @@ class Toolchain:
         if not gpu_is_there:
             want(self._gpu, "gpu.o")
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
-            main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main)
+            main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main, gpu)
             outcomes = list(pool.map(lambda job: self._run_compiler(job[0], kernel, job[1]), jobs))
             main_folder = main.result() if main is not None else folder
         for outcome in outcomes:
@@ -185,14 +185,14 @@ class Toolchain:
         if not gpu_is_there:
             self._run_linker(folder, [main_folder / "main-gpu.o", *units, folder / "gpu.o"], "run-gpu")
 
-    def _compile_main(self) -> Path:
-        """The program around the kernel, which all exercises of a step share: main.o without a GPU, main-gpu.o
-        with one."""
+    def _compile_main(self, gpu: bool) -> Path:
+        """The program around the kernel, which all exercises of a step share: main.o, and main-gpu.o for one
+        that uses a GPU."""
         folder = self.folder_for("")
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock"):
             for name, left_out in (("main.o", "-DHAVE_GPU"), ("main-gpu.o", "")):
-                if (folder / name).exists() or (left_out == "" and not self.has_nvcc):
+                if (folder / name).exists() or (name == "main-gpu.o" and not gpu):
                     continue
                 words = [word for word in self._main or [] if word != left_out]
                 if finding := self._run_compiler(words, folder / "kernel.cu", folder / name):
@@ -273,10 +273,11 @@ def first_error(output: str, kernel: Path) -> Finding:
         line, said = int(match[1]), match[2].strip().rstrip(".")
         return Finding("compile", f"It does not compile: {said}.", line, look=look)
     other = re.search(r"(?:fatal )?error(?: #\d+)?: (.*)$", output, re.MULTILINE)
-    led = re.search(rf"{place}[:(](\d+)", output)
+    # Not the line of an include, which is named as "from FILE:12,".
+    led = re.search(rf"{place}:(\d+):\d+: +required from|{place}[:(](\d+)[:)]", output)
     said = other[1].strip() if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
     said = said.replace(str(kernel), "your file").rstrip(".")
-    return Finding("compile", f"It does not compile: {said}.", int(led[1]) if led else 0, look=look)
+    return Finding("compile", f"It does not compile: {said}.", int(led[1] or led[2]) if led else 0, look=look)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _check_speed(
     if faster < speed.at_least:
         return Finding(
             "speed",
-            f"Right, but not fast enough: {faster:.2f}  times as fast as {speed.over} at {SIZE} on this GPU; "
+            f"Right, but not fast enough: {faster:.2f} times as fast as {speed.over} at {SIZE} on this GPU; "
             f"at least {speed.at_least:g} times is asked for.",
             0,
             [f"It takes {time_us / 1000:.2f} ms{against}."],

@@ -20,7 +20,7 @@ import exercises_rules
 from exercises_build import BuildError, Built, DoesNotCompile, Toolchain
 from exercises_content import Exercise, Goal, names_of
 from exercises_finding import Finding, Grade
-from exercises_run import Outcome, Problem, observed_problems, plain_problems, run, stop_all
+from exercises_run import Outcome, Problem, Runs, observed_problems, plain_problems, run
 from exercises_words import ended_finding, fault_finding, host_finding, wrong_finding
 from values import (
     MINE,
@@ -86,13 +86,14 @@ class Grader:
         with ThreadPoolExecutor(max_workers=1) as pool:
             plain_list = plain_problems(self.chooser)
             observed_list = observed_problems(self.chooser)
-            plain = pool.submit(run, built.program, plain_list, "--device", "cpu", source=file)
+            runs = Runs()
+            plain = pool.submit(run, built.program, plain_list, "--device", "cpu", source=file, runs=runs)
             try:
-                observed = run(built.program, observed_list, "--check", source=file)
+                observed = run(built.program, observed_list, "--check", source=file, runs=runs)
                 self._judge(built, observed, observed_list, file)
                 self._judge(built, plain.result(), plain_list, file)
             except BaseException:
-                stop_all()
+                runs.stop()
                 raise
         grade.notes.append(
             f"right over {len(plain_list) + len(observed_list)} problems; no race, no stray access, "

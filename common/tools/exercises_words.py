@@ -76,6 +76,7 @@ FAULTS = {
         "loops and conditions around __syncthreads(): does every thread reach it equally often?",
     ),
 }
+LEADING = "how far apart the rows are: lda, ldb and ldc, not K and N."
 # in the message of a wrong result: what to look at
 WRONG = {
     "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
@@ -84,9 +85,9 @@ WRONG = {
     "alpha * sum + beta * C.",
     "alpha": "the line that stores C: alpha * sum + beta * C.",
     "beta": "the line that stores C: alpha * sum + beta * C.",
-    "leading dimension": "how far apart the rows are: lda, ldb and ldc, not K and N.",
-    "terms": "the loop over k, at its beginning and its end: K need not be a multiple of the tile.",
+    "leading dimension": LEADING,
     "stale buffer": "which buffer is filled and which is read in each turn of the loop.",
+    "terms": "the loop over k, at its beginning and its end: K need not be a multiple of the tile.",
     "must not read": "the guards: what lies beyond the edge of a matrix, and C when beta is 0, must not get "
     "into a sum.",
     "NaN": "what goes into the sum: does it begin at zero, and is every tile filled up to its edge?",
@@ -103,6 +104,8 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
         return None
     says, look = FAULTS[match["kind"]]
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
+    if "--ld" in problem.options and "global" in match["kind"]:
+        look = f"{LEADING} Otherwise: {look}"
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(match["kind"], says, line, [where, f"Seen with {problem}."], look)

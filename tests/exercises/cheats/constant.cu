@@ -1,7 +1,7 @@
 // cheat: constant: zero everywhere
 // code: wrong result
 // says: should be
-// place: c = 0.0f
+// place: c = sum * 0.0f
 
 #include "common/step.hpp"
 

@@ -1,7 +1,7 @@
 // cheat: copies_c: C is scaled and stored again, without the product
 // code: read of uninitialised global memory
 // says: nobody has written
-// place: c = g.beta * c
+// place: c = g.beta * c +
 
 #include "common/step.hpp"
 

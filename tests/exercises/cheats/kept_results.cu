@@ -1,7 +1,7 @@
 // cheat: kept_results: the result of the last call is kept and given again when the sizes repeat
 // code: access to host memory
 // says: not the device
-// place: kept[index]
+// place: if (!known) kept[index]
 
 #include "common/step.hpp"
 

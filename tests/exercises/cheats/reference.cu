@@ -1,7 +1,7 @@
 // cheat: reference: asks the grader for the product
 // code: rule
 // says: part of the grader
-// place: verify_on_host
+// place: void verify_on_host
 
 #include "common/step.hpp"
 

@@ -1,5 +1,7 @@
-// cheat: right_with_a_race: the right result, though all threads read what one of them writes, without a
-// barrier code: data race on shared memory says: nothing orders them place: k < shared_terms
+// cheat: right_with_a_race: the right result, though all threads read what one writes, without a barrier
+// code: data race on shared memory
+// says: nothing orders them
+// place: k < shared_terms
 
 #include "common/step.hpp"
 

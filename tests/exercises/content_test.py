@@ -1,0 +1,179 @@
+"""Reading exercises: what is wrong with a file is said in one line that names it."""
+
+import re
+import shutil
+
+import pytest
+from conftest import ROOT
+from exercises_content import Malformed, exercise_folders, read_all, read_exercise, without_comments
+
+ENOUGH = {"kernel": 10, "fault": 5, "predict": 5}
+
+
+def test_there_are_enough(exercises):
+    for kind, number in ENOUGH.items():
+        assert sum(exercise.kind == kind for exercise in exercises.values()) >= number
+    steps = {path.parent.name for path in ROOT.glob("steps/[0-9][0-9]_*/kernel.cu")} - {"00_cublas"}
+    assert {e.name for e in exercises.values() if e.kind == "kernel"} == steps
+
+
+def test_every_folder_is_an_exercise(exercises):
+    folders = [path for path in ROOT.glob("exercises/*/*") if path.is_dir()]
+    assert {path.name for path in folders} <= set(exercises)
+    assert len(exercise_folders()) == len(exercises) == len(read_all())
+
+
+def test_lines_are_short_enough_for_a_terminal(exercises):
+    for exercise in exercises.values():
+        assert len(exercise.title) <= 45, exercise.name
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copies an exercise and changes its exercise.toml."""
+
+    def make(source, *changes, name=None):
+        folder = tmp_path / source.name if source.name != "exercise" else tmp_path / name / "exercise"
+        shutil.copytree(source, folder)
+        if source.name == "exercise":
+            shutil.copy(source.parent / "kernel.cu", folder.parent / "kernel.cu")
+        path = folder / "exercise.toml"
+        text = path.read_text()
+        for old, new in changes:
+            assert old in text, old
+            text = text.replace(old, new, 1)
+        path.write_text(text)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def kernel(copy):
+    def make(*changes):
+        return copy(ROOT / "steps" / "02_coalescing" / "exercise", *changes, name="02_coalescing")
+
+    return make
+
+
+def rejected(folder, *words):
+    with pytest.raises(Malformed) as error:
+        read_exercise(folder)
+    said = str(error.value)
+    assert "\n" not in said
+    assert str(folder) in said
+    for word in words:
+        assert word in said
+
+
+def test_a_copy_is_fine(kernel):
+    exercise = read_exercise(kernel())
+    assert (exercise.name, exercise.kind, exercise.step) == ("02_coalescing", "kernel", "02_coalescing")
+    assert exercise.file_name == "02_coalescing.cu"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kind = "kernel"', 'kind = "riddle"', ["riddle"]),
+        ('kind = "kernel"', 'kind = "fault"', ["find_the_fault"]),
+        ('kind = "kernel"', "", ["kind"]),
+        ('kind = "kernel"', 'kind = "kernel"\ncolour = "red"', ["colour"]),
+        ('title = "', 'title = "" # "', ["title"]),
+        ('title = "', "title = ", ["cannot be read"]),
+        ("hints = [", 'hints = [\n  "And one more hint.",', ["exactly 3"]),
+        ("hints = [", "hints = 3\nnothing = [", ["hints"]),
+        ("speed = {", 'speed = { nothing = "x" }\nunused = {', ["unused"]),
+        ('over = "01_naive"', 'over = "77_nothing"', ["77_nothing"]),
+        ("xray(mine)", "xray(here)", ["mine"]),
+        ("xray(mine)", "xray(yours)", ["yours"]),
+        ("xray(mine).load('A').sectors_per_request == 1", "xray(mine).load('A').sectors", ["no condition"]),
+        ("xray(mine).load('A')", "open('/etc/passwd')", ["open"]),
+        ("look = ", "looks = ", ["looks"]),
+        ("[[goal]]", "[goal]", ["goal"]),
+    ],
+)
+def test_malformed_kernel(kernel, old, new, words):
+    rejected(kernel((old, new)), *words)
+
+
+@pytest.mark.parametrize("name", ["starter.cu", "../kernel.cu", "exercise.toml"])
+def test_a_file_is_missing(kernel, name):
+    folder = kernel()
+    (folder / name).unlink()
+    with pytest.raises(Malformed, match=rf"{name.split('/')[-1]}: does not exist"):
+        read_exercise(folder)
+
+
+def test_a_starter_that_is_the_solution(kernel):
+    folder = kernel()
+    text = (folder.parent / "kernel.cu").read_text()
+    (folder / "starter.cu").write_text(text.replace("// Step", "// TODO Step"))
+    rejected(folder, "is the solution")
+
+
+def test_a_starter_without_todo(kernel):
+    folder = kernel()
+    path = folder / "starter.cu"
+    path.write_text(path.read_text().replace("TODO", "LATER"))
+    rejected(folder, "TODO")
+
+
+@pytest.mark.parametrize("where", ["hints = [", "task = ", "look = ", "title = "])
+def test_a_line_of_the_solution_is_given_away(kernel, where):
+    line = "blockIdx.y * TILE + threadIdx.y"
+    new = {
+        "hints = [": f'hints = [ "Write const int row = {line}; there.", "x y", "z", ]\nold = [',
+        "task = ": f'task = "const int row = {line};"\nold = ',
+        "look = ": f'look = "const int row={line}" # ',
+        "title = ": f'title = "const int row = {line}" # ',
+    }[where]
+    folder = kernel((where, new))
+    text = (folder / "exercise.toml").read_text()
+    if "\nold = " in text:  # the rest of the old value is of no interest
+        text = re.sub(r'\nold = (""".*?"""|\[.*?\n\])', "", text, flags=re.DOTALL)
+        (folder / "exercise.toml").write_text(text)
+    rejected(folder, "line of the solution")
+
+
+# ---- Predictions ----
+
+
+@pytest.fixture
+def prediction(copy, numbers):
+    return lambda *changes: copy(numbers.folder, *changes)
+
+
+def test_answers_must_fit_the_questions(prediction, numbers):
+    folder = prediction()
+    path = folder / "answers.toml"
+    path.write_text(path.read_text() + 'spare = ""\n')
+    rejected(folder, "spare")
+
+
+def test_answers_must_be_blank(prediction, numbers):
+    folder = prediction()
+    path = folder / "answers.toml"
+    name = numbers.questions[0].id
+    path.write_text("".join(f"{q.id} = {1 if q.id == name else repr('')}\n" for q in numbers.questions))
+    rejected(folder, "blank")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[[question]]", "[[riddle]]", ["riddle"]),
+        ("worked = ", "unworked = ", ["unworked"]),
+        ("answer = ", 'answer = "import os" # ', ["not an expression"]),
+        ("answer = ", 'answer = "xray(mine).excess" # ', ["mine"]),
+        ("after = ", 'after = "42_nowhere" # ', ["42_nowhere"]),
+    ],
+)
+def test_malformed_prediction(prediction, old, new, words):
+    rejected(prediction((old, new)), *words)
+
+
+def test_comments_are_left_out():
+    text = 'a = "// no"; // yes\n/* two\nlines */ b = \'"\'; // "\nc'
+    code = without_comments(text)
+    assert [line.strip() for line in code.splitlines()] == ['a = "// no";', "", "b = '\"';", "c"]

@@ -1,0 +1,123 @@
+"""Grading on a GPU, with programs that stand in for the ones that would run there."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from exercises_build import BuildError, Built
+from exercises_content import Speed
+from exercises_gpu import _probe, check_on_gpu
+from exercises_run import Problem
+
+PROGRAM = """#!{python}
+import json, shlex, sys
+from pathlib import Path
+words = sys.argv[1:]
+cases = [" ".join(words)]
+if "--cases" in words:
+    cases = Path(words[words.index("--cases") + 1]).read_text().splitlines()
+records = []
+for case in cases:
+    options = shlex.split(case)
+    get = lambda name: int(options[options.index(name) + 1]) if name in options else 0
+    m = get("--m") or get("--size")
+    bad = m == {wrong_at}
+    records.append(dict(device="Fake GPU", m=m, n=m, k=m, time_us={time_us}, ratio_to_cublas=0.5,
+                        complaints=["wrong result: 1 of 4 elements; first C[0][0] = 0"] if bad else [],
+                        **{{"pass": not bad}}))
+    print("row", "FAIL" if bad else "PASS")
+Path(words[words.index("--json") + 1]).write_text(json.dumps(records))
+sys.exit({status})
+"""
+PROBLEMS = [Problem("--m 5 --n 5 --k 5 --seed 1"), Problem("--m 7 --n 7 --k 7 --seed 2")]
+
+
+def fake(path: Path, time_us=100.0, wrong_at=-1, status=0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PROGRAM.format(python=sys.executable, time_us=time_us, wrong_at=wrong_at, status=status))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def check(tmp_path, exercises):
+    def run(speed=None, over_us=1000.0, **mine):
+        exercise = replace(exercises["02_coalescing"], speed=speed)
+        fake(tmp_path / "steps" / "01_naive" / "run", over_us)
+        fake(tmp_path / "mine" / "run-gpu", **mine)
+        (tmp_path / "mine" / "kernel.cu").write_text("")
+        notes: list[str] = []
+        built = Built(tmp_path / "mine")
+        return check_on_gpu(exercise, built, tmp_path, PROBLEMS, "my/02.cu", notes), notes
+
+    return run
+
+
+def test_right_and_fast(check):
+    finding, notes = check(Speed("01_naive", 5), time_us=100)
+    assert finding is None
+    assert notes == [
+        "0.10 ms at 4096, 50.0% of cuBLAS in the same run",
+        "10.00 times as fast as 01_naive (at least 5)",
+    ]
+
+
+def test_right_and_slow(check):
+    finding, _ = check(Speed("01_naive", 5), time_us=250)
+    assert finding.code == "speed"
+    assert "4.00 times as fast as 01_naive" in finding.says
+    assert "50.0% of cuBLAS" in finding.details[0]
+    assert finding.look
+
+
+def test_no_speed_asked_for(check):
+    finding, notes = check()
+    assert finding is None
+    assert len(notes) == 1
+
+
+def test_wrong_on_the_gpu_only(check):
+    finding, _ = check(wrong_at=7)
+    assert finding.code == "wrong result"
+    assert "not on the Fake GPU" in finding.says
+    assert "M = 7" in finding.says
+
+
+def test_wrong_at_the_large_size_only(check):
+    finding, _ = check(Speed("01_naive", 5), wrong_at=4096)
+    assert finding.code == "gpu"
+    assert "4096" in finding.says
+
+
+def test_ends_early(check):
+    finding, _ = check(status=1, wrong_at=-2)  # all well, and the exit status of one that is not
+    assert finding is None or finding.code
+    finding, _ = check(status=5)
+    assert finding.code == "crash"
+    assert "On the GPU" in finding.says
+
+
+def test_the_other_step_is_not_built(check, tmp_path, exercises):
+    exercise = replace(exercises["02_coalescing"], speed=Speed("01_naive", 5))
+    fake(tmp_path / "mine" / "run-gpu")
+    (tmp_path / "mine" / "kernel.cu").write_text("")
+    with pytest.raises(BuildError, match="meson compile"):
+        check_on_gpu(exercise, Built(tmp_path / "mine"), tmp_path, PROBLEMS, "x", [])
+
+
+def test_probe(tmp_path):
+    assert _probe(fake(tmp_path / "a" / "run"), 1) == ("Fake GPU", "")
+    program = tmp_path / "b"
+    program.write_text('#!/bin/sh\necho "error: no GPU: there is no driver; use --device cpu" >&2\nexit 3\n')
+    program.chmod(0o755)
+    assert _probe(program, 2) == (None, "there is no driver")
+
+
+def test_gpu_asked_for_where_there_is_none(student, build):
+    from exercises_build import Toolchain
+    from exercises_gpu import gpu_here
+
+    if gpu_here(build, Toolchain(build, "02_coalescing"))[0] is not None:
+        pytest.skip("there is a GPU")
+    student.refused("check", "02_coalescing", "--device", "gpu", words=["no GPU"])

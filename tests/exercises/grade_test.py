@@ -1,0 +1,199 @@
+"""The grader's messages for honest mistakes, and its compiler cache."""
+
+import re
+from dataclasses import replace
+
+import exercises_run
+import pytest
+from exercises_build import BuildError, Toolchain
+from exercises_content import Goal
+from exercises_finding import show, wrapped
+from exercises_grade import Grader
+
+
+@pytest.fixture
+def grade(exercises, build):
+    """Grades the solution of step 02 with some text replaced."""
+
+    def grade_changed(*changes, goals=None, file="my/02.cu"):
+        exercise = exercises["02_coalescing"]
+        source = exercise.solution.read_text()
+        for old, new in changes:
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        if goals is not None:
+            exercise = replace(exercise, goals=goals)
+        return Grader(exercise, build, "cpu", seed=3).grade(source, file), source
+
+    return grade_changed
+
+
+def line_with(text, source):
+    return 1 + next(n for n, line in enumerate(source.splitlines()) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("float sum = 0.0f;", "float sum = 0.0f", "does not compile: expected"),
+        ("float sum = 0.0f;", "float sum = zero;", "zero"),
+        ("float sum = 0.0f;", "float sum = 0.0f; static_assert(TILE == 31);", "static assertion"),
+    ],
+)
+def test_does_not_compile(grade, old, new, words):
+    result, source = grade((old, new))
+    assert result.finding.code == "compile"
+    assert words in result.finding.says
+    assert abs(result.finding.line - line_with(new[:20], source)) <= 2
+    assert "exercise-cache" not in show(result.finding, "my/02.cu", source)
+
+
+def test_does_not_link(grade):
+    result, _ = grade(
+        ("namespace {\n", "float elsewhere(float);\nnamespace {\n"),
+        ("float sum = 0.0f", "float sum = elsewhere(0.0f)"),
+    )
+    assert result.finding.code == "compile"
+    assert "elsewhere" in result.finding.says
+
+
+def test_error_in_what_the_file_uses(grade):
+    result, source = grade(
+        ("launch(sgemm_coalescing, grid, block, 0, g)", "launch(sgemm_coalescing, grid, block, 0, g, g)")
+    )
+    assert result.finding.code == "compile"
+    assert result.finding.line == line_with("0, g, g)", source)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        (
+            "if (row >= g.M || col >= g.N) return;",
+            "if (row > g.M || col >= g.N) return;",
+            "out-of-bounds",
+            "A",
+        ),
+        ("k < g.K", "k < g.K - 1", "wrong result", "terms"),
+        ("g.alpha * sum :", "sum :", "wrong result", "alpha"),
+        ("g.ldc", "g.N", "out-of-bounds", "ldc, not K and N"),
+        ("* g.lda", "* g.K", "out-of-bounds", "lda, ldb and ldc"),
+        ("ceil_div(g.N, TILE)", "g.N / TILE", "wrong result", "never written"),
+        ("g.beta == 0.0f ? g.alpha * sum : ", "", "read of uninitialised", "beta"),
+        ("k < g.K; ++k", "k < g.K; k += 2", "wrong result", ""),
+    ],
+)
+def test_honest_mistakes(grade, old, new, code, words):
+    result, source = grade((old, new))
+    finding = result.finding
+    assert finding is not None
+    assert code in finding.code, finding
+    message = show(finding, "my/02.cu", source)
+    assert words in message
+    assert re.search(r"[MNK] = \d+", message)  # with which sizes
+    assert finding.look
+    assert "kernel.cu" not in message
+    assert max(map(len, message.splitlines())) <= 100
+
+
+def test_a_kernel_that_does_not_end(grade, monkeypatch):
+    monkeypatch.setattr(exercises_run, "TIMEOUT_S", 4)
+    result, _ = grade(("++k)", "k += 0)"))
+    assert result.finding.code == "endless"
+    assert "K = " in result.finding.says
+    assert result.seconds < 30
+
+
+def test_a_goal_that_is_missed_names_line_and_numbers(grade):
+    result, source = grade(
+        ("threadIdx.y;", "threadIdx.Z;"), ("threadIdx.x;", "threadIdx.y;"), ("threadIdx.Z;", "threadIdx.x;")
+    )
+    assert result.finding.code == "goal"
+    assert result.finding.line == line_with("sum += A[", source)
+    assert "is 32; it should be 1" in " ".join(result.finding.details)
+
+
+def test_goals_that_cannot_be_checked_are_said(grade, build):
+    goal = Goal("It has no local memory.", "sass(mine).count('LDL') == 0", "Registers.")
+    result, _ = grade(goals=[goal])
+    assert result.finding is None
+    has_nvcc = Toolchain(build, "02_coalescing").has_nvcc
+    wanted = "It has no local memory." if has_nvcc else "not checked here, there is no nvcc"
+    assert any(note.startswith(wanted) for note in result.notes)
+
+
+def test_machine_code_goals(grade, build):
+    if not Toolchain(build, "02_coalescing").has_nvcc:
+        pytest.skip("needs nvcc")
+    goal = Goal("It has local memory.", "sass(mine).count('LDL') > 0", "Registers.")
+    result, _ = grade(goals=[goal])
+    assert result.finding.code == "goal"
+    assert "LDL" in result.finding.details[0]
+
+
+def test_a_goal_about_what_is_not_there(grade):
+    goal = Goal("Tiles.", "xray(mine).load('As').wavefronts_per_request == 1", "Shared memory.")
+    result, _ = grade(goals=[goal])
+    assert result.finding.code == "goal"
+    assert "As" in result.finding.details[0]
+    assert "mine" not in result.finding.details[0]
+
+
+def test_other_problems_each_time(exercises):
+    import random
+
+    lists = [exercises_run.plain_problems(random.Random(seed)) for seed in (1, 2)]
+    assert [p.options for p in lists[0]] != [p.options for p in lists[1]]
+    for problems in lists:
+        seeds = [p.options.split("--seed")[1] for p in problems]
+        assert len(set(seeds)) == len(seeds)
+        assert sum(p.again for p in problems) >= 4
+    observed = exercises_run.observed_problems(random.Random(1))
+    assert sum(p.again for p in observed) == 2
+
+
+def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
+    toolchain = Toolchain(build, "02_coalescing")
+    source = exercises["02_coalescing"].solution.read_text()
+    first = toolchain.compile(source)
+    stamp = first.program.stat().st_mtime_ns
+    assert toolchain.compile(source).program.stat().st_mtime_ns == stamp
+    assert toolchain.compile(source + "\n").folder != first.folder
+
+
+def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_path):
+    import exercises_build
+
+    monkeypatch.setattr(exercises_build, "KEPT", 3)
+    toolchain = Toolchain(build, "02_coalescing")
+    monkeypatch.setattr(Toolchain, "cache", tmp_path)
+    for n in range(6):
+        (tmp_path / f"old{n}").mkdir()
+    keep = tmp_path / "old0"
+    toolchain._trim(keep)
+    assert keep.exists()
+    assert len(list(tmp_path.iterdir())) <= 4
+
+
+def test_a_build_that_is_none(tmp_path):
+    with pytest.raises(BuildError, match="cannot build"):
+        Toolchain(tmp_path, "02_coalescing")
+
+
+def test_a_build_that_is_not_built(build, tmp_path, monkeypatch):
+    for name in ("build.ninja",):
+        (tmp_path / name).symlink_to(build / name)
+    with pytest.raises(BuildError, match="meson compile"):
+        Toolchain(tmp_path, "02_coalescing")
+
+
+def test_wrapping_keeps_lists_and_code():
+    text = "One\ntwo.\n\n- a\n- b\n    code\n1. first"
+    assert wrapped(text, "  ").splitlines() == [
+        "  One two.",
+        "",
+        "  - a",
+        "  - b",
+        "      code",
+        "  1. first",
+    ]

@@ -1,0 +1,79 @@
+"""Predictions: numbers in a TOML file."""
+
+import tomllib
+
+import pytest
+from exercises_predict import grade_answers, is_right, line_of
+from exercises_verify import solution_of
+
+
+def answers(exercise, build, **changes):
+    """The right answers, some of them changed."""
+    found = tomllib.loads(solution_of(exercise, build)) | changes
+    return "".join(f"{name} = {value!r}\n" for name, value in found.items())
+
+
+def test_blank(numbers, build):
+    finding = grade_answers(numbers, build, numbers.starter.read_text()).finding
+    question = numbers.questions[0]
+    assert finding.code == "blank"
+    assert finding.line == line_of(question.id, numbers.starter.read_text()) > 0
+    assert question.asks in finding.says
+
+
+def test_wrong_says_in_which_direction_and_not_the_answer(numbers, build):
+    question = numbers.questions[0]
+    right = tomllib.loads(solution_of(numbers, build))[question.id]
+    for factor, word in ((2, "too large"), (0.5, "too small")):
+        grade = grade_answers(numbers, build, answers(numbers, build, **{question.id: right * factor}))
+        assert grade.finding.code == "wrong answer"
+        assert word in grade.finding.says
+        assert not any(note.startswith(f"{question.id}:") for note in grade.notes)
+        assert question.worked not in " ".join([grade.finding.says, grade.finding.look, *grade.notes])
+
+
+def test_the_worked_solution_comes_with_the_pass(student, numbers, build):
+    worked = numbers.solution.read_text().strip().splitlines()[-1]
+    result = student("check", numbers.name)
+    assert result.returncode == 1
+    assert " ".join(worked.split()) not in " ".join(result.stdout.split())
+    student.writes(numbers, solution_of(numbers, build))
+    result = student("check", numbers.name)
+    assert result.returncode == 0
+    said = " ".join(result.stdout.split())
+    assert " ".join(worked.split()) in said
+    for question in numbers.questions:
+        assert " ".join(question.worked.split()) in said
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("x = \n", "toml", "cannot be read"),
+        ("nonsense_of_mine = 1\n", "toml", "nonsense_of_mine"),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be(numbers, build, text, code, words):
+    finding = grade_answers(numbers, build, numbers.starter.read_text() + text).finding
+    assert finding.code == code
+    assert words in finding.says
+    assert finding.line == numbers.starter.read_text().count("\n") + 1
+
+
+@pytest.mark.parametrize("text", ['"twelve"', "true", "[1]", "nan", "inf"])
+def test_what_is_no_number(numbers, build, text):
+    name = numbers.questions[0].id
+    source = f"{name} = {text}\n" + "".join(f'{q.id} = ""\n' for q in numbers.questions[1:])
+    finding = grade_answers(numbers, build, source).finding
+    assert finding.code == "no number"
+    assert finding.line == 1
+
+
+def test_tolerance():
+    assert is_right(100.9, 100, 0.01)
+    assert not is_right(101.1, 100, 0.01)
+    assert is_right(0.1 + 0.2, 0.3, 0)
+    assert not is_right(4.001, 4, 0)
+    assert is_right(0, 0, 0.01)
+    assert not is_right(0.01, 0, 0.01)
+    assert is_right(-5, -5, 0)

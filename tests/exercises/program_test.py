@@ -1,0 +1,357 @@
+"""The program from outside: commands, state, watch, bad usage."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+
+import pytest
+from exercises_state import Progress, StateError, Workspace
+from exercises_verify import solution_of
+
+FAULT_LINE = re.compile(r"at \S*02_coalescing\.cu:\d+")
+
+
+def state(student):
+    return json.loads((student.workspace / "state.json").read_text())["exercises"]
+
+
+# ---- The overview ----
+
+
+def test_overview_lists_all_and_begins_the_next(student, exercises):
+    result = student()
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    names = list(exercises)
+    listed = [line.split()[2] for line in lines if line.startswith("  [ ] ")]
+    assert listed == names
+    assert lines[0] == f"0 of {len(names)} exercises passed, score 0 %"
+    assert next(line for line in lines if line.endswith("<- next")).split()[2] == names[0]
+    assert f"check {names[0]}" in result.stdout
+    copy = student.workspace / exercises[names[0]].file_name
+    assert copy.read_text() == exercises[names[0]].starter.read_text()
+    assert [path.name for path in student.workspace.iterdir()] == [copy.name]
+    assert max(map(len, lines)) <= 100 + len(str(student.workspace))
+
+
+def test_faults_and_predictions_come_after_their_step(exercises):
+    steps = [exercise.step for exercise in exercises.values()]
+    assert steps == sorted(steps)
+    for exercise in exercises.values():
+        if exercise.kind != "kernel" and exercise.step in exercises:
+            names = list(exercises)
+            assert names.index(exercise.step) < names.index(exercise.name)
+
+
+def test_the_default_workspace_is_ignored_by_git():
+    from conftest import ROOT
+
+    result = subprocess.run(["git", "check-ignore", "my_exercises/state.json"], cwd=ROOT, check=False)
+    assert result.returncode in (0, 128)  # 128: no repository, as in a tarball
+
+
+def test_help(student):
+    result = student("--help")
+    assert result.returncode == 0
+    for command in ("check", "hint", "watch", "solution", "reset", "report", "verify"):
+        assert f"exercises {command}" in result.stdout
+
+
+# ---- Grading ----
+
+
+def test_from_starter_to_solution(student, exercises):
+    exercise = exercises["02_coalescing"]
+    result = student("check", "02", "--device", "cpu")
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.startswith("02_coalescing: not yet")
+    assert FAULT_LINE.search(result.stdout)
+    assert "Look at: " in result.stdout
+    assert "hint 1 of 3" in result.stdout
+    assert state(student)["02_coalescing"]["attempts"] == 1
+    assert state(student)["02_coalescing"]["passed_at"] is None
+
+    student.writes(exercise, exercise.solution.read_text())
+    result = student("check", "02_coalescing", "--device", "cpu")
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.startswith("02_coalescing: passed")
+    for goal in exercise.goals:
+        assert " ".join(goal.says.split()) in " ".join(result.stdout.split())
+    entry = state(student)["02_coalescing"]
+    assert entry["attempts"] == 2
+    assert entry["device"] == "CPU device"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["passed_at"])
+    assert "\033[" not in result.stdout
+
+    # A later failure does not take the pass away.
+    student.writes(exercise, exercise.starter.read_text())
+    assert student("check", "02_coalescing", "--device", "cpu").returncode == 1
+    assert state(student)["02_coalescing"]["passed_at"] == entry["passed_at"]
+    assert "[~] 02_coalescing" in student().stdout
+
+
+def test_check_all_grades_what_was_begun(student, exercises, numbers):
+    student.writes(numbers, numbers.starter.read_text())
+    result = student("check", "--all")
+    assert result.returncode == 1
+    assert [line for line in result.stdout.splitlines() if ": not yet" in line] == [
+        f"{numbers.name}: not yet (0.0 s)"
+    ]
+    assert {path.name for path in student.workspace.iterdir()} == {numbers.file_name, "state.json"}
+
+
+def test_a_starter_is_never_copied_over_work(student, exercises, numbers):
+    path = student.writes(numbers, "mine = 1\n")
+    student("check", numbers.name)
+    student("hint", numbers.name)
+    student()
+    assert path.read_text() == "mine = 1\n"
+
+
+# ---- Hints ----
+
+
+def test_hints_one_after_the_other(student, exercises):
+    hints = exercises["02_coalescing"].hints
+    for number in (1, 2, 3, 3):
+        result = student("hint", "02_coalescing")
+        assert result.returncode == 0
+        said = " ".join(result.stdout.split())
+        assert [hint in said for hint in hints] == [n < number for n in range(3)]
+        assert state(student)["02_coalescing"]["hints"] == number
+    assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_hints_after_the_pass_do_not_count(student, numbers):
+    student.solves(numbers)
+    assert student("hint", numbers.name).returncode == 0
+    assert state(student)[numbers.name]["hints"] == 0
+
+
+# ---- Solution ----
+
+
+def test_solution_before_the_pass_only_with_reveal(student, exercises):
+    exercise = exercises["03_shared_memory"]
+    result = student("solution", exercise.name)
+    assert result.returncode == 1
+    assert "__global__" not in result.stdout
+    assert "--reveal" in result.stdout
+    assert not (student.workspace / "state.json").exists()
+    result = student("solution", exercise.name, "--reveal")
+    assert result.returncode == 0
+    assert exercise.solution.read_text().strip() in result.stdout
+    assert state(student)[exercise.name]["revealed"] is True
+    assert f"[r] {exercise.name}" in student().stdout
+    assert student("solution", exercise.name).returncode == 0
+
+
+def test_a_pass_after_revealing_gives_no_points(student, numbers):
+    student("solution", numbers.name, "--reveal")
+    student.solves(numbers)
+    student("report", "--json", "r.json")
+    report = json.loads((student.folder / "r.json").read_text())
+    entry = next(e for e in report["exercises"] if e["exercise"] == numbers.name)
+    assert (entry["passed"], entry["revealed"], entry["points"]) == (True, True, 0)
+    assert report["score"] == 0
+
+
+def test_solution_after_the_pass_costs_nothing(student, numbers):
+    student.solves(numbers)
+    for options in ((), ("--reveal",)):
+        assert student("solution", numbers.name, *options).returncode == 0
+    assert state(student)[numbers.name]["revealed"] is False
+
+
+# ---- Reset ----
+
+
+def test_reset_keeps_the_old_file(student, exercises):
+    exercise = exercises["02_coalescing"]
+    path = student.writes(exercise, "// mine\n")
+    result = student("reset", exercise.name)
+    assert result.returncode == 0
+    assert path.read_text() == exercise.starter.read_text()
+    assert (student.workspace / "02_coalescing.cu.old").read_text() == "// mine\n"
+    assert "02_coalescing.cu.old" in result.stdout
+
+
+def test_reset_of_what_was_not_begun(student, exercises):
+    result = student("reset", "02_coalescing")
+    assert result.returncode == 0
+    assert ".old" not in result.stdout
+    assert (student.workspace / "02_coalescing.cu").exists()
+
+
+# ---- Watch ----
+
+
+class Watching:
+    def __init__(self, student, *arguments):
+        self.log = student.folder / "watch.log"
+        self.process = subprocess.Popen(
+            [*student.command, "watch", *arguments], cwd=student.folder, stdout=self.log.open("w"),
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def until(self, count, words, seconds=60):
+        """Waits until the words were said so many times."""
+        end = time.monotonic() + seconds
+        while self.log.read_text().count(words) < count:
+            assert time.monotonic() < end, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        return self.log.read_text()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(20)
+
+
+def test_watch_grades_after_each_save(student, numbers):
+    watching = Watching(student, numbers.name)
+    try:
+        watching.until(1, "watching ")
+        path = student.workspace / numbers.file_name
+        path.write_text(path.read_text() + "# saved\n")
+        watching.until(2, ": not yet")
+        watching.until(2, "watching ")
+        # As editors do: another file takes the place.
+        new = path.with_name("new")
+        new.write_text(path.read_text() + "# saved again\n")
+        path.unlink()
+        time.sleep(0.6)
+        new.replace(path)
+        watching.until(3, ": not yet")
+        watching.until(3, "watching ")
+    finally:
+        status = watching.stop()
+    assert status == 0
+    assert "Traceback" not in watching.log.read_text()
+    assert state(student)[numbers.name]["attempts"] == 3
+
+
+def test_watch_goes_on_to_the_next_exercise(student, exercises):
+    first, second = list(exercises.values())[:2]
+    watching = Watching(student, "--device", "cpu")
+    try:
+        watching.until(1, "watching ")
+        student.writes(first, solution_of(first, student.build))
+        text = watching.until(2, "watching ")
+    finally:
+        assert watching.stop() == 0
+    assert f"{first.name}: passed" in text
+    assert f"{second.name}: {second.title}" in text
+
+
+def test_ctrl_c_while_grading_ends_at_once(student, exercises):
+    exercise = exercises["01_naive"]
+    endless = exercise.solution.read_text().replace("++k)", "k += 0)")
+    assert endless != exercise.solution.read_text()
+    student.writes(exercise, endless)
+    watching = Watching(student, exercise.name, "--device", "cpu")
+    time.sleep(3)
+    begun = time.monotonic()
+    assert watching.stop() == 0, watching.log.read_text()
+    assert time.monotonic() - begun < 5
+    assert "Traceback" not in watching.log.read_text()
+
+
+# ---- Bad usage ----
+
+
+def test_bad_usage(student):
+    student.refused("check", words=["name"])
+    student.refused("check", "99_nothing", words=["99_nothing", "01_naive"])
+    student.refused("check", "0", words=["any of", "01_naive"])
+    student.refused("check", "", words=["no exercise ''"])
+    student.refused("check", "--all", words=["begun"])
+    student.refused("check", "--all", "02", words=["--all"])
+    student.refused("hint", words=["NAME"])
+    student.refused("hint", "nothing", words=["nothing"])
+    student.refused("watch", "nothing", words=["nothing"])
+    student.refused("solution", "nothing", words=["nothing"])
+    student.refused("reset", "nothing", words=["nothing"])
+    student.refused("dance", words=["dance"])
+    student.refused("check", "02", "--device", "abacus", words=["abacus"])
+    student.refused("check", "02", "--seed", "x", words=["seed"])
+    student.refused("--nonsense", words=["--nonsense"])
+    student.refused("report", "--json", "no/such/folder/r.json", words=["no/such/folder"])
+    student.refused("--build", "/nonexistent", "check", "02", words=["/nonexistent"])
+    assert not (student.folder / "no").exists()
+
+
+def test_workspace_is_a_file(student):
+    student.workspace.write_text("")
+    student.refused(words=["no directory"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '"x"',
+        "{}",
+        '{"format": 99, "exercises": {}}',
+        '{"format": 1, "exercises": []}',
+        '{"format": 1, "exercises": {"02_coalescing": {}}}',
+        '{"format": 1, "exercises": {"02_coalescing": {"attempts": -1, "hints": 0, "revealed": false, '
+        '"passed_at": null, "device": null, "version": null}}}',
+    ],
+)
+def test_spoilt_state(student, text):
+    student.workspace.mkdir()
+    path = student.workspace / "state.json"
+    path.write_text(text)
+    for command in ((), ("report",), ("hint", "02_coalescing")):
+        student.refused(*command, words=["state.json"])
+    assert path.read_text() == text
+
+
+def test_file_that_is_no_text(student, exercises):
+    student.workspace.mkdir()
+    (student.workspace / "02_coalescing.cu").write_bytes(b"\xff\xfe\x00")
+    student.refused("check", "02_coalescing", words=["UTF-8"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_workspace_that_cannot_be_written(student):
+    student.workspace.mkdir()
+    student.workspace.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    student.refused(words=["cannot be"])
+
+
+# ---- The state, from inside ----
+
+
+def test_state_of_several_at_once(tmp_path, exercises):
+    from concurrent.futures import ThreadPoolExecutor
+
+    exercise = exercises["01_naive"]
+
+    def add(_):
+        def note(progress: Progress) -> None:
+            progress.attempts += 1
+
+        Workspace(tmp_path).update(exercise, note)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(add, range(40)))
+    assert Workspace(tmp_path).load()["01_naive"].attempts == 40
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    from exercises_state import write_atomically
+
+    with pytest.raises(StateError, match="cannot be written"):
+        write_atomically(tmp_path / "missing" / "x.json", "{}")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StateError):
+        write_atomically(tmp_path / "folder", "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
