@@ -20,6 +20,7 @@ import sys
 import tempfile
 import tomllib
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -223,10 +224,25 @@ def xray_of(build: Path, step: str, problem: tuple[int, int, int]) -> dict[str, 
         return json.loads(report.read_text())[0]["xray"]
 
 
-def calibrate(build: Path, evidence: Path, steps: list[str], say: Any) -> tuple[int, int, list[str]]:
+@dataclass
+class Outcome:
+    """Of one step at one problem: instructions that agree, those listed as different, what is wrong."""
+
+    step: str
+    problem: str  # "256x256x128"
+    equal: int
+    listed: int
+    wrong: list[str]
+
+
+def calibrate(
+    steps: list[str],
+    evidence: Path,
+    xray: Callable[[str, tuple[int, int, int]], dict[str, Any]],
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[Outcome]:
+    """Each step at each observed problem. `xray` gives a step's X-ray of a problem M, N, K."""
     differences = read_differences(evidence / "differences.toml")
-    equal = listed = 0
-    wrong: list[str] = []
     for step in steps:
         try:
             record = json.loads((evidence / f"{step}.json").read_text())
@@ -236,11 +252,9 @@ def calibrate(build: Path, evidence: Path, steps: list[str], say: Any) -> tuple[
             problem = (run["m"], run["n"], run["k"])
             if problem not in OBSERVED:
                 continue
-            cpu = of_cpu(xray_of(build, step, problem))
-            result = compare(step, "x".join(map(str, problem)), of_gpu(run), cpu, differences, say)
-            say(f"{step} {'x'.join(map(str, problem))}: {result[0]} instructions equal, {result[1]} listed")
-            equal, listed, wrong = equal + result[0], listed + result[1], wrong + result[2]
-    return equal, listed, wrong
+            name = "x".join(map(str, problem))
+            result = compare(step, name, of_gpu(run), of_cpu(xray(step, problem)), differences, say)
+            yield Outcome(step, name, *result)
 
 
 def main() -> int:
@@ -257,8 +271,19 @@ def main() -> int:
     try:
         if unknown := [step for step in steps if step not in every]:
             raise CalibrationError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
-        say = print if args.verbose else lambda _: None
-        equal, listed, wrong = calibrate(Path(args.build), Path(args.evidence), steps, say)
+        equal = listed = 0
+        wrong: list[str] = []
+
+        def say(line: str) -> None:
+            if args.verbose:
+                print(line)
+
+        def xray(step: str, problem: tuple[int, int, int]) -> dict[str, Any]:
+            return xray_of(Path(args.build), step, problem)
+
+        for outcome in calibrate(steps, Path(args.evidence), xray, say):
+            say(f"{outcome.step} {outcome.problem}: {outcome.equal} equal, {outcome.listed} listed")
+            equal, listed, wrong = equal + outcome.equal, listed + outcome.listed, wrong + outcome.wrong
     except CalibrationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -68,8 +68,9 @@ MAKERS: dict[str, Callable[[Request], str]] = {
     "roofline": pages_evidence.make_roofline,
     "experiment": pages_blocks.make_experiment,
     "claims": pages_blocks.make_claims,
+    "calibration": pages_evidence.make_calibration,
 }
-NEED_THE_BUILD = {"xray", "picture"}  # kinds of blocks; and of values:
+NEED_THE_BUILD = {"xray", "picture", "calibration"}  # kinds of blocks; and of values:
 VALUES_OF_THE_BUILD = {"xray", "sass"}
 
 
@@ -107,7 +108,7 @@ def show(value: Any, form: str) -> str:
             return form % value
         if not form and isinstance(value, float):
             return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
-        return format(value, form)
+        return format(value, form).replace(",", "\N{NARROW NO-BREAK SPACE}")  # as in the tables
     except (ValueError, TypeError) as error:
         raise ExpressionError(f"the format '{form}' does not fit {value!r}: {error}") from None
 

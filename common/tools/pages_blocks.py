@@ -268,7 +268,7 @@ def shared_cells(access: dict[str, Any]) -> list[str]:
     return [
         whole(requests),
         number(access["wavefronts"] / requests),
-        number(access["ideal_wavefronts"] / requests),
+        "–" if is_slow_copy(access) else number(access["ideal_wavefronts"] / requests),
         whole(access["conflicts"]),
     ]
 
@@ -280,6 +280,17 @@ EXPERIMENT_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "tflops": ("TFLOP/s", lambda v: f"{v:.2f}"),
     "ratio": ("of cuBLAS", lambda v: percent(100 * v)),
     "speedup": ("speed against the first", lambda v: f"{v:.3f}"),
+}
+
+
+# Other names of experiment.py's than those with the underscores taken out.
+COLUMN_NAMES = {
+    "registers": "registers a thread",
+    "shared_bytes": "shared bytes a block",
+    "loop_instructions": "instructions in the loop",
+    "loop_ffma": "FFMAs in it",
+    "loop_bank_conflicts": "register-bank conflicts in it",
+    "predicted_fraction": "of the peak, by the model",
 }
 
 
@@ -303,7 +314,7 @@ def make_experiment(request: Request) -> str:
     others = dict.fromkeys(key for variant in variants for key in variant if key not in EXPERIMENT_COLUMNS)
     columns = {
         **EXPERIMENT_COLUMNS,
-        **{key: (key.replace("_", " "), cell) for key in others if key != "variant"},
+        **{key: (COLUMN_NAMES.get(key, key.replace("_", " ")), cell) for key in others if key != "variant"},
     }
     known = [key for key in columns if any(variant.get(key) is not None for variant in variants)]
     # What does not differ takes a line, not a column; zeros say nothing then.

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import calibrate
 import roofline
 import values
 from pages_blocks import (
@@ -23,7 +24,7 @@ from sass_listing import Instruction, SassError, parse_instruction
 from sass_loop import find_loops, main_loop
 from values import NotAvailable
 
-SIZES = (1024, 2048, 4096, 8192)
+SIZES = (1024, 2048, 4096, 8192, 16384)
 STALLS_SHOWN = 5  # of each step, at most
 
 # ---- Counters --------------------------------------------------------------------------------------------
@@ -382,3 +383,35 @@ def roofline_point(request: Request, step: str, needed: bool) -> roofline.Point 
         if needed:
             raise
         return None
+
+
+# ---- The CPU device against the GPU ------------------------------------------------------------------------
+
+
+def make_calibration(request: Request) -> str:
+    """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
+    context = request.context
+    if request.arguments.strip():
+        raise BlockError("write `calibration` alone: it is of all steps")
+    steps = [step for step in values.all_steps() if step != "00_cublas"]
+
+    def xray(step: str, problem: tuple[int, int, int]) -> dict[str, Any]:
+        return context.xray_record(step, *problem)["xray"]
+
+    try:
+        outcomes = list(calibrate.calibrate(steps, context.evidence, xray))
+        differences = calibrate.read_differences(context.evidence / "differences.toml")
+    except calibrate.CalibrationError as error:
+        raise BlockError(str(error)) from None
+    if wrong := [line for outcome in outcomes for line in outcome.wrong]:
+        raise BlockError(f"the X-ray and the counters differ: {wrong[0]}")
+    rows = [[code(o.step), o.problem.replace("x", " × "), str(o.equal), str(o.listed)] for o in outcomes]
+    total = ["all", "", f"**{sum(o.equal for o in outcomes)}**", f"**{sum(o.listed for o in outcomes)}**"]
+    head = ["step", "M × N × K", "instructions that agree", "that differ, with a reason"]
+    reasons: dict[str, list[str]] = {}
+    for difference in differences:
+        steps_with_it = reasons.setdefault(difference.reason, [])
+        if difference.step not in steps_with_it:
+            steps_with_it.append(difference.step)
+    listed = "\n".join(f"- {', '.join(map(code, of))}: {reason}." for reason, of in reasons.items())
+    return f"{table(head, [*rows, total], right=(2, 3))}\n\nThe reasons:\n\n{listed}"

@@ -158,7 +158,7 @@ class Project:
         second = profile("02_second", 300_000.0, 2 * 4096**3 / 8, {"wait": 0.75, "barrier": 0.125})
         self.write("evidence/01_first.json", json.dumps(first))
         self.write("evidence/02_second.json", json.dumps(second))
-        sizes = (1024, 2048, 4096, 8192)
+        sizes = (1024, 2048, 4096, 8192, 16384)
         ladder = [measurement("01_first", n, 9.0 * n) for n in sizes]
         ladder += [measurement("02_second", n, 3.0 * n) for n in sizes]
         self.write("evidence/ladder.json", json.dumps(ladder))
@@ -406,7 +406,7 @@ def test_a_file_that_is_not_there(project, capsys):
     "expression, shown",
     [
         ("N", "4096"),
-        ("N | ,d", "4,096"),
+        ("N | ,d", "4\u202f096"),
         ("N / 3", "1365"),
         ("1 / 3", "0.3333"),
         ("8 / 2", "4"),
@@ -414,7 +414,7 @@ def test_a_file_that_is_not_there(project, capsys):
         ("1 / 3 | %.2f s", "0.33 s"),
         ("before", "01_first"),
         ("gpu.peak_tflops | .2f", "2.56"),
-        (r"N \| ,d", "4,096"),
+        (r"N \| ,d", "4\u202f096"),
     ],
 )
 def test_formats(project, expression, shown):
@@ -480,7 +480,7 @@ def test_xray(project):
     assert text.count(row) == 3
     assert "| load `A`, 4 bytes a lane | 2\N{NARROW NO-BREAK SPACE}000 | 4 | 32 | 1.50 |" in text
     assert "| store `As`, 4 bytes a lane | 100 | 2.50 | 1 | 150 |" in text
-    assert "| `cp.async` `Bs`, 4 bytes a lane | 10 | 4 | 1 | 0 |" in text
+    assert "| `cp.async` `Bs`, 4 bytes a lane | 10 | 4 | – | 0 |" in text
     assert "A copy takes as many wavefronts as its dearer side" in text
     # As many cells in each row as in the head, the bars of the source not counted.
     for part in text.split("**Shared memory**"):
@@ -609,7 +609,7 @@ def test_experiment(project):
     ]
     project.write("evidence/experiments.json", json.dumps(records))
     text = project.block("experiment order")
-    assert "| variant | time | TFLOP/s | of cuBLAS | speed against the first | registers |" in text
+    assert "| variant | time | TFLOP/s | of cuBLAS | speed against the first | registers a thread |" in text
     assert "| turned round | 2.00 ms | 44.00 | 80.0 % | 1.100 | 96 |" in text
 
 
@@ -622,7 +622,7 @@ def test_what_is_alike_in_an_experiment_takes_no_column(project):
     ]
     project.write("evidence/experiments.json", json.dumps(records))
     text = project.block("experiment order")
-    assert "speed against the first | registers |" in text
+    assert "speed against the first | registers a thread |" in text
     assert "Alike in all: arch sm_90a. `02_second`" in text
 
 
