@@ -8,6 +8,10 @@ from exercises_content import without_comments
 from exercises_finding import Finding
 
 PRAGMAS = ("unroll", "nounroll")
+CUDA_WORDS = {
+    "__global__", "__device__", "__host__", "__shared__", "__forceinline__", "__noinline__", "__align__",
+    "__launch_bounds__", "__restrict__", "__restrict", "__syncthreads", "__syncwarp", "__ldg", "__fmaf_rn",
+}  # fmt: skip
 # Words, as regular expressions, and why the grader stops at them.
 FORBIDDEN = {
     "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
@@ -54,6 +58,11 @@ def check(source: str, starter: str) -> Finding | None:
             for match in pattern.finditer(line):
                 if not re.search(rf"(?<!\w){re.escape(match[0])}(?!\w)", allowed):
                     return _broken(f"`{match[0]}` is not allowed here: {why}.", number)
+        for word in re.findall(r"(?<!\w)__\w+", line):
+            if word not in CUDA_WORDS and word not in allowed:
+                return _broken(
+                    f"`{word}` is not allowed here: it is a word of the compiler, and none of CUDA's.", number
+                )
         if match := re.search(r"\bnamespace\s+(\w+)", line):
             return _broken(
                 f"`namespace {match[1]}` is not allowed here: it reaches into other parts of the program.",

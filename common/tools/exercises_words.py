@@ -120,7 +120,9 @@ def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> F
             look="the guard before the store: which rows and columns does C have?",
         )
     match = re.match(r"wrong result.*?: (\d+ of \d+ elements); (.*)", complaint)
-    count, rest = (match[1], match[2]) if match else ("", complaint)
+    if match is None:
+        return Finding("wrong result", f"It fails with {problem}: {complaint}.", look=WRONG_ELSE)
+    count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
     if problem.again and first_time_right:
         return Finding(

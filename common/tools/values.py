@@ -572,6 +572,10 @@ class Context:
             pass
         return record
 
+    def remember_xray(self, step: str, record: dict[str, Any]) -> None:
+        """Takes a record of `run --xray` as the step's, instead of running it."""
+        self._cache["xray", self.directory(step), record["m"], record["n"], record["k"]] = record
+
     def xray(self, step: str, m: int = 256, n: int = 256, k: int = 128) -> Xray:
         step = self.directory(step)
         return Xray(step, self.xray_record(step, m, n, k))

@@ -1,14 +1,16 @@
 """The grader's messages for honest mistakes, and its compiler cache."""
 
 import re
+import subprocess
 from dataclasses import replace
 
 import exercises_run
 import pytest
 from exercises_build import BuildError, Toolchain
 from exercises_content import Goal
-from exercises_finding import show, wrapped
+from exercises_finding import Finding, Grade, show, wrapped
 from exercises_grade import Grader
+from exercises_verify import verify
 
 
 @pytest.fixture
@@ -197,3 +199,55 @@ def test_wrapping_keeps_lists_and_code():
         "      code",
         "  1. first",
     ]
+
+
+def test_mine_is_known_to_goals_only(build):
+    from values import Context, ValueProblem, evaluate
+
+    with pytest.raises(ValueProblem, match="goals of exercises"):
+        evaluate("xray(mine).excess == 0", Context(build, "02_coalescing"))
+
+
+def test_the_program_for_the_gpu_is_built(build, exercises):
+    toolchain = Toolchain(build, "02_coalescing")
+    if not toolchain.has_nvcc:
+        pytest.skip("needs nvcc")
+    built = toolchain.compile(exercises["02_coalescing"].solution.read_text(), gpu=True)
+    for device, statuses in (("cpu", (0,)), ("gpu", (0, 3))):
+        command = [built.gpu_program, "--device", device, "--size", "40"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode in statuses, result.stderr
+        assert "built without CUDA" not in result.stderr
+
+
+# ---- Whether the exercises are in order ----
+
+
+def test_verify(student, numbers):
+    result = student("verify", "01_naive", numbers.name, "--device", "cpu")
+    assert result.returncode == 0, result.stdout
+    assert "2 of 2 exercises are in order" in result.stdout
+    assert not student.workspace.exists()
+
+
+@pytest.mark.parametrize(
+    ("starter", "solution", "words"),
+    [
+        (None, None, "the starter passes"),
+        (Finding("compile", "It does not compile."), None, "does not even begin"),
+        (Finding("rule", "It is forbidden."), None, "does not even begin"),
+        (Finding("goal", "Not there yet."), Finding("goal", "Too slow."), "the solution fails: Too slow."),
+        (Finding("goal", "Not there yet."), None, ""),
+    ],
+)
+def test_verify_finds_what_is_wrong(exercises, build, starter, solution, words):
+    exercise = exercises["02_coalescing"]
+
+    def grade_source(_, source, __):
+        return Grade(solution if source == exercise.solution.read_text() else starter)
+
+    said: list[str] = []
+    status = verify([exercise], build, grade_source, said.append)
+    assert status == (1 if words else 0)
+    assert words in "\n".join(said)
+    assert said[0].split() == ["FAILED" if words else "ok", "02_coalescing"]
