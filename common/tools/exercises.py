@@ -17,6 +17,8 @@ Exit status: 0 well, 1 an exercise is not passed, 2 bad usage or a file that can
 """
 
 import argparse
+import io
+import json
 import os
 import shlex
 import sys
@@ -256,8 +258,6 @@ class Program:
     def report(self) -> int:
         report = make_report(self.exercises, self.workspace, self.workspace.load())
         if self.args.json is not None:
-            import json
-
             write_atomically(Path(self.args.json), json.dumps(report, indent=1) + "\n")
         say(table(report))
         return 0
@@ -309,6 +309,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no × shows a ? in its place
     try:
         args = arguments(sys.argv[1:])
         return getattr(Program(args), args.command)()

@@ -39,8 +39,9 @@ class DoesNotCompile(Exception):
 
 
 def find_ninja() -> str:
+    """The one that builds: with a .venv, its own. Only `-t commands` is asked of it, which writes nothing."""
     beside_python = Path(sys.executable).parent / "ninja"
-    for candidate in (os.environ.get("NINJA"), shutil.which("ninja"), str(beside_python)):
+    for candidate in (str(beside_python), os.environ.get("NINJA"), shutil.which("ninja")):
         if candidate and os.access(candidate, os.X_OK):
             return candidate
     raise BuildError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")
