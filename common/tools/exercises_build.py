@@ -24,6 +24,12 @@ from values import ROOT
 
 KEPT = 60  # folders in the cache
 COMPILE_TIMEOUT_S = 120
+# What is compiled for the CPU device: the student's file, whose sgemm() is kept from touching A, B and C.
+GUARDED = """#include "common/tools/exercises_guard.hpp"
+#include "kernel.cu"
+static void guarded_sgemm(const Gemm& g) { exercise_guard::call(sgemm, g); }
+#define sgemm guarded_sgemm
+"""
 
 
 class BuildError(Exception):
@@ -158,24 +164,26 @@ class Toolchain:
         kernel = folder / "kernel.cu"
         if not kernel.exists():
             kernel.write_text(source, encoding="utf-8")
-        jobs: list[tuple[list[str], Path]] = []
+        guarded = folder / "guarded.cu"
+        guarded.write_text(GUARDED, encoding="utf-8")
+        jobs: list[tuple[list[str], Path, Path]] = []
 
-        def want(command: list[str] | None, name: str) -> None:
+        def want(command: list[str] | None, unit: Path, name: str) -> None:
             if command is not None and not (folder / name).exists():
-                jobs.append((command, folder / name))
+                jobs.append((command, unit, folder / name))
 
         program_is_there = (folder / "run").exists()
         gpu_is_there = not gpu or (folder / "run-gpu").exists()
         if not program_is_there or not gpu_is_there:
-            want(self._plain, "plain.o")
-            want(self._observed, "observed.o")
+            want(self._plain, guarded, "plain.o")
+            want(self._observed, guarded, "observed.o")
         if cubin:
-            want(self._cubin_command(), "kernel.cubin")
+            want(self._cubin_command(), kernel, "kernel.cubin")
         if not gpu_is_there:
-            want(self._gpu, "gpu.o")
+            want(self._gpu, kernel, "gpu.o")
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
             main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main, gpu)
-            outcomes = list(pool.map(lambda job: self._run_compiler(job[0], kernel, job[1]), jobs))
+            outcomes = list(pool.map(lambda job: self._run_compiler(*job, kernel), jobs))
             main_folder = main.result() if main is not None else folder
         for outcome in outcomes:
             if outcome is not None:
@@ -196,7 +204,9 @@ class Toolchain:
                 if (folder / name).exists() or (name == "main-gpu.o" and not gpu):
                     continue
                 words = [word for word in self._main or [] if word != left_out]
-                if finding := self._run_compiler(words, folder / "kernel.cu", folder / name):
+                if finding := self._run_compiler(
+                    words, folder / "kernel.cu", folder / name, folder / "kernel.cu"
+                ):
                     raise BuildError(f"the program around the kernel cannot be built: {finding.says}")
         os.utime(folder)
         return folder
@@ -210,10 +220,10 @@ class Toolchain:
         command[command.index("-c")] = "-cubin"
         return [*command, f"-gencode=arch=compute_{number},code={self.architecture}"]
 
-    def _run_compiler(self, command: list[str], kernel: Path, out: Path) -> Finding | None:
+    def _run_compiler(self, command: list[str], unit: Path, out: Path, kernel: Path) -> Finding | None:
         temporary = out.with_name(f"new-{out.name}")
         notes = temporary.with_suffix(".d")
-        words = [f'-DSTEP_SOURCE="{kernel}"' if w.startswith("-DSTEP_SOURCE=") else w for w in command]
+        words = [f'-DSTEP_SOURCE="{unit}"' if w.startswith("-DSTEP_SOURCE=") else w for w in command]
         words = [w for w in words if w != "-fdiagnostics-color=always"]
         for option, value in (("-o", temporary), ("-MF", notes)):
             words[words.index(option) + 1] = str(value)

@@ -267,18 +267,23 @@ def _question(table: dict[str, Any], path: Path, number: int) -> Question:
 # ---- What must fit together ------------------------------------------------------------------------------
 
 
+# What C++ takes for one piece; a ' within a number or a // within a string begins nothing.
+PIECE = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+    |(?P<text>(?:u8|[uUL])?(?:R"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+    |\.?\d(?:'\w|[eEpP][+-]|[\w.])*|\w+""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
 def without_comments(source: str) -> str:
     """C++ source with its comments blanked out, lines kept. Strings and characters are respected."""
-    pattern = re.compile(
-        r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
-    )
+    return PIECE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]) if m["comment"] else m[0], source)
 
-    def blank(match: re.Match[str]) -> str:
-        text = match[0]
-        # A digit separator, as in 1'000, is no character.
-        return re.sub(r"[^\n]", " ", text) if text.startswith(("//", "/*")) else text
 
-    return pattern.sub(blank, source)
+def without_strings(code: str) -> str:
+    """C++ source with the content of its strings and characters left out, lines kept."""
+    return PIECE.sub(lambda m: '""' + "\n" * m[0].count("\n") if m["text"] else m[0], code)
 
 
 def code_lines(source: str) -> set[str]:

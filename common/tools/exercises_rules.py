@@ -4,7 +4,7 @@ show when the program runs (exercises_grade.py). Standard library only.
 
 import re
 
-from exercises_content import without_comments
+from exercises_content import without_comments, without_strings
 from exercises_finding import Finding
 
 PRAGMAS = ("unroll", "nounroll")
@@ -16,7 +16,9 @@ CUDA_WORDS = {
 FORBIDDEN = {
     "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
     "extern": "it reaches into other files; everything an exercise needs is included",
-    r"harness|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": "that is a part of the grader",
+    r"harness|exercise_guard|guarded_sgemm|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": (
+        "that is a part of the grader"
+    ),
     r"cpu_device|current_worker|__tsan_\w*|__ubsan_\w*|__sanitizer_\w*": "that observes the kernel",
     "__attribute__|__attribute|no_sanitize|gnu|constructor|destructor": (
         "attributes could hide the kernel from the grader"
@@ -32,7 +34,10 @@ FORBIDDEN = {
     "_?exit|_Exit|quick_exit|atexit|abort|terminate|longjmp|setjmp|raise|kill": (
         "ending the program early is no answer"
     ),
-    "memcpy|memmove|memset|memcmp": "the host cannot reach the matrices; the kernel reads and writes them",
+    r"w?mem(?:cpy|move|set|cmp|chr)|bcopy|bzero|strn?cpy": (
+        "the host cannot reach the matrices; the kernel reads and writes them"
+    ),
+    r"std\s*::\s*(?:copy|fill|move|transform)\w*": "a GPU has no such function; write the loop",
     "malloc|calloc|realloc|aligned_alloc|new|operator|vector|map|unordered_map|thread|jthread|async|future": (
         "the work is the kernel's, in its registers and its shared memory; sgemm() only launches it"
     ),
@@ -44,8 +49,8 @@ WORDS = [(re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), why) for words, why in FO
 def check(source: str, starter: str) -> Finding | None:
     """The first rule that the file breaks, or None. starter: what the student began with; what stands there
     is allowed."""
-    code = _without_strings(without_comments(source))
-    allowed = _without_strings(without_comments(starter))
+    code = without_strings(without_comments(source))
+    allowed = without_strings(without_comments(starter))
     includes = _includes(starter)
     for number, line in enumerate(code.splitlines(), 1):
         raw = source.splitlines()[number - 1]
@@ -75,10 +80,6 @@ def _broken(says: str, line: int = 0) -> Finding:
     return Finding(
         "rule", says, line, look="the task, which says what is yours to write; `reset` brings the file back."
     )
-
-
-def _without_strings(code: str) -> str:
-    return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', code)
 
 
 def _includes(source: str) -> set[str]:

@@ -104,11 +104,12 @@ class Workspace:
             raise StateError(f"{path}: cannot be read: {error.strerror}") from None
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
-        """Puts the starter back. Returns the file, and where the old one now lies, if there was any."""
+        """Puts the starter back. Returns the file, and where the old one now lies, if there was any.
+        A starter is not kept, for it would take the place of the work that the last reset kept."""
         path = self.file(exercise)
         old = None
         try:
-            if path.exists():
+            if path.exists() and path.read_bytes() != exercise.starter.read_bytes():
                 old = path.with_name(path.name + ".old")
                 path.replace(old)
         except OSError as error:

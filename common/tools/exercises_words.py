@@ -146,7 +146,8 @@ def ended_finding(outcome: Outcome, file: str) -> Finding:
             f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
             look="the loops: does each of them end, also with K = 0 and with ragged sizes?",
         )
-    if "outside any kernel" in outcome.crash:
+    # Once a kernel has been launched, the program itself says where it crashed.
+    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
         return host_finding()
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     return Finding(

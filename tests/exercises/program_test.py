@@ -178,6 +178,9 @@ def test_reset_keeps_the_old_file(student, exercises):
     assert path.read_text() == exercise.starter.read_text()
     assert (student.workspace / "02_coalescing.cu.old").read_text() == "// mine\n"
     assert "02_coalescing.cu.old" in result.stdout
+    # Once more: the starter does not take the place of the work.
+    assert student("reset", exercise.name).returncode == 0
+    assert (student.workspace / "02_coalescing.cu.old").read_text() == "// mine\n"
 
 
 def test_reset_of_what_was_not_begun(student, exercises):

@@ -1,6 +1,6 @@
 // cheat: host_work_unless_watched: sgemm() computes the product itself, but not without matrices
-// code: work not done
-// says: launches no kernel
+// code: host work
+// says: outside any kernel
 
 #include "common/step.hpp"
 
