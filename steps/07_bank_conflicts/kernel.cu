@@ -9,7 +9,7 @@
 //           pointers of the copies move along instead of being computed for every tile.
 // Bound     The wavefronts (passes through the shared memory) of a load fall from 5 to 3 on average, and
 //           those in excess of what the accesses need to zero (docs/evidence/h200/07_bank_conflicts.json).
-//           The shared memory is half busy now, the FMA pipe 69 %.
+//           The data pipe of L1 cache and shared memory is 65 % busy now, the FMA pipe 69 %.
 
 #include "common/step.hpp"
 

@@ -5,7 +5,7 @@
 //           same products. One would expect fewer passes through the shared memory.
 // Change    The block's tile is divided among warps (WM x WN each), the warp's among its lanes.
 // Bound     The gain is a few percent, and not for the reason one expects: the hardware takes two or
-//           four wavefronts for a 128-bit load, whatever its lanes share, and the profiler counts as
+//           four wavefronts for a 128-bit load, however much lanes share, and the profiler counts as
 //           many here as in step 07 (docs/evidence/h200/08_warp_tiling.json). What else makes it faster is
 //           open. The schedulers are 79 % busy, the FMA pipe 71 %.
 
