@@ -82,7 +82,8 @@ class Program:
         self.command = shlex.join(words)
 
     def find(self, name: str) -> Exercise:
-        """The exercise of this name, which may be cut short."""
+        """The exercise of this name, which may be cut short; 2 is 02."""
+        name = name.zfill(2) if name.isdecimal() else name
         fits = [e for e in self.exercises if e.name == name]
         fits = fits or [e for e in self.exercises if name and e.name.startswith(name)]
         if len(fits) == 1:

@@ -183,6 +183,10 @@ def test_reset_keeps_the_old_file(student, exercises):
     assert (student.workspace / "02_coalescing.cu.old").read_text() == "// mine\n"
 
 
+def test_number_without_its_zero(student):
+    assert "02_coalescing.cu" in student("reset", "2").stdout
+
+
 def test_reset_of_what_was_not_begun(student, exercises):
     result = student("reset", "02_coalescing")
     assert result.returncode == 0
