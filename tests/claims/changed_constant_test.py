@@ -21,7 +21,10 @@ def build_commands(build, step):
     """By the library that they make, the commands that compile a step's kernel; and the one that links."""
     target = f"steps/{step}/run"
     text = subprocess.run(
-        ["ninja", "-C", build, "-t", "commands", target], capture_output=True, text=True, check=True
+        [sweep.find_ninja(), "-C", build, "-t", "commands", target],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     units, link = {}, None
     for line in text.splitlines():
