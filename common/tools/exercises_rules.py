@@ -25,7 +25,7 @@ FORBIDDEN = {
     ),
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
     r"cuda[A-Z]\w*": "sgemm() only launches; memory and devices are the program's business",
-    "f?open|fopen64|freopen|openat|[io]?fstream|filesystem|FILE|mmap|ioctl|syscall": (
+    "f?open|fopen64|freopen|openat|[io]?fstream|filesystem|FILE|m(?:un|re)?map|mprotect|ioctl|syscall": (
         "a kernel needs no files"
     ),
     r"dlopen|dlsym|system|popen|fork|vfork|exec[lv]\w*|getenv|setenv|ptrace|signal|sigaction": (
