@@ -30,7 +30,16 @@ from pathlib import Path
 from typing import Any
 
 from ladder import ROOT, UsageError, choose_steps, progress, write_whole
-from profile_record import COUNTERS, PROBLEMS, ProfileError, convert, read_raw_page, short_name, to_json
+from profile_record import (
+    COUNTERS,
+    PROBLEMS,
+    ProfileError,
+    convert,
+    read_attributes,
+    read_raw_page,
+    short_name,
+    to_json,
+)
 
 SECTIONS = (
     "LaunchStats", "Occupancy", "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
@@ -145,6 +154,7 @@ def convert_all(args: argparse.Namespace, raw: Path) -> None:
     steps = sorted({path.name.split(".")[0] for path in raw.glob("*.raw.csv")})
     if not steps:
         raise ProfileError(f"{raw} holds no tables; give the folder that record --raw wrote", 2)
+    facts |= read_attributes(sorted(raw.glob("*.raw.csv"))[0])
     records = {step: convert(step, raw, Path(args.build), facts) for step in steps}
     Path(args.out).mkdir(parents=True, exist_ok=True)
     for step, record in records.items():

@@ -113,6 +113,23 @@ def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, f
     return row["Kernel Name"][0], counters, stalls
 
 
+# What the driver says of the GPU, in Nsight Compute's table of counters.
+ATTRIBUTES = {
+    "l2_bytes": "device__attribute_l2_cache_size",
+    "sms": "device__attribute_multiprocessor_count",
+    "max_shared_bytes_per_block": "device__attribute_max_shared_memory_per_block_optin",
+}
+
+
+def read_attributes(path: Path) -> dict[str, int]:
+    """Figures of the GPU itself, as far as they were recorded."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
+    names, _, values = list(csv.reader(io.StringIO("\n".join(lines[:3]))))
+    row = dict(zip(names, values, strict=True))
+    found = {name: row.get(attribute, "").replace(",", "") for name, attribute in ATTRIBUTES.items()}
+    return {name: int(value) for name, value in found.items() if value.isdigit()}
+
+
 def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """The instructions, in order, and the share of the samples in which a warp waited for each reason."""
     rows = list(csv.reader(io.StringIO(path.read_text())))

@@ -117,6 +117,13 @@ def test_profiles_say_where_they_come_from(profiles, records):
         assert facts[0][name]
 
 
+def test_figures_of_the_gpu_are_what_its_driver_says(profiles):
+    figures = json.loads((FOLDER / "device.json").read_text())["figures"]
+    facts = profiles["01_naive"]["facts"]
+    assert figures["l2_bytes"]["value"] == facts["l2_bytes"]
+    assert figures["sms"]["value"] == facts["sms"]
+
+
 def test_profiles_hold_the_problems(profiles):
     for step, profile in profiles.items():
         problems = [(run["m"], run["n"], run["k"]) for run in profile["runs"]]
