@@ -83,9 +83,10 @@ class Program:
 
     def find(self, name: str) -> Exercise:
         """The exercise of this name, which may be cut short; 2 is 02."""
-        name = name.zfill(2) if name.isdecimal() else name
-        fits = [e for e in self.exercises if e.name == name]
-        fits = fits or [e for e in self.exercises if name and e.name.startswith(name)]
+        number = name.isdecimal() and name.strip("0")  # 0 alone is the start of many names
+        whole = name.zfill(2) if number else name
+        fits = [e for e in self.exercises if e.name == whole]
+        fits = fits or [e for e in self.exercises if name and e.name.startswith(whole)]
         if len(fits) == 1:
             return fits[0]
         names = ", ".join(e.name for e in (fits or self.exercises))
