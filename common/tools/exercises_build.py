@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from exercises_finding import Finding
+from find_ninja import find_ninja
 from values import ROOT
 
 KEPT = 60  # folders in the cache
@@ -42,15 +42,6 @@ class DoesNotCompile(Exception):
     def __init__(self, finding: Finding):
         super().__init__(finding.says)
         self.finding = finding
-
-
-def find_ninja() -> str:
-    """The one that builds: with a .venv, its own. Only `-t commands` is asked of it, which writes nothing."""
-    beside_python = Path(sys.executable).parent / "ninja"
-    for candidate in (str(beside_python), os.environ.get("NINJA"), shutil.which("ninja")):
-        if candidate and os.access(candidate, os.X_OK):
-            return candidate
-    raise BuildError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class Toolchain:
         self.build = build
         self.step = step
         result = subprocess.run(
-            [find_ninja(), "-C", str(build), "-t", "commands", f"steps/{step}/run"],
+            [find_ninja(BuildError), "-C", str(build), "-t", "commands", f"steps/{step}/run"],
             capture_output=True,
             text=True,
             check=False,

@@ -16,16 +16,15 @@ DIR; --run DIR runs what lies there. Standard library only.
 import argparse
 import itertools
 import json
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from find_ninja import find_ninja
 from ladder import ROOT, progress, write_whole
 
 
@@ -43,23 +42,11 @@ def with_constants(source: str, values: dict[str, str]) -> str:
     return source
 
 
-def find_ninja() -> str:
-    """The ninja beside this Python (of .venv), else $NINJA, else the one on PATH."""
-    for candidate in (
-        str(Path(sys.executable).parent / "ninja"),
-        os.environ.get("NINJA"),
-        shutil.which("ninja"),
-    ):
-        if candidate and Path(candidate).is_file():
-            return candidate
-    raise UsageError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")
-
-
 def commands(build: Path, step: str) -> tuple[list[str], list[str]]:
     """The build's own commands that compile the step for the GPU and link its program."""
     target = f"steps/{step}/run"
     result = subprocess.run(
-        [find_ninja(), "-C", str(build), "-t", "commands", target], capture_output=True, text=True
+        [find_ninja(UsageError), "-C", str(build), "-t", "commands", target], capture_output=True, text=True
     )
     if result.returncode != 0:
         raise UsageError(f"{build} cannot build {target}; run ./setup.sh first")

@@ -13,6 +13,7 @@ import pytest
 import sweep
 import values
 from conftest import ROOT
+from find_ninja import find_ninja
 
 STEPS = values.all_steps()
 
@@ -21,7 +22,7 @@ def build_commands(build, step):
     """By the library that they make, the commands that compile a step's kernel; and the one that links."""
     target = f"steps/{step}/run"
     text = subprocess.run(
-        [sweep.find_ninja(), "-C", build, "-t", "commands", target],
+        [find_ninja(RuntimeError), "-C", build, "-t", "commands", target],
         capture_output=True,
         text=True,
         check=True,
