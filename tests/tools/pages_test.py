@@ -9,6 +9,7 @@ import pages_arithmetic
 import pages_numbers
 import pytest
 import values
+import values_context
 from conftest import ROOT
 
 OLD_KERNEL = """// Step 01: a header
@@ -201,7 +202,8 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    monkeypatch.setattr(values, "ROOT", tmp_path)
+    for module in (values, values_context):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     return Project(tmp_path)
 
 
