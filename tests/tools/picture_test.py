@@ -1,6 +1,7 @@
 """picture.py and roofline.py: what they draw from addresses and points, and that people can read it."""
 
 import json
+import math
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -238,36 +239,67 @@ def test_copies_make_no_promise_of_wavefronts():
     assert words(picture.picture(copy))[0] == "One warp copies to As, 4 bytes a lane"
 
 
+def circles_of(root):
+    return [(float(c.get("cx")), float(c.get("cy")), float(c.get("r"))) for c in root.iter(f"{SVG}circle")]
+
+
+def names_of(root):
+    """The steps' numbers in a roofline, with their places; not those of the axes."""
+    places = {}
+    for e in texts(root):
+        if re.fullmatch(r"\d\d", e.text or "") and "soft" not in e.get("class", ""):
+            assert e.text not in places
+            places[e.text] = float(e.get("x")), float(e.get("y")) - 5
+    return places
+
+
 def test_roofline_places():
     root = ElementTree.fromstring(DRAWINGS["roofline of 7"])
-    circles = [(float(c.get("cx")), float(c.get("cy")), float(c.get("r"))) for c in root.iter(f"{SVG}circle")]
-    legend, *marks = circles
-    assert len(marks) == 7
+    legend, *marks = circles_of(root)
+    group = ROOFLINE[3:]  # they stand so close together that they are drawn once more, enlarged
+    assert len(marks) == 7 + len(group)
     assert legend[2] == max(r for _, _, r in marks)
-    plot = roofline.Plot(ROOFLINE, 66.9, 4.8)
-    for point in ROOFLINE:
-        place = plot.x(point.flops_per_byte), plot.y(point.tflops)
-        assert any(abs(x - place[0]) + abs(y - place[1]) < 0.1 for x, y, _ in marks)
+    plot = roofline.whole_plot(ROOFLINE, 66.9, 4.8)
+    enlarged = roofline.inset_plot(plot, group)
+    for axes, points in ((plot, ROOFLINE), (enlarged, group)):
+        for point in points:
+            place = axes.place(point)
+            assert any(math.dist(place, mark[:2]) < 0.1 for mark in marks)
+            assert axes.left < place[0] < axes.right and axes.top < place[1] < axes.bottom
     # Ten times as much is the same distance everywhere.
     assert plot.x(100) - plot.x(10) == pytest.approx(plot.x(10) - plot.x(1))
     assert plot.y(1) - plot.y(10) == pytest.approx(plot.y(10) - plot.y(100))
     assert plot.y(10) < plot.y(1)
-    # The names are below the roof, and none covers another.
-    names = {e.text: e for e in texts(root) if re.fullmatch(r"\d\d", e.text or "")}
-    assert {"01", "07", "08", "09"} <= names.keys()
-    spots = [
-        (float(e.get("x")), float(e.get("y"))) for text, e in names.items() if text in ("07", "08", "09")
-    ]
-    spots.append(
-        next(
-            (float(e.get("x")), float(e.get("y")))
-            for e in texts(root)
-            if e.get("font-weight") and e.text == "10"
-        )
-    )
-    for n, (x, y) in enumerate(spots):
-        assert y - 10 > plot.y(66.9)
-        assert all(abs(x - a) > 16 or abs(y - b) > 12 for a, b in spots[:n])
+    # Nothing lies under the enlarged part.
+    for point in ROOFLINE[:3]:
+        x, y = plot.place(point)
+        assert not (x > enlarged.left - 30 and y > enlarged.top)
+
+
+@pytest.mark.parametrize("count", range(1, len(ROOFLINE) + 1))
+def test_roofline_names(count):
+    """Each name stands once, at the end of a line or nearest to its own point; below the roof; none covers
+    another or a point."""
+    root = ElementTree.fromstring(DRAWINGS[f"roofline of {count}"])
+    points = ROOFLINE[:count]
+    plot = roofline.whole_plot(points, 66.9, 4.8)
+    group = roofline.crowd(plot, points)
+    _, *marks = circles_of(root)
+    names = names_of(root)
+    assert sorted(names) == [p.step[:2] for p in points]
+    ends = [tuple(float(e.get(k)) for k in ("x1", "y1", "x2", "y2")) for e in root.iter(f"{SVG}line")]
+    for point in points:
+        x, y = names[point.step[:2]]
+        axes = roofline.inset_plot(plot, group) if point in group else plot
+        own = axes.place(point)
+        assert y - 8 > plot.y(66.9)
+        if not any(math.dist((*own, x, y), end) < 1 for end in ends):
+            nearest = min(marks, key=lambda mark: math.dist(mark[:2], (x, y)))
+            assert math.dist(nearest[:2], own) < 0.1, point
+        for mx, my, r in marks:
+            assert abs(mx - x) > 9 + r or abs(my - y) > 5 + r, point
+        for other, (a, b) in names.items():
+            assert other == point.step[:2] or abs(x - a) > 16 or abs(y - b) > 12
 
 
 def test_roof():
