@@ -66,8 +66,8 @@ std::string origin_of_nan(float value, bool on_cpu) {
   constexpr std::uint32_t sign = 1u << 31, quiet = 1u << 22, made = 0x7fc00000;
   const std::uint32_t bits = bits_of(value) & ~sign;
   if ((bits | quiet) == (poison_bits | quiet)) {
-    return "NaN from what the kernel must not read: memory outside the matrices, C when beta is 0, or shared "
-           "memory that no thread has written";
+    return "NaN from what the kernel must not read: memory outside the matrices, C when beta is 0, shared "
+           "memory that no thread has written, or a copy still under way";
   }
   if (on_cpu && bits == made) return "NaN that the kernel's own arithmetic made: 0 / 0, 0 * inf or inf - inf";
   return "NaN, which the kernel read outside the matrices, from an unwritten C, or made itself";

@@ -109,6 +109,11 @@ void print_heading(Space space) {
   }
 }
 
+// Wavefronts of copies beyond what the banks of shared memory need: their words take as long to be read.
+std::uint64_t waiting_for_source(const XrayCounts& c) {
+  return c.wavefronts - c.ideal_wavefronts - c.conflicts;
+}
+
 void print_row(const XrayRow& row) {
   const XrayCounts& c = row.counts;
   fmt::print(row_format, row.place.line == 0 ? "?" : fmt::format("{}", row.place.line), cut(row.source, 48),
@@ -118,8 +123,9 @@ void print_row(const XrayRow& row) {
     fmt::print(global_format, short_number(per_request(c.sectors, c)), used(c),
                short_number(per_request(c.wavefronts, c)));
   } else {
+    const bool slow_source = waiting_for_source(c) > 0;
     fmt::print(shared_format, short_number(per_request(c.wavefronts, c)),
-               short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
+               slow_source ? "-" : short_number(per_request(c.ideal_wavefronts, c)), c.conflicts);
   }
 }
 
@@ -144,6 +150,12 @@ void print_rows(const XrayKernel& kernel, Space space) {
     fmt::print("       total: {} requests in {} wavefronts; ideal {}, bank conflicts {}\n",
                grouped(total.requests), grouped(total.wavefronts), grouped(total.ideal_wavefronts),
                grouped(total.conflicts));
+    if (const std::uint64_t slow = waiting_for_source(total); slow > 0) {
+      fmt::print(
+          "       -: a copy takes as many wavefronts as its dearer side, here the words that it reads: {} "
+          "more\n",
+          grouped(slow));
+    }
   }
 }
 

@@ -324,7 +324,8 @@ def sectors_picture(access: Access) -> str:
     sheet, labels = Sheet(), Labels()
     sheet.write(title(access), size=15, font_weight="bold")
     sheet.write(sectors_verdict(access))
-    sheet.write("Frame: a line of 128 bytes. Grey: not wanted.", class_="soft")
+    sheet.write("Frame: the wanted sectors of a line of 128 bytes.", class_="soft")
+    sheet.write("Outside: bytes into the array. Grey: not wanted.", class_="soft")
     sheet.skip(10)
     words = access.lanes_of_words()
     boxes = {s: cells({w: lanes for w, lanes in words.items() if w // 8 == s}, 8) for s in sectors(access)}
