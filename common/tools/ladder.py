@@ -186,6 +186,10 @@ def record(args: argparse.Namespace) -> int:
     try:
         device = device_at_hand(first_program) if args.device == "auto" else args.device
         cases = [f"--size {size}" for size in sizes or SIZES[device]]
+        if device == "cpu" and max(sizes or [0]) > max(SIZES["cpu"]):
+            print(
+                "on the CPU device, which simulates: large sizes take minutes to hours each", file=sys.stderr
+            )
         if device == "gpu" and not args.sizes and args.batched:
             cases.append(BATCHED)
         options = ["--device", device] + (["--repeat", str(args.repeat)] if args.repeat is not None else [])

@@ -89,13 +89,18 @@ def build_source(build: Path, step: str, source: str, folder: Path) -> str | Non
     return None if result.returncode == 0 else (result.stderr.splitlines() or ["does not link"])[0]
 
 
-def build_all(args: argparse.Namespace, out: Path) -> None:
+def combinations_of(args: argparse.Namespace) -> list[dict[str, str]]:
+    """Every combination of the values. UsageError if the step does not have such constants."""
     if not (ROOT / "steps" / args.step / "kernel.cu").exists():
         raise UsageError(f"there is no step {args.step}; see steps/")
     names = [item.split("=")[0] for item in args.values]
     choices = [item.split("=")[1].split(",") for item in args.values]
     combinations = [dict(zip(names, combination, strict=True)) for combination in itertools.product(*choices)]
     with_constants((ROOT / "steps" / args.step / "kernel.cu").read_text(), combinations[0])
+    return combinations
+
+
+def build_all(args: argparse.Namespace, combinations: list[dict[str, str]], out: Path) -> None:
     with ThreadPoolExecutor() as pool:
         results = pool.map(
             lambda values: (values, build_variant(Path(args.build), args.step, values, out)), combinations
@@ -104,6 +109,17 @@ def build_all(args: argparse.Namespace, out: Path) -> None:
             progress(done, len(combinations), " ".join(f"{name}={value}" for name, value in values.items()))
             if problem:
                 print(f"left out {values}: {problem}", file=sys.stderr)
+
+
+def require_gpu(program: Path) -> None:
+    """UsageError if the program finds no GPU; a program that is not there is another's matter."""
+    if not program.exists():
+        return
+    command = [str(program), "--device", "gpu", "--size", "16", "--repeat", "0"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode == 3:
+        said = result.stderr.strip().removeprefix("error: ").removesuffix("; use --device cpu")
+        raise UsageError(f"{said}; --keep DIR compiles for a machine with one, where --run DIR runs it")
 
 
 def run_all(args: argparse.Namespace, out: Path) -> list[dict[str, object]]:
@@ -166,12 +182,14 @@ def main() -> int:
         if args.run is None and (args.step is None or not all("=" in item for item in args.values)):
             raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
         if args.keep:
-            build_all(args, Path(args.keep).resolve())
+            build_all(args, combinations_of(args), Path(args.keep).resolve())
             return 0
         with tempfile.TemporaryDirectory() as folder:
             out = Path(args.run or folder).resolve()
             if args.run is None:
-                build_all(args, out)
+                combinations = combinations_of(args)
+                require_gpu(Path(args.build) / "steps" / args.step / "run")
+                build_all(args, combinations, out)
             records = run_all(args, out)
         if not records:
             raise UsageError("nothing could be measured")

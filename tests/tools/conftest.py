@@ -26,7 +26,7 @@ def tool(tmp_path):
 
 @pytest.fixture
 def refused(tool):
-    """Runs a tool that must refuse: exit status 2 and one line that holds the words."""
+    """Runs a tool that must refuse: exit status 2 and one line that holds the words, which it returns."""
 
     def run_and_expect_refusal(name, *arguments, words=(), after_progress=False, **options):
         result = tool(name, *arguments, **options)
@@ -36,5 +36,6 @@ def refused(tool):
         assert lines[0].startswith("error: ")
         for word in words:
             assert word in lines[0]
+        return lines[0]
 
     return run_and_expect_refusal

@@ -38,4 +38,12 @@ def test_mistakes(refused, tmp_path):
     refused("sweep.py", words=["give a step"])
     refused("sweep.py", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
     refused("sweep.py", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
+    program = tmp_path / "steps" / "08_warp_tiling" / "run"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 'error: no GPU: none; use --device cpu' >&2\nexit 3\n")
+    program.chmod(0o755)
+    said = refused(
+        "sweep.py", "08_warp_tiling", "LM=4", "--build", tmp_path, words=["no GPU: none; --keep DIR"]
+    )
+    assert "--device" not in said
     refused("sweep.py", "--run", tmp_path, words=["nothing could be measured"], after_progress=True)
