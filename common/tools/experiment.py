@@ -190,7 +190,7 @@ def main() -> int:
     try:
         if command == "list":
             for experiment in choose(names):
-                print(f"{experiment.name:<20} step {experiment.step}: {experiment.question}")
+                print(f"{experiment.name:<24} step {experiment.step}: {experiment.question}")
             return 0
         if command == "build":
             if not args.keep:

@@ -274,12 +274,12 @@ class Recorded:
     def lines(self, numbers: list[int], only: list[str] | None, limit: int | None) -> str:
         """The instructions as a table. only: mnemonics to show; limit: lines to show. What is left out is
         counted in its place."""
-        columns = [("line", "times", "stalls", "a request", "instruction")]
+        columns = [("line", "times", "stalls", "instruction", "a request")]
         left_out: list[Instruction] = []
 
         def fold() -> None:
             if left_out:
-                columns.append(("", "", "", "", f"… {summary(left_out)}"))
+                columns.append(("", "", "", f"… {summary(left_out)}", ""))
                 left_out.clear()
 
         for at, n in enumerate(numbers):
@@ -292,8 +292,9 @@ class Recorded:
             fold()
             columns.append(self.columns(n))
         fold()
-        widest = max(len(row[3]) for row in columns)
-        lines = [f"{c[0]:>4} {c[1]:>6} {c[2]:>7}  {c[3]:<{widest}}  {c[4]}" for c in columns]
+        # Instructions before requests: a narrow screen does not show the end of the lines.
+        widest = max(len(row[3]) for row in columns if row[4])
+        lines = [f"{c[0]:>4} {c[1]:>6} {c[2]:>7}  {c[3]:<{widest}}  {c[4]}".rstrip() for c in columns]
         return "\n".join(line if len(line) <= WIDEST else line[: WIDEST - 1] + "…" for line in lines)
 
     def in_long_row(self, numbers: list[int], at: int) -> bool:
@@ -307,12 +308,12 @@ class Recorded:
         return last - first + 1 >= FOLD and first + KEPT <= at <= last - 1
 
     def columns(self, n: int) -> tuple[str, str, str, str, str]:
-        """Source line, executions by a warp, share of the samples, what a request takes, and the text."""
+        """Source line, executions by a warp, share of the samples, the text, and what a request takes."""
         row, instruction = self.rows[n], self.parsed[n]
         times = (row.get("executed") or 0) / self.warps
         share = 100 * (row.get("samples") or 0) / self.samples if self.samples else 0.0
         place = str(row["line"]) if row.get("line") else ""
-        return place, short(times), f"{share:.1f} %", traffic(row, instruction), instruction.text
+        return place, short(times), f"{share:.1f} %", instruction.text, traffic(row, instruction)
 
 
 def short(value: float) -> str:

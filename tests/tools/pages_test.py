@@ -562,13 +562,12 @@ def test_machine_code_of_the_loop(project):
         "100",
         "47.6",
         "%",
-        "4",
-        "sectors",
-        "LDG.E",
-        "R4,",
-        "desc[UR4][R2.64]",
+        *["LDG.E", "R4,", "desc[UR4][R2.64]", "4", "sectors"],
     ]
-    assert lines[2].split()[2:8] == ["4.8", "%", "8", "wavefronts,", "needs", "4"]
+    assert lines[2].split()[2:4] == ["4.8", "%"]
+    assert lines[2].endswith("  8 wavefronts, needs 4")
+    # What a request takes stands in a column, too.
+    assert lines[0].index("a request") == lines[1].index("4 sectors") == lines[2].index("8 wavefronts")
     assert [line.split()[-1] for line in lines[3:7]] == ["R20", "R21", "FFMA", "R27"]
     assert "… 5 FFMA" in lines[5]
     assert lines[-1].endswith("@!P0 BRA 0x20")
