@@ -2,13 +2,12 @@
 
 In order: the rules (exercises_rules.py); it compiles; on small problems, every access checked, no fault and
 the right result; the right result over the table of shapes and over random ones, all in one process and with
-numbers that nobody knows beforehand; the kernel does the work, not sgemm() on the host; the exercise's goals;
-on a GPU the right results there and the speed (exercises_gpu.py).
+numbers that nobody knows beforehand; the kernel does the work, not sgemm() on the host, and without fault on
+larger problems, too; the exercise's goals (exercises_goals.py); on a GPU the right results there and the
+speed (exercises_gpu.py).
 """
 
-import ast
 import random
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -18,19 +17,23 @@ from typing import Any
 
 import exercises_rules
 from exercises_build import BuildError, Built, DoesNotCompile, Toolchain
-from exercises_content import Exercise, Goal, names_of
+from exercises_content import Exercise, names_of
 from exercises_finding import Finding, Grade
-from exercises_run import Outcome, Problem, Runs, observed_problems, plain_problems, run
-from exercises_words import ended_finding, fault_finding, host_finding, wrong_finding
-from values import (
-    MINE,
-    STANDARD_PROBLEM,
-    Comparison,
-    Context,
-    ExpressionError,
-    NotAvailable,
-    explain,
+from exercises_goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
+from exercises_run import (
+    Outcome,
+    Problem,
+    Runs,
+    aligned_problem,
+    observed_problems,
+    plain_problems,
+    ragged_problem,
+    run,
 )
+from exercises_words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
+from values import MINE, STANDARD_PROBLEM, Context
+
+UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
 
 
 class Failed(Exception):
@@ -56,7 +59,8 @@ class Grader:
         self.exercise = exercise
         self.build = build
         self.device = device
-        self.chooser = random.Random(secrets.randbits(64) if seed is None else seed)
+        self.seed = secrets.randbits(31) if seed is None else seed
+        self.chooser = random.Random(self.seed)
         self.progress = progress
 
     def grade(self, source: str, file: str) -> Grade:
@@ -101,12 +105,16 @@ class Grader:
         )
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
-        self._check_work(built, context, observed_list, file)
+        elsewhere, problem = self._check_work(built, context, observed_list[-1], file)
         if any("sass" in names_of(goal.check) for goal in self.exercise.goals):
             self.progress("compiling for the GPU")
             toolchain.compile(source, cubin=True)
         for goal in self.exercise.goals:
-            self._check_goal(goal, context, grade)
+            if finding := check_goal(goal, context, grade.notes):
+                raise Failed(finding)
+        for goal in self.exercise.goals:
+            if finding := check_elsewhere(goal, elsewhere, problem):
+                raise Failed(self._with_seed(finding, problem))
         if gpu is not None:
             from exercises_gpu import check_on_gpu
 
@@ -131,7 +139,7 @@ class Grader:
 
     def _judge(self, built: Built, outcome: Outcome, problems: list[Problem], file: str) -> None:
         if outcome.crash or outcome.timeout:
-            raise Failed(ended_finding(outcome, file))
+            raise Failed(self._explain_end(built, outcome, file))
         right: set[str] = set()
         for record, problem in zip(outcome.records, problems, strict=True):
             if record["pass"]:
@@ -142,13 +150,34 @@ class Grader:
     def _explain(
         self, built: Built, record: dict[str, Any], problem: Problem, first_time_right: bool, file: str
     ) -> Finding:
+        """Why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
         # A fault explains a wrong result, not the reverse.
         for complaint in complaints:
             if finding := fault_finding(complaint, file, problem):
-                return finding
+                return self._with_seed(finding, problem)
         finding = wrong_finding(complaints[0], problem, first_time_right)
+        source = _source_of(built)
+        if private := forgotten_shared(finding, source, self.exercise.solution.read_text(encoding="utf-8")):
+            return private
         finding.line = self._line_of_store(built, problem, file)
+        return self._with_seed(finding, problem)
+
+    def _explain_end(self, built: Built, outcome: Outcome, file: str) -> Finding:
+        """Why the program crashed or did not end. A kernel's stray access is looked at with every access
+        checked, which may name its line."""
+        if "in the kernel" in outcome.crash and outcome.at:
+            again = run(built.program, [outcome.at], "--check", source=file)
+            for record in again.records:
+                if record["complaints"]:
+                    return self._explain(built, record, outcome.at, False, file)
+        finding = ended_finding(outcome, file, _source_of(built))
+        return self._with_seed(finding, outcome.at)
+
+    def _with_seed(self, finding: Finding, problem: Problem | None) -> Finding:
+        """How to meet this problem again, if nobody could know it."""
+        if problem is not None and problem.hidden:
+            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
         return finding
 
     def _line_of_store(self, built: Built, problem: Problem, file: str) -> int:
@@ -156,30 +185,46 @@ class Grader:
         # A problem of its own if this one's sizes have no blocks.
         shape = problem if " 0" not in problem.options else Problem("--m 8 --n 8 --k 8")
         outcome = run(built.program, [shape], "--xray", timeout=20, source=file)
-        rows = [row for record in outcome.records for row in _rows(record)]
+        rows = [row for record in outcome.records for row in rows_of(record)]
         stores = [row for row in rows if row["array"] == "C" and row["operation"] == "store"]
-        return next((row["line"] for row in stores if _is_mine(row)), 0)
+        return next((row["line"] for row in stores if is_mine(row)), 0)
 
     # ---- The kernel does the work ----
 
-    def _check_work(self, built: Built, context: Context, problems: list[Problem], file: str) -> None:
-        """All of C must be stored by the kernel, from A and B that it loaded. The X-ray first asks sgemm()
-        for its launches with null for A, B and C: touching them on the host is found out."""
-        aligned = Problem(
-            f"--m {64 * self.chooser.randint(2, 5)} --n {64 * self.chooser.randint(2, 5)} "
-            f"--k {32 * self.chooser.choice((1, 2, 3, 5))}"
-        )
+    def _check_work(
+        self, built: Built, context: Context, small: Problem, file: str
+    ) -> tuple[Elsewhere, Problem]:
+        """All of C must be stored by the kernel, from A and B that it loaded, and without fault. Gives the
+        context the X-ray of the standard problem, and returns a context with that of another, and the other.
+        """
+        aligned = [aligned_problem(self.chooser, unit) for unit in UNITS]
         m, n, k = STANDARD_PROBLEM
         standard = Problem(f"--m {m} --n {n} --k {k}")
-        outcome = run(built.program, [problems[-1], aligned, standard], "--xray", source=file)
+        problems = [small, ragged_problem(self.chooser), standard, aligned[0]]
+        records = self._take_xrays(built, problems, file)
+        context.remember_xray(MINE, records[2])
+        _check_same_way(records[3], records[2], aligned[0])
+        # Where an edge cuts through a tile, the counts may honestly be others.
+        problem, other = aligned[0], records[3]
+        for larger in aligned[1:]:
+            if _whole_tiles(other, records[2]):
+                break
+            problem, other = larger, self._take_xrays(built, [larger], file)[0]
+        elsewhere = Elsewhere(self.build, self.exercise.step, mine=built.folder, shape=_shape(other))
+        elsewhere.remember_xray(MINE, other)
+        return elsewhere, problem
+
+    def _take_xrays(self, built: Built, problems: list[Problem], file: str) -> list[dict[str, Any]]:
+        """The X-rays of some problems in which the kernel does the work, and does it right. The X-ray first
+        asks sgemm() for its launches with null for A, B and C: touching them on the host is found out."""
+        outcome = run(built.program, problems, "--xray", source=file)
         if outcome.crash and "in the kernel" not in outcome.crash:
             raise Failed(host_finding())
         if outcome.crash or outcome.timeout:
-            raise Failed(ended_finding(outcome, file))
-        context.remember_xray(MINE, outcome.records[-1])
+            raise Failed(self._explain_end(built, outcome, file))
         for seen in outcome.records:
             m, n, k = _shape(seen)
-            rows = _rows(seen)
+            rows = rows_of(seen)
             if not rows:
                 raise Failed(_no_launch())
             for array, operations, elements in (
@@ -197,41 +242,12 @@ class Grader:
                             "work not done",
                             f"The kernel {verb} {done} elements of {array} with M = {m}, N = {n}, K = {k}, "
                             f"and {array} has {elements}: the work is not done by the kernel.",
-                            next((r["line"] for r in mine if _is_mine(r)), 0),
+                            next((r["line"] for r in mine if is_mine(r)), 0),
                             look="sgemm(), which may only launch; the kernel must compute all of C.",
                         )
                     )
-        _check_same_way(outcome.records[1], outcome.records[2], aligned)
-
-    # ---- Goals ----
-
-    def _check_goal(self, goal: Goal, context: Context, grade: Grade) -> None:
-        try:
-            evaluation = explain(goal.check, context)
-        except NotAvailable as reason:
-            if "is not built" in str(reason):
-                raise BuildError(f"{reason}; run `meson compile -C {self.build}` first") from None
-            why = "there is no nvcc" if "sass" in names_of(goal.check) else str(reason)
-            grade.notes.append(f"not checked here, {why}: {goal.says}")
-            return
-        except ExpressionError as error:
-            said = str(error).replace(MINE, "your kernel")
-            raise Failed(
-                Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], goal.look)
-            ) from None
-        if evaluation.value is True:
-            grade.notes.append(goal.says)
-            return
-        wrong = [c for c in evaluation.comparisons if not c.holds] or evaluation.comparisons
-        raise Failed(
-            Finding(
-                "goal",
-                f"Right, but not there yet: {goal.says}",
-                _line_of_goal(goal.check, context),
-                [sides(comparison) for comparison in wrong[:2]],
-                goal.look,
-            )
-        )
+        self._judge(built, outcome, problems, file)
+        return outcome.records
 
 
 def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: Problem) -> None:
@@ -242,7 +258,7 @@ def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: P
             (kernel["kernel"], row["array"], row["line"])
             for kernel in record["xray"]["kernels"]
             for row in kernel["accesses"]
-            if row["space"] == "global" and _is_mine(row)
+            if row["space"] == "global" and is_mine(row)
         }
 
     if missing := way(standard) - way(hidden):
@@ -254,7 +270,7 @@ def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: P
                 f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} "
                 f"here; with {problem} it does not.",
                 line,
-                look="what the sizes decide: multiples of 4 may take a faster way, and all of them the same.",
+                look=SIZES,
             )
         )
 
@@ -267,66 +283,15 @@ def _no_launch() -> Finding:
     )
 
 
-def _rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-
-
-def _is_mine(row: dict[str, Any]) -> bool:
-    return str(row["file"]).endswith("kernel.cu")
+def _source_of(built: Built) -> str:
+    return (built.folder / "kernel.cu").read_text(encoding="utf-8")
 
 
 def _shape(record: dict[str, Any]) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _line_of_goal(check: str, context: Context) -> int:
-    """The line that most likely misses the goal: of the accesses that it speaks of, the most expensive."""
-    try:
-        rows = [row for row in _rows(context.xray_record(MINE)) if _is_mine(row)]
-    except (NotAvailable, ExpressionError):
-        return 0
-    wanted: list[dict[str, Any]] = []
-    for node in ast.walk(ast.parse(check.strip(), mode="eval")):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if "mine" not in ast.unparse(node.func) or node.func.attr not in ("load", "store", "copy", "access"):
-            continue
-        texts = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
-        texts += [
-            k.value.value for k in node.keywords if k.arg == "array" and isinstance(k.value, ast.Constant)
-        ]
-        wanted += [
-            row
-            for row in rows
-            if (not texts or row["array"] == texts[0]) and node.func.attr in (row["operation"], "access")
-        ]
-    if not wanted and "xray(mine)" in check.replace(" ", ""):
-        space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
-        wanted = [row for row in rows if row["space"] == space]
-
-    def cost(row: dict[str, Any]) -> float:
-        if row["space"] == "global":
-            return row["sectors"] / max(row["requests"], 1)
-        return row["wavefronts"] - row["ideal_wavefronts"]
-
-    return max(wanted, key=cost)["line"] if wanted else 0
-
-
-def sides(comparison: Comparison) -> str:
-    """A comparison that failed, in words: what it is, and what it should be."""
-
-    def number(value: object) -> str:
-        return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
-    c = comparison
-    wish = words.get(c.sign, f"{c.sign} ") + number(c.right_value)
-    of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
-    left = c.left.replace("xray(mine).", "").replace("sass(mine).", "")
-    return f"{_source(c.left)}: {left} is {number(c.left_value)}; it should be {wish}{of}."
-
-
-def _source(expression: str) -> str:
-    """Where a value comes from, in words."""
-    names = names_of(expression)
-    return "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"
+def _whole_tiles(record: dict[str, Any], standard: dict[str, Any]) -> bool:
+    """Whether blocks that divide the standard problem divide this one, too."""
+    (m, n, _), (m0, n0, _) = _shape(record), _shape(standard)
+    return record["xray"]["blocks"] * m0 * n0 == standard["xray"]["blocks"] * m * n

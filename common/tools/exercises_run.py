@@ -7,22 +7,26 @@ import re
 import signal
 import subprocess
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from values import ROOT
+from values import ROOT, STANDARD_PROBLEM
 
 TIMEOUT_S = 40  # of a table; right kernels take a few seconds
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One product, as options of `run`. again: the same sizes came before, with other numbers."""
+    """One product, as options of `run`. again: the same sizes came before, with other numbers; hidden: its
+    sizes were drawn by lot."""
 
     options: str
     again: bool = False
+    hidden: bool = False
 
     def __str__(self) -> str:
         """ "M = 35, N = 79, K = 19, beta = -0.5"."""
@@ -59,6 +63,14 @@ OBSERVED = (
     "--m 129 --n 257 --k 17",
     "--m 33 --n 32 --k 20 --batch 2",
     "--m 1 --n 1 --k 1",
+    # Sizes or all leading dimensions but one are multiples of 4: each has to be asked for.
+    "--m 36 --n 40 --k 20 --lda 21 --ldb 44 --ldc 48",
+    "--m 36 --n 40 --k 20 --lda 24 --ldb 41 --ldc 44",
+    "--m 36 --n 40 --k 20 --lda 24 --ldb 44 --ldc 41",
+    "--m 36 --n 42 --k 20 --lda 24 --ldb 44 --ldc 44 --beta 2",
+    "--m 36 --n 40 --k 18 --lda 20 --ldb 44 --ldc 44",
+    "--m 33 --n 40 --k 20 --ldc 41 --batch 2",
+    "--m 33 --n 40 --k 21 --ldb 41 --batch 2",
 )
 
 
@@ -83,12 +95,22 @@ def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
     return text
 
 
-def with_seeds(shapes: list[str], chooser: random.Random) -> list[Problem]:
-    """Each with numbers of its own."""
+def long_problem(chooser: random.Random, longest: str) -> str:
+    """One of M, N and K is large: what is done from some size on shows, and costs little time."""
+    sizes = {name: chooser.randint(1, 40) for name in "mnk"}
+    sizes[longest] = chooser.randint(400, 1200)
+    return " ".join(f"--{name} {size}" for name, size in sizes.items())
+
+
+def with_seeds(
+    shapes: list[str], chooser: random.Random, hidden: Collection[str] | None = None
+) -> list[Problem]:
+    """Each with numbers of its own. hidden: those of the shapes that were drawn by lot; None: all."""
     seen: set[str] = set()
     problems = []
     for shape in shapes:
-        problems.append(Problem(f"{shape} --seed {chooser.randrange(1, 1 << 31)}", shape in seen))
+        options = f"{shape} --seed {chooser.randrange(1, 1 << 31)}"
+        problems.append(Problem(options, shape in seen, hidden is None or shape in hidden))
         seen.add(shape)
     return problems
 
@@ -96,15 +118,39 @@ def with_seeds(shapes: list[str], chooser: random.Random) -> list[Problem]:
 def observed_problems(chooser: random.Random) -> list[Problem]:
     """The last one is of random sizes. Early on the same sizes come again: a result that was kept shows."""
     again = OBSERVED[:2]
-    shapes = [*again, *again, *OBSERVED[2:], *(random_problem(chooser, 70, 40) for _ in range(3))]
-    return with_seeds(shapes, chooser)
+    drawn = [long_problem(chooser, name) for name in "mnk"]
+    drawn += [random_problem(chooser, 70, 40) for _ in range(3)]
+    return with_seeds([*again, *again, *OBSERVED[2:], *drawn], chooser, drawn)
+
+
+def ragged_problem(chooser: random.Random) -> Problem:
+    """Larger than the tiles of most kernels in M and in N, and no multiples of anything."""
+    m, n = (2 * chooser.randint(75, 140) + 1 for _ in range(2))
+    return with_seeds([f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}"], chooser)[0]
+
+
+def aligned_problem(chooser: random.Random, unit: int) -> Problem:
+    """M and N are multiples of the unit, and others than the standard problem's where there are such for the
+    work. K is a multiple of 64, and larger than there: what happens once, before or after the loop, must not
+    count more."""
+    m, n, k = STANDARD_PROBLEM
+    # Above 2^25 products the X-ray looks at a sample only.
+    most, multiples = (m * n * k * 3 // 2, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    sizes = [
+        (a, b, c)
+        for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
+        for c in range(k + 64, 10 * 64 + 1, 64)
+        if (a, b) != (m, n) and a * b * c <= most
+    ]
+    m, n, k = chooser.choice(sizes)
+    return with_seeds([f"--m {m} --n {n} --k {k}"], chooser)[0]
 
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    shapes = [*shape_table(), *(random_problem(chooser, 300, 400) for _ in range(8))]
-    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", shapes[-1]]
-    return with_seeds([*shapes, *again, *again], chooser)
+    drawn = [random_problem(chooser, 300, 400) for _ in range(8)]
+    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]]
+    return with_seeds([*shape_table(), *drawn, *again, *again], chooser, drawn)
 
 
 class Runs:

@@ -2,6 +2,7 @@
 
 import re
 
+from exercises_content import without_comments
 from exercises_finding import Finding
 from exercises_run import TIMEOUT_S, Outcome, Problem
 
@@ -44,7 +45,8 @@ FAULTS = {
     "read of uninitialised shared memory": (
         "A thread reads an element of shared memory that nobody has written "
         "(read of uninitialised shared memory).",
-        "who fills this element: at the edge of a matrix the tile must still be filled, with zeros.",
+        "who fills this element, and when: a barrier is missing between filling and reading, or, at the edge "
+        "of a matrix, the tile is not filled up with zeros.",
     ),
     "data race on shared memory": (
         "Two threads use the same element of shared memory and nothing orders them (data race on shared "
@@ -77,6 +79,11 @@ FAULTS = {
     ),
 }
 LEADING = "how far apart the rows are: lda, ldb and ldc, not K and N."
+BATCH = (
+    "the batch: blockIdx.z counts its matrices, which lie strideA, strideB and strideC elements apart; the "
+    "grid needs g.batch blocks in z."
+)
+SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
 # in the message of a wrong result: what to look at
 WRONG = {
     "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
@@ -104,8 +111,7 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
         return None
     says, look = FAULTS[match["kind"]]
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
-    if "--ld" in problem.options and "global" in match["kind"]:
-        look = f"{LEADING} Otherwise: {look}"
+    look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(match["kind"], says, line, [where, f"Seen with {problem}."], look)
@@ -133,12 +139,40 @@ def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> F
             details,
             "variables that outlive a call (static or outside functions): nothing may be kept.",
         )
-    look = next((look for words, look in WRONG.items() if words in rest), WRONG_ELSE)
+    if re.search(r"of matrix [1-9]", rest):
+        details.append("All of the batch's first matrix is right.")
+        return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, BATCH)
+    look = next((look for words, look in WRONG.items() if words in rest), "")
+    look = look or _where_options_point(WRONG_ELSE, problem)
     return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, look)
 
 
-def ended_finding(outcome: Outcome, file: str) -> Finding:
-    """A program that crashed or did not end."""
+def _where_options_point(look: str, problem: Problem) -> str:
+    """What to look at first, as plainer problems were right before."""
+    if "--batch" in problem.options:
+        return f"{BATCH} Otherwise: {look}"
+    return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
+
+
+def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
+    """A wrong result explained by an array that lacks the __shared__ that it has in the solution."""
+    if finding.code != "wrong result":
+        return None
+    shared = set(re.findall(r"(\w+)\s*\[", " ".join(re.findall(r"__shared__([^;=]*);", solution))))
+    for number, line in enumerate(without_comments(source).splitlines(), 1):
+        declared = re.match(r"\s*(?:(?:__align__|alignas)\s*\(\w+\)\s*)?float[234]?\s+(\w.*);", line)
+        names = re.findall(r"(\w+)\s*\[", declared[1].split("=")[0]) if declared else []
+        for name in names:
+            if name in shared:
+                says = (
+                    f"{finding.says} {name} is declared without __shared__: each thread has one of its own."
+                )
+                return Finding("wrong result", says, number, finding.details, SHARED)
+    return None
+
+
+def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
+    """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
     if outcome.timeout:
         return Finding(
@@ -149,12 +183,28 @@ def ended_finding(outcome: Outcome, file: str) -> Finding:
     # Once a kernel has been launched, the program itself says where it crashed.
     if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
         return host_finding()
+    if "outside the limits of CUDA" in outcome.crash:
+        code = without_comments(source).splitlines()
+        launches = [n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)]
+        return Finding(
+            "launch",
+            f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
+            "limits of CUDA.",
+            launches[0] if launches else 0,
+            [
+                "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most "
+                "227 KiB of shared memory; a grid has at most 65535 blocks in y and in z."
+            ],
+            "the block's size: 32 x 32 threads are 1024, 64 x 64 are 4096.",
+        )
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
+    said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
     return Finding(
         "crash",
-        f"The program ended early{at}: {outcome.crash}.",
+        f"The program ended early{at}: {said}.",
         int(line[1]) if line else 0,
-        look="the launch in sgemm() and the indices of the first and the last thread.",
+        look="the launch in sgemm(), the indices of the first and the last thread, and whether a thread has "
+        "more than a few KB of arrays of its own.",
     )
 
 

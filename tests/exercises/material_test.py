@@ -66,6 +66,7 @@ def without_what_varies(text: str) -> str:
     text = re.sub(r"\(\d+\.\d s", "(0.0 s", text)
     text = re.sub(r"right over \d+ problems", "right over 0 problems", text)
     text = re.sub(r"Seen with .*", "Seen somewhere.", text)
+    text = re.sub(r"block \(\d+,\d+,\d+\)|C\[\d+\]\[\d+\]", "somewhere", text)  # whichever core was first
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 

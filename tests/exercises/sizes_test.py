@@ -1,0 +1,231 @@
+"""Kernels that are good for some sizes only: what the grader asks of other ones."""
+
+import random
+import re
+
+import pytest
+from exercises_content import read_all
+from exercises_goals import Elsewhere, check_elsewhere, clauses, of_other_sizes
+from exercises_grade import UNITS, Grader
+from exercises_run import OBSERVED, Problem, aligned_problem, observed_problems, ragged_problem
+from values import STANDARD_PROBLEM
+
+STRANGE = "const bool wide = is_aligned(g);"
+
+
+@pytest.fixture
+def grade(exercises, build):
+    """Grades an exercise's solution with some text replaced. Returns the finding and the source."""
+
+    def grade_changed(name, *changes, seed=4):
+        source = exercises[name].solution.read_text()
+        for old, new in changes:
+            assert old in source
+            source = source.replace(old, new)
+        return Grader(exercises[name], build, "cpu", seed=seed).grade(source, "my/it.cu").finding, source
+
+    return grade_changed
+
+
+def number_of(text, source):
+    lines = [n for n, line in enumerate(source.splitlines(), 1) if text in line]
+    assert len(lines) == 1
+    return lines[0]
+
+
+# ---- Goals, on other sizes than the standard problem's ----
+
+
+def test_roles_by_size(grade):
+    known = "g.M == 256 && g.N == 256"
+    finding, source = grade(
+        "02_coalescing",
+        ("TILE + threadIdx.y", f"TILE + ({known} ? threadIdx.y : threadIdx.X)"),
+        ("TILE + threadIdx.x", f"TILE + ({known} ? threadIdx.x : threadIdx.y)"),
+        ("threadIdx.X", "threadIdx.x"),
+    )
+    assert finding.code == "another way"
+    assert finding.line == number_of("sum += A[", source)
+    assert "M = 256, N = 256, K = 128, and not with M = " in finding.says
+    assert "is 32; it should be 1" in finding.details[0]
+    assert "--seed 4" in finding.details[-1]
+
+
+def test_layout_by_size(grade):
+    finding, source = grade(
+        "slow_transpose",
+        ("As[TILE][TILE + 1];", "As[TILE * (TILE + 1)];\n  const int pitch = g.K == 128 ? TILE + 1 : TILE;"),
+        ("As[tx][ty]", "As[tx * pitch + ty]"),
+        ("As[k][ty]", "As[k * pitch + ty]"),
+    )
+    assert finding.code == "another way"
+    assert "conflicts is" in finding.details[0]
+    assert finding.line == number_of("As[tx * pitch + ty] =", source)
+
+
+def test_count_by_size(grade):
+    """Of a goal that names the sizes."""
+    finding, _ = grade(
+        "ragged_edges",
+        (
+            "float sum = 0.0f;",
+            "float sum = 0.0f;\n  if (g.K > 128 && row < g.M) sum = 0.0f * A[row * g.lda];",
+        ),
+    )
+    assert finding.code == "another way"
+    assert "load('A').lanes" in finding.details[0]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_other_problems_than_the_standard_one(unit):
+    found = {aligned_problem(random.Random(seed), unit).without_seed for seed in range(100)}
+    assert len(found) >= 4
+    for options in found:
+        m, n, k = map(int, re.findall(r"\d+", options))
+        assert m % unit == n % unit == k % 64 == 0
+        assert (m, n) != STANDARD_PROBLEM[:2]
+        assert k > STANDARD_PROBLEM[2]
+        assert m * n * k <= 1 << 25  # or the X-ray is of a sample
+
+
+def test_goals_said_of_other_sizes():
+    check = "xray(mine).load('A').lanes == 256 * 256 * 128 / 8 and const(mine, 'BM') == 256 and sass(mine).x"
+    parts = clauses(check)
+    assert len(parts) == 3
+    assert of_other_sizes(parts[0], (512, 256, 256)) == "xray(mine).load('A').lanes == 512 * 256 * 256 / 8"
+    assert of_other_sizes(parts[1], (512, 256, 256)) is None
+    assert of_other_sizes("xray(mine).store('C').lanes == 65536", (512, 256, 256)) is None
+    assert of_other_sizes("xray(mine).store('C').lanes == 256 * 256", (512, 256, 64)).endswith("512 * 256")
+
+
+def test_every_exercise_is_asked_for_other_sizes():
+    for exercise in read_all():
+        parts = [part for goal in exercise.goals for part in clauses(goal.check)]
+        said = [part for part in parts if "xray(mine)" in part]
+        assert all(of_other_sizes(part, (512, 256, 192)) for part in said), exercise.name
+        assert said or exercise.kind == "predict", exercise.name
+
+
+@pytest.mark.parametrize("name", ["10_prefetch", "05_2d_tiling", "wrong_at_19"])
+def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monkeypatch):
+    """The largest tiles of all solutions are as wide as the standard problem."""
+    import exercises_grade
+
+    checked = []
+
+    def note(goal, context: Elsewhere, problem: Problem):
+        checked.append(context.shape)
+        return check_elsewhere(goal, context, problem)
+
+    monkeypatch.setattr(exercises_grade, "check_elsewhere", note)
+    exercise = exercises[name]
+    grading = Grader(exercise, build, "cpu", seed=8).grade(exercise.solution.read_text(), "my/it.cu")
+    assert grading.finding is None
+    assert len(checked) == len(exercise.goals)
+    for m, n, _ in checked:
+        assert n % {"10_prefetch": 256, "05_2d_tiling": 128}.get(name, 32) == 0
+        assert (m, n) != (256, 256)
+
+
+@pytest.mark.parametrize("tiles", ["BM = 256, BN = 128, BK = 8", "BM = 64, BN = 256, BK = 16"])
+def test_other_tiles_than_the_solution_has(grade, tiles):
+    finding, _ = grade("05_2d_tiling", ("BM = 128, BN = 128, BK = 8", tiles))
+    assert finding is None
+
+
+# ---- Faults on large problems ----
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "place"),
+    [
+        (
+            ("float& c = ", "if (g.M > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0.0f;\n  float& c = "),
+            "out-of-bounds access to global memory",
+            "g.M > 129",
+        ),
+        (
+            ("// beta == 0: C is not read", "if (g.N > 130 && C[0] == 12345.0f) c = 0.0f;"),
+            "data race on global memory",
+            "g.N > 130",
+        ),
+        (
+            ("++k) {", "++k) {\n    if (k > 300 && A[g.M * g.lda + k] == 7.0f) sum = 0.0f;"),
+            "out-of-bounds access to global memory",
+            "k > 300",
+        ),
+        (
+            (
+                "float& c = ",
+                "if (g.M > 129 && g.N > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0;\n  float& c = ",
+            ),
+            "out-of-bounds access to global memory",
+            "g.N > 129",
+        ),
+    ],
+)
+def test_faults_on_large_problems(grade, change, code, place):
+    finding, source = grade("02_coalescing", change)
+    assert finding is not None, "it passes"
+    assert finding.code == code
+    assert finding.line == number_of(place, source)
+
+
+def test_a_ragged_problem_larger_than_most_tiles():
+    for seed in range(50):
+        m, n, k = map(int, re.findall(r"\d+", ragged_problem(random.Random(seed)).without_seed))
+        assert min(m, n) > 130
+        assert m % 2 and n % 2 and k % 2
+
+
+# ---- Leading dimensions, each by itself ----
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "g.N % 4 == 0",
+        "g.N % 4 == 0 && g.ldb % 4 == 0",
+        "g.N % 4 == 0 && g.ldc % 4 == 0",
+        "g.N % 4 == 0 && g.lda % 4 == 0",
+        "g.ldb % 4 == 0 && g.ldc % 4 == 0",
+        "g.N % 4 == 0 && (g.batch > 1 || (g.ldb % 4 == 0 && g.ldc % 4 == 0))",
+    ],
+)
+def test_an_incomplete_question_for_alignment(grade, asked):
+    finding, _ = grade("strange_matrices", (STRANGE, f"const bool wide = {asked};"))
+    assert finding is not None, "it passes"
+    assert finding.code.startswith(("misaligned access", "out-of-bounds access"))
+    assert "ld" in finding.details[-1]
+
+
+def test_all_that_matters_is_enough(grade):
+    all_of_it = "const bool wide = g.N % 4 == 0 && g.ldb % 4 == 0 && g.ldc % 4 == 0;"
+    finding, _ = grade("strange_matrices", (STRANGE, all_of_it))
+    assert finding is None
+
+
+@pytest.mark.parametrize("missed", ["lda", "ldb", "ldc"])
+def test_wide_copies_need_all_leading_dimensions(grade, missed):
+    asked = [f"g.{name} % 4 == 0" for name in ("N", "K", "lda", "ldb", "ldc") if name != missed]
+    finding, _ = grade("06_vectorization", ("is_aligned(g)", " && ".join(asked)))
+    assert finding is not None, "it passes"
+    assert finding.code == "misaligned access"
+
+
+@pytest.mark.parametrize("name", ["lda", "ldb", "ldc"])
+def test_each_leading_dimension_is_odd_by_itself(name):
+    def is_alone(options):
+        sizes = dict(re.findall(r"--(\w+) (\d+)", options))
+        odd = {key for key in ("n", "k", "lda", "ldb", "ldc") if int(sizes.get(key, 4)) % 4}
+        return odd == {name}
+
+    assert any(map(is_alone, OBSERVED))
+    assert any("--batch" in options and is_alone(options) for options in OBSERVED) or name != "ldc"
+
+
+def test_the_order_of_problems_is_the_seeds():
+    lists = [[p.options for p in observed_problems(random.Random(5))] for _ in range(2)]
+    assert lists[0] == lists[1]
+    drawn = [p for p in observed_problems(random.Random(5)) if p.hidden]
+    assert len(drawn) == 6
