@@ -30,6 +30,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from nobody_reads import until_nobody_reads
 from values import (
     ROOT,
     Comparison,
@@ -268,4 +269,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_nobody_reads(main))

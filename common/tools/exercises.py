@@ -13,7 +13,7 @@
 A name may be cut short, as in 02. The files to edit and state.json, the only file that remembers anything,
 lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
 
-Exit status: 0 well, 1 an exercise is not passed, 2 bad usage or a file that cannot be used.
+Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cannot be graded here.
 """
 
 import argparse
@@ -28,13 +28,22 @@ from typing import NoReturn
 
 from exercises_build import BuildError
 from exercises_content import HINTS, Exercise, Malformed, read_all
-from exercises_finding import Grade, show, wrapped
+from exercises_finding import Finding, Grade, show, wrapped
 from exercises_grade import Grader
 from exercises_predict import grade_answers
 from exercises_report import make_report, standing, table
-from exercises_state import Progress, StateError, Workspace, now, version_of, write_atomically
+from exercises_state import (
+    Progress,
+    StateError,
+    Unreadable,
+    Workspace,
+    now,
+    version_of,
+    write_atomically,
+)
 from exercises_verify import verify
 from exercises_watch import watch
+from nobody_reads import until_nobody_reads
 from values import ROOT
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -147,20 +156,31 @@ class Program:
                 raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
         else:
             chosen = [self.find(name) for name in self.args.names]
-        grades = []
+        if len(chosen) == 1:
+            return 0 if self.grade(chosen[0]).passed else 1
+        passed = failed = 0
         for exercise in chosen:
-            grades.append(self.grade(exercise))
-        if len(chosen) > 1:
-            say()
-            say(f"{sum(grade.passed for grade in grades)} of {len(grades)} passed")
-        return 0 if all(grade.passed for grade in grades) else 1
+            try:
+                grade = self.grade(exercise)
+                passed += grade.passed
+                failed += not grade.passed
+            except BuildError as error:  # the others may do
+                say(f"{exercise.name}: not graded")
+                say()
+                say(wrapped(str(error)))
+        say()
+        say(f"{passed} of {len(chosen)} passed")
+        return 0 if passed == len(chosen) else 1 if passed + failed == len(chosen) else 2
 
     def grade(self, exercise: Exercise) -> Grade:
         """Grades the student's file, remembers the result and says it."""
-        source = self.workspace.read(exercise)
         file = self.workspace.shown(exercise)
         try:
+            source = self.workspace.read(exercise)
             grade = self.grade_source(exercise, source, file)
+        except Unreadable as problem:
+            look = "what lies there; `reset` puts the starter in its place and keeps the old file."
+            source, grade = "", Grade(Finding("unreadable", f"{file} cannot be read: {problem}.", look=look))
         finally:
             progress_line("")
 
@@ -320,13 +340,10 @@ def main() -> int:
     except (UsageError, StateError, BuildError, Malformed) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # as with `exercises | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_nobody_reads(main))

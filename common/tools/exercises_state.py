@@ -23,6 +23,10 @@ class StateError(Exception):
     """What is wrong with the workspace, in one line."""
 
 
+class Unreadable(Exception):
+    """What is wrong with one file of the student's, which the others do not suffer from."""
+
+
 @dataclass
 class Progress:
     """What is known of one exercise. version: of the file that passed, see version_of(); hints: how many were
@@ -95,13 +99,14 @@ class Workspace:
         return path
 
     def read(self, exercise: Exercise) -> str:
+        """The student's file. Raises Unreadable."""
         path = self.begin(exercise)
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise StateError(f"{path}: is not text in UTF-8; save it as that") from None
+            raise Unreadable("it is not text in UTF-8; save it as that") from None
         except OSError as error:
-            raise StateError(f"{path}: cannot be read: {error.strerror}") from None
+            raise Unreadable(error.strerror or "unknown error") from None
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
         """Puts the starter back. Returns the file, and where the old one now lies, if there was any.
@@ -109,7 +114,8 @@ class Workspace:
         path = self.file(exercise)
         old = None
         try:
-            if path.exists() and path.read_bytes() != exercise.starter.read_bytes():
+            is_starter = path.is_file() and path.read_bytes() == exercise.starter.read_bytes()
+            if path.exists() and not is_starter:
                 old = path.with_name(path.name + ".old")
                 path.replace(old)
         except OSError as error:

@@ -51,6 +51,7 @@ import pages_numbers
 import pages_picture
 import values
 from ladder import UsageError, read_text, write_whole
+from nobody_reads import until_nobody_reads
 from pages_blocks import BlockError, Request
 from pages_markdown import Block, Page, PageError, Value
 from pages_numbers import Definition
@@ -275,4 +276,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_nobody_reads(main))

@@ -6,9 +6,11 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
+from conftest import TOOLS
 from exercises_state import Progress, StateError, Workspace
 from exercises_verify import solution_of
 
@@ -47,11 +49,12 @@ def test_faults_and_predictions_come_after_their_step(exercises):
             assert names.index(exercise.step) < names.index(exercise.name)
 
 
-def test_the_default_workspace_is_ignored_by_git():
+def test_students_files_are_ignored_by_git():
     from conftest import ROOT
 
-    result = subprocess.run(["git", "check-ignore", "my_exercises/state.json"], cwd=ROOT, check=False)
-    assert result.returncode in (0, 128)  # 128: no repository, as in a tarball
+    for path in ("my_exercises/state.json", "submissions/her/02_coalescing.cu", "graded/her.txt"):
+        result = subprocess.run(["git", "check-ignore", "--quiet", path], cwd=ROOT, check=False)
+        assert result.returncode in (0, 128)  # 128: no repository, as in a tarball
 
 
 def test_help(student):
@@ -323,7 +326,89 @@ def test_spoilt_state(student, text):
 def test_file_that_is_no_text(student, exercises):
     student.workspace.mkdir()
     (student.workspace / "02_coalescing.cu").write_bytes(b"\xff\xfe\x00")
-    student.refused("check", "02_coalescing", words=["UTF-8"])
+    result = student("check", "02_coalescing")
+    assert result.returncode == 1
+    assert result.stderr == ""
+    assert "02_coalescing: not yet" in result.stdout
+    assert "02_coalescing.cu cannot be read: it is not text in UTF-8" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("how", ["latin-1", "directory", "link to nowhere"])
+def test_a_file_that_cannot_be_read_leaves_the_others_alone(student, exercises, numbers, how):
+    """As a teacher grades a hand-in."""
+    path = student.workspace / exercises["01_naive"].file_name
+    student.writes(numbers, solution_of(numbers, student.build))
+    if how == "latin-1":
+        path.write_bytes(b"// f\xfcr mich\n")
+    elif how == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    names = ["--all"] if path.exists() else ["01_naive", numbers.name]
+    result = student("check", *names)
+    assert result.returncode == 1
+    assert "01_naive: not yet" in result.stdout
+    assert "cannot be read: " in " ".join(result.stdout.split())
+    assert f"{numbers.name}: passed" in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 of 2 passed"
+    assert student("report", "--json", "r.json").returncode == 0
+    report = json.loads((student.folder / "r.json").read_text())
+    assert [e["exercise"] for e in report["exercises"] if e["points"]] == [numbers.name]
+    # And it can be begun again.
+    if how != "link to nowhere":
+        assert student("reset", "01_naive").returncode == 0
+        assert path.read_text() == exercises["01_naive"].starter.read_text()
+        assert path.with_name(path.name + ".old").exists()
+
+
+def test_what_cannot_be_graded_here_leaves_the_others_alone(student, exercises, numbers, tmp_path):
+    student.writes(numbers, solution_of(numbers, student.build))
+    student.writes(exercises["01_naive"], exercises["01_naive"].starter.read_text())
+    build = tmp_path / "build"
+    build.mkdir()
+    for name in ("steps", "common"):
+        (build / name).symlink_to(student.build / name)
+    result = student("--build", build, "check", "--all")
+    assert result.returncode == 2
+    assert "01_naive: not graded" in result.stdout
+    assert f"{numbers.name}: passed" in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 of 2 passed"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["exercises.py", "--help"],
+        ["exercises.py", "report"],
+        ["exercises.py", "check", "--all"],
+        ["claims.py", "list"],
+        ["claims.py", "--help"],
+        ["pages.py", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_nobody_reads_what_it_says(student, numbers, command):
+    """As with `| head`, which may have seen enough before the program begins."""
+    student.writes(numbers, numbers.starter.read_text())
+    program, *arguments = command
+    if program == "exercises.py":
+        arguments = ["--build", str(student.build), "--workspace", str(student.workspace), *arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = subprocess.run(
+            [sys.executable, TOOLS / program, *arguments],
+            stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert result.stderr == ""
+    assert result.returncode == 141 or "--help" in arguments  # argparse itself lets that go
+
+
+def test_a_closed_output_is_no_matter(student):
+    command = f"{student.command[0]} --workspace {student.workspace} report >&- 2>&-"
+    assert subprocess.run(["bash", "-c", command], timeout=60, check=False).returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
