@@ -11,6 +11,8 @@ from exercises_content import Exercise, Question
 from exercises_finding import Finding, Grade
 from values import Context, ExpressionError, NotAvailable, evaluate
 
+LOOK = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
+
 
 class Unanswerable(Exception):
     """An answer that cannot be computed here, and why."""
@@ -36,6 +38,16 @@ def is_right(given: float, correct: float, tolerance: float) -> bool:
     return abs(given - correct) <= max(tolerance, 1e-9) * abs(correct) + 1e-12
 
 
+def finite(value: object) -> float | None:
+    """A number of a TOML file, if it is one and not too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def line_of(name: str, source: str) -> int:
     """Where a key of the student's file is given its value; 0 if nowhere."""
     pattern = re.compile(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=")
@@ -45,6 +57,7 @@ def line_of(name: str, source: str) -> int:
 def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
     """source: the student's TOML. The worked solution of each right answer is among the notes."""
     begun = time.monotonic()
+    source = source.removeprefix("\ufeff")  # with which some editors begin a file
     grade = Grade(_first_wrong(exercise, Context(build, exercise.step), source, notes := []), notes)
     grade.device = "any"
     grade.seconds = time.monotonic() - begun
@@ -57,8 +70,9 @@ def _first_wrong(exercise: Exercise, context: Context, source: str, notes: list[
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+)", str(error))
         said = re.sub(r" \(at .*", "", str(error))
-        look = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
-        return Finding("toml", f"The file cannot be read: {said}.", int(match[1]) if match else 0, look=look)
+        return Finding("toml", f"The file cannot be read: {said}.", int(match[1]) if match else 0, look=LOOK)
+    except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+        return Finding("toml", "The file cannot be read: one of its values is much too long.", look=LOOK)
     ids = [question.id for question in exercise.questions]
     if unknown := [name for name in answers if name not in ids]:
         return Finding(
@@ -84,20 +98,23 @@ def _grade_one(
     if given == "":
         asked = f"in {question.unit}" if question.unit else "a number"
         return Finding("blank", f"Not answered yet: {question.asks} ({question.id}, {asked})", line)
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
-        return Finding("no number", f"{question.id} is {given!r}, which is no number.", line)
+    number = finite(given)
+    if number is None:
+        huge = isinstance(given, int) and not isinstance(given, bool)
+        said = "far too large" if huge else f"{str(given)[:60]!r}, which is no number"
+        return Finding("no number", f"{question.id} is {said}.", line)
     try:
         correct = correct_answer(question, context)
     except Unanswerable as reason:
         notes.append(f"{question.id}: not checked here: {reason}")
         return None
-    if not is_right(given, correct, question.tolerance):
-        direction = "too large" if given > correct else "too small"
+    if not is_right(number, correct, question.tolerance):
+        direction = "too large" if number > correct else "too small"
         return Finding(
             "wrong answer",
-            f"{question.id}: {given:g}{unit} is {direction}. {question.asks}",
+            f"{question.id}: {number:g}{unit} is {direction}. {question.asks}",
             line,
             look="the hints; the worked solution is shown for each right answer.",
         )
-    notes.append(f"{question.id}: {given:g}{unit} is right. {question.worked}")
+    notes.append(f"{question.id}: {number:g}{unit} is right. {question.worked}")
     return None

@@ -60,13 +60,35 @@ def test_a_file_that_is_not_as_it_should_be(numbers, build, text, code, words):
     assert finding.line == numbers.starter.read_text().count("\n") + 1
 
 
-@pytest.mark.parametrize("text", ['"twelve"', "true", "[1]", "nan", "inf"])
+LONG = "1" * 400
+
+
+@pytest.mark.parametrize(
+    "text", ['"twelve"', "true", "[1]", "nan", "inf", LONG, f"-{LONG}", f"[{LONG}]", "0x" + "f" * 9000]
+)
 def test_what_is_no_number(numbers, build, text):
     name = numbers.questions[0].id
     source = f"{name} = {text}\n" + "".join(f'{q.id} = ""\n' for q in numbers.questions[1:])
     finding = grade_answers(numbers, build, source).finding
     assert finding.code == "no number"
     assert finding.line == 1
+    assert len(finding.says) < 120
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "[" * 5000 + "]" * 5000])
+def test_what_cannot_even_be_read(numbers, build, text):
+    finding = grade_answers(numbers, build, f"{numbers.questions[0].id} = {text}\n").finding
+    assert finding.code == "toml"
+    assert "much too long" in finding.says
+    assert finding.look
+
+
+def test_a_mark_at_the_beginning_that_some_editors_write(student, numbers, build):
+    student.workspace.mkdir()
+    path = student.workspace / numbers.file_name
+    path.write_bytes(b"\xef\xbb\xbf" + solution_of(numbers, build).encode())
+    result = student("check", numbers.name)
+    assert result.returncode == 0, result.stdout
 
 
 def test_tolerance():
