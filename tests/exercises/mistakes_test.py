@@ -1,0 +1,118 @@
+"""The grader's messages for mistakes that it knows by name."""
+
+from dataclasses import replace
+
+import pytest
+from exercises_finding import show
+from exercises_grade import Grader
+
+
+@pytest.fixture
+def grade(exercises, build):
+    """Grades the solution of step 02 with some text replaced."""
+
+    def grade_changed(*changes, goals=None, file="my/02.cu"):
+        exercise = exercises["02_coalescing"]
+        source = exercise.solution.read_text()
+        for old, new in changes:
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        if goals is not None:
+            exercise = replace(exercise, goals=goals)
+        return Grader(exercise, build, "cpu", seed=3).grade(source, file), source
+
+    return grade_changed
+
+
+def line_with(text, source):
+    return 1 + next(n for n, line in enumerate(source.splitlines()) if text in line)
+
+
+@pytest.fixture
+def grade_other(exercises, build):
+    """Grades any exercise's solution with some text replaced."""
+
+    def grade_changed(name, *changes, seed=3):
+        source = exercises[name].solution.read_text()
+        for old, new in changes:
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        return Grader(exercises[name], build, "cpu", seed=seed).grade(source, "my/it.cu").finding, source
+
+    return grade_changed
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("03_shared_memory", "__syncthreads();  // the tiles are complete"),
+        ("09_async_copy", "__syncthreads();       // ..."),
+    ],
+)
+def test_a_forgotten_first_barrier(grade_other, name, line):
+    finding, _ = grade_other(name, (line, "//"))
+    assert finding.code == "read of uninitialised shared memory"
+    assert "a barrier is missing between filling and reading" in finding.look
+
+
+def test_a_forgotten_shared(grade_other):
+    finding, source = grade_other("03_shared_memory", ("__shared__ float As", "float As"))
+    assert finding.code == "wrong result"
+    assert "As is declared without __shared__" in finding.says
+    assert finding.line == line_with("float As[", source)
+
+
+def test_a_private_array_is_no_forgotten_shared(grade_other):
+    """Where the result is wrong for another reason."""
+    finding, _ = grade_other("04_1d_tiling", ("g.beta == 0.0f ? g.alpha * sum", "g.beta == 0.0f ? 2 * sum"))
+    assert finding.code == "wrong result"
+    assert "__shared__" not in finding.says
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (" + blockIdx.z * g.strideA;", ";"),
+        (" + blockIdx.z * g.strideB;", ";"),
+        (" + blockIdx.z * g.strideC;", ";"),
+        (", g.batch);", ", 1);"),
+    ],
+)
+def test_a_forgotten_batch(grade_other, old, new):
+    finding, source = grade_other("02_coalescing", (old, new))
+    assert "blockIdx.z counts its matrices" in finding.look
+    assert "batch = 2" in show(finding, "my/it.cu", source)
+
+
+def test_a_block_with_too_many_threads(grade):
+    result, source = grade(("TILE = 32", "TILE = 64"), ("__launch_bounds__(THREADS) ", ""))
+    finding = result.finding
+    assert finding.code == "launch"
+    assert finding.line == line_with("launch(sgemm", source)
+    assert "1024" in finding.details[0]
+
+
+def test_a_crash_is_looked_at_with_every_access_checked(grade):
+    """Far outside, and on the larger problems only, which run unchecked."""
+    result, source = grade(("float& c", "if (g.M > 2000) sum += A[1ll << 40];\n  float& c"))
+    assert result.finding.code.startswith(("out-of-bounds access", "access to host memory"))
+    assert result.finding.line == line_with("1ll << 40", source)
+
+
+def test_a_crash_names_no_option_that_is_not_there(grade):
+    result, source = grade(
+        ("float& c", "float own[1 << 22];\n  own[row] = sum;\n  float& c"),
+        ("= g.beta", "= own[col] + g.beta"),
+    )
+    assert result.finding.code == "crash"
+    message = show(result.finding, "my/02.cu", source)
+    assert "--check" not in message
+    assert "0x" not in message
+    assert "arrays of its own" in result.finding.look
+
+
+def test_a_problem_drawn_by_lot_is_named_with_its_seed(grade):
+    result, _ = grade(("k < g.K;", "k < g.K - (g.M > 300 && g.M < 1200 && g.M != 1031);"))
+    assert "--seed 3" in result.finding.details[-1]
+    result, _ = grade(("k < g.K;", "k < g.K - 1;"))
+    assert "--seed" not in " ".join(result.finding.details)
