@@ -264,6 +264,7 @@ void work(Launch& launch, std::uint64_t blocks) {
     run_block(worker, *stacks);
     if (launch.checked) tell_block_end(worker.block);
   }
+  poison_shared(worker);  // the host, which may go on in this OS thread, gets no sight of it
   current_worker = nullptr;
   keep_stacks(std::move(stacks));
 }

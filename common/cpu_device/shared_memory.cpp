@@ -30,9 +30,9 @@ struct TlsLayout {
   std::vector<SharedVariable> shared;
 };
 
-// How the mangled name of a variable begins that is local to a function in the unnamed namespace: a step's
-// kernels are there, and nothing else in a program has thread-locals there.
-constexpr std::string_view in_kernel = "_ZZN12_GLOBAL__N_1";
+// How the mangled name of a variable begins that is local to a function in the unnamed namespace, or in that
+// namespace itself: a step's kernels are there, and nothing else in a program has thread-locals there.
+constexpr std::string_view in_kernel = "_ZZN12_GLOBAL__N_1", beside_kernels = "_ZN12_GLOBAL__N_1";
 
 std::string variable_name(const char* mangled) {
   int status = 0;
@@ -60,7 +60,7 @@ TlsLayout read_layout() {
       layout.bytes = std::max<std::size_t>(layout.bytes, symbols[i].st_value + symbols[i].st_size);
       const std::string_view name = names + symbols[i].st_name;
       if (name == "cpu_device_tls_anchor") layout.anchor_offset = symbols[i].st_value;
-      if (name.starts_with(in_kernel)) {
+      if (name.starts_with(in_kernel) || name.starts_with(beside_kernels)) {
         layout.shared.push_back({variable_name(name.data()), symbols[i].st_value, symbols[i].st_size});
       }
     }
@@ -79,7 +79,9 @@ const TlsLayout& layout() {
 constexpr std::uint32_t poison_word = 0x7fc0dead;
 
 void poison(std::byte* begin, std::size_t bytes) {
-  for (std::size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(begin + i, &poison_word, 4);
+  for (std::size_t i = 0; i < bytes; i += 4) {
+    std::memcpy(begin + i, &poison_word, std::min<std::size_t>(4, bytes - i));
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import exercises_object
 from exercises_finding import Finding
 from find_ninja import find_ninja
 from values import ROOT
@@ -30,6 +31,10 @@ GUARDED = """#include "common/tools/exercises_guard.hpp"
 static void guarded_sgemm(const Gemm& g) { exercise_guard::call(sgemm, g); }
 #define sgemm guarded_sgemm
 """
+# A static variable that is set at run time needs no lock here, and the CPU device has none.
+NO_LOCKS = "-fno-threadsafe-statics"
+DOES_NOT_COMPILE = "It does not compile:"
+NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
 
 
 class BuildError(Exception):
@@ -46,8 +51,8 @@ class DoesNotCompile(Exception):
 
 @dataclass(frozen=True)
 class Built:
-    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin if it
-    was asked for, and gpu_program, if that was."""
+    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin where
+    there is nvcc, and gpu_program if it was asked for."""
 
     folder: Path
 
@@ -110,7 +115,8 @@ class Toolchain:
         """Changes with whatever the student's program is made of, besides the source."""
         parts = [repr((self._plain, self._observed, self._gpu, self._main, self._link))]
         headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
-        for path in sorted([*headers, *self._libraries]):
+        checks = [Path(__file__), Path(exercises_object.__file__)]  # what is there has passed them
+        for path in sorted([*headers, *self._libraries, *checks]):
             status = path.stat()
             parts.append(f"{path} {status.st_mtime_ns} {status.st_size}")
         return "\n".join(parts)
@@ -119,12 +125,15 @@ class Toolchain:
     def cache(self) -> Path:
         return self.build / "exercise-cache"
 
-    def folder_for(self, source: str) -> Path:
-        key = hashlib.sha256(f"{self._stamp}\0{self.step}\0{source}".encode()).hexdigest()[:20]
+    def folder_for(self, source: str | None) -> Path:
+        """Where what is made of the source lies; None: what all sources of the step share."""
+        what = "shared" if source is None else f"source\0{source}"
+        key = hashlib.sha256(f"{self._stamp}\0{self.step}\0{what}".encode()).hexdigest()[:20]
         return self.cache / key
 
-    def compile(self, source: str, *, cubin: bool = False, gpu: bool = False) -> Built:
-        """Makes what is not there yet, as far as the build has nvcc. Raises DoesNotCompile, BuildError."""
+    def compile(self, source: str, *, cubin: bool = True, gpu: bool = False) -> Built:
+        """Makes what is not there yet. The cubin, as far as the build has nvcc, also shows what is no CUDA
+        although the CPU device runs it. Raises DoesNotCompile, BuildError."""
         folder = self.folder_for(source)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -166,8 +175,8 @@ class Toolchain:
         program_is_there = (folder / "run").exists()
         gpu_is_there = not gpu or (folder / "run-gpu").exists()
         if not program_is_there or not gpu_is_there:
-            want(self._plain, guarded, "plain.o")
-            want(self._observed, guarded, "observed.o")
+            for command, name in ((self._plain, "plain.o"), (self._observed, "observed.o")):
+                want([*command, NO_LOCKS] if command else None, guarded, name)
         if cubin:
             want(self._cubin_command(), kernel, "kernel.cubin")
         if not gpu_is_there:
@@ -176,9 +185,14 @@ class Toolchain:
             main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main, gpu)
             outcomes = list(pool.map(lambda job: self._run_compiler(*job, kernel), jobs))
             main_folder = main.result() if main is not None else folder
-        for outcome in outcomes:
-            if outcome is not None:
-                raise DoesNotCompile(outcome)
+        failed = [(out.name, found) for (_, _, out), found in zip(jobs, outcomes, strict=True) if found]
+        if failed:
+            name, finding = failed[0]
+            if name not in ("plain.o", "observed.o"):
+                finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
+            raise DoesNotCompile(finding)
+        if not program_is_there and (finding := exercises_object.check_object(folder / "plain.o", source)):
+            raise DoesNotCompile(finding)
         units = [folder / "plain.o", folder / "observed.o"]
         if not program_is_there:
             self._run_linker(folder, [main_folder / "main.o", *units], "run")
@@ -188,7 +202,7 @@ class Toolchain:
     def _compile_main(self, gpu: bool) -> Path:
         """The program around the kernel, which all exercises of a step share: main.o, and main-gpu.o for one
         that uses a GPU."""
-        folder = self.folder_for("")
+        folder = self.folder_for(None)
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock"):
             for name, left_out in (("main.o", "-DHAVE_GPU"), ("main-gpu.o", "")):
@@ -273,13 +287,19 @@ def first_error(output: str, kernel: Path) -> Finding:
     errors = re.compile(rf"^{place}[:(](\d+)[:)](?:\d+:)? ?(?:fatal )?error ?(?:#\d+)?: (.*)$", re.MULTILINE)
     if match := errors.search(output):
         line, said = int(match[1]), match[2].strip().rstrip(".")
-        return Finding("compile", f"It does not compile: {said}.", line, look=look)
-    other = re.search(r"(?:fatal )?error(?: #\d+)?: (.*)$", output, re.MULTILINE)
+        return Finding("compile", f"{DOES_NOT_COMPILE} {in_plain_names(said)}.", line, look=look)
+    other = re.search(r"(?:fatal )?error *(?:#\d+)? *: (.*)$", output, re.MULTILINE)
     # Not the line of an include, which is named as "from FILE:12,".
     led = re.search(rf"{place}:(\d+):\d+: +required from|{place}[:(](\d+)[:)]", output)
     said = other[1].strip() if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
     said = said.replace(str(kernel), "your file").rstrip(".")
-    return Finding("compile", f"It does not compile: {said}.", int(led[1] or led[2]) if led else 0, look=look)
+    line = int(led[1] or led[2]) if led else 0
+    return Finding("compile", f"{DOES_NOT_COMPILE} {in_plain_names(said)}.", line, look=look)
+
+
+def in_plain_names(said: str) -> str:
+    """A compiler's message without its names for the namespace that has none."""
+    return re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 #pragma once
 
 // Around a student's sgemm() on the CPU device: it gets addresses that cannot be touched in place of A, B and
-// C, and launch() puts the true ones into the kernel's arguments. Work on the host crashes, as on a GPU.
+// C, and launch() puts the true ones into the kernel's arguments, and lets none of the host's own addresses
+// through. Work on the host crashes, as on a GPU.
 // exercises_build.py compiles this before the student's file, and calls exercise_guard::call() behind it.
 
 #include <sys/mman.h>
@@ -10,6 +11,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <type_traits>
 
 #include "common/step.hpp"
 
@@ -64,8 +67,28 @@ __attribute__((no_sanitize("thread"))) T truth(const T& argument) {
   return copy;
 }
 
+std::uintptr_t stack_top = 0;  // sgemm() and what it calls lie below on the stack
+
+// Whether a word of the argument is the address of a variable of sgemm(): the host could read afterwards what
+// the kernel writes there, and a GPU cannot reach it.
+template <typename T>
+__attribute__((no_sanitize("thread"))) bool points_to_host(const T& argument) {
+  const auto bottom = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  for (std::size_t at = 0; alignof(T) % alignof(void*) == 0 && at + sizeof(void*) <= sizeof(T);
+       at += sizeof(void*)) {
+    std::uintptr_t word;
+    std::memcpy(&word, reinterpret_cast<const char*>(&argument) + at, sizeof word);
+    if (word - bottom < stack_top - bottom) return true;
+  }
+  return false;
+}
+
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  static_assert((!std::is_reference_v<Params> && ...), "a kernel's parameters cannot be references");
+  if ((points_to_host(args) || ...)) {
+    throw std::invalid_argument("launch: an argument points to a variable of sgemm(), where no GPU reaches");
+  }
   ::launch(kernel, grid, block, shared_bytes, truth(args)...);
 }
 
@@ -75,6 +98,7 @@ void call(void (*sgemm)(const Gemm&), const Gemm& g) {
   told.A = stand_ins[0].make(g.A, last * g.strideA + g.M * g.lda + g.K);
   told.B = stand_ins[1].make(g.B, last * g.strideB + g.K * g.ldb + g.N);
   told.C = stand_ins[2].make(g.C, last * g.strideC + g.M * g.ldc + g.N);
+  stack_top = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   sgemm(told);
   for (StandIn& matrix : stand_ins) matrix.end();
 }
