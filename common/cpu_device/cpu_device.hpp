@@ -115,6 +115,7 @@ struct Access {
   // to shared memory, which carries the address that the copy reads, or 0.
   bool copy = false;
   std::uintptr_t source = 0;
+  bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block

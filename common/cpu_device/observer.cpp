@@ -15,7 +15,8 @@ void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned
           bool write, bool copy, std::uintptr_t source) {
   if (listener == nullptr) return;
   listener->on_access({pc, address, bytes, space, write, worker.block, worker.current,
-                       worker.shadow->epoch_of_warp(worker.current / warpSize), copy, source});
+                       worker.shadow->epoch_of_warp(worker.current / warpSize), copy, source,
+                       !worker.async_copies[worker.current].waiting.empty()});
 }
 
 // Where an address lies in the block's shared memory, the variables first, then what the launch added

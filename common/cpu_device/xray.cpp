@@ -64,6 +64,7 @@ XrayCounts& XrayCounts::operator+=(const XrayCounts& other) {
   wavefronts += other.wavefronts;
   ideal_wavefronts += other.ideal_wavefronts;
   conflicts += other.conflicts;
+  lanes_during_copies += other.lanes_during_copies;
   return *this;
 }
 
@@ -141,6 +142,7 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, std::size_
   sum.counts.wavefronts += std::max(w.wavefronts, reading);
   sum.counts.ideal_wavefronts += w.ideal;
   sum.counts.conflicts += w.wavefronts - w.ideal;
+  if (!copy) sum.counts.lanes_during_copies += static_cast<unsigned>(__builtin_popcount(open.during_copies));
 }
 
 void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
@@ -254,12 +256,13 @@ void Xray::on_access(const Access& access) {
   const unsigned lane = access.thread % 32;
   const std::size_t index = stream.executions[lane]++;
   if (index == stream.requests.size()) {
-    stream.requests.push_back({{}, runner.sequence++});
+    stream.requests.push_back({{}, runner.sequence++, 0});
     if (access.copy) stream.sources.emplace_back();
   }
   WarpRequest& request = stream.requests[index].request;
   request.active |= 1u << lane;
   request.addresses[lane] = access.address;
+  if (access.during_copies) stream.requests[index].during_copies |= 1u << lane;
   if (access.source != 0) {
     stream.sources[index].active |= 1u << lane;
     stream.sources[index].addresses[lane] = access.source;

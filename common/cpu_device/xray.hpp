@@ -46,6 +46,7 @@ struct XrayCounts {
   // Shared memory only.
   std::uint64_t ideal_wavefronts = 0;
   std::uint64_t conflicts = 0;  // wavefronts beyond the ideal that the banks alone would take
+  std::uint64_t lanes_during_copies = 0;  // whose threads had asynchronous copies under way; not of copies
 
   XrayCounts& operator+=(const XrayCounts& other);
 };
@@ -134,7 +135,8 @@ class Xray : public AccessListener {
 
   struct OpenRequest {
     WarpRequest request;
-    std::uint64_t sequence = 0;  // in the block, by first access
+    std::uint64_t sequence = 0;       // in the block, by first access
+    std::uint32_t during_copies = 0;  // bit i: lane i has copies under way
   };
 
   // One warp at one instruction. Lanes get ahead of each other, up to a barrier, but a lane's accesses come

@@ -264,6 +264,7 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
         access["wavefronts"] = row.counts.wavefronts;
         access["ideal_wavefronts"] = row.counts.ideal_wavefronts;
         access["conflicts"] = row.counts.conflicts;
+        access["lanes_during_copies"] = row.counts.lanes_during_copies;
       }
       accesses.push_back(std::move(access));
     }

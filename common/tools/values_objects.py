@@ -66,6 +66,11 @@ class Accesses:
         return self._sum_global("sectors")
 
     @property
+    def lanes_during_copies(self) -> int:
+        """Of these, of shared memory, while their threads had asynchronous copies under way."""
+        return sum(row.get("lanes_during_copies", 0) for row in self._rows)
+
+    @property
     def bytes_used(self) -> int:
         """Distinct bytes of global memory that each request wanted, added up."""
         return self._sum_global("bytes_used")

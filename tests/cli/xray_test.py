@@ -18,7 +18,7 @@ RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
 COUNTS = {
     "global": {"sectors", "bytes_used", "wavefronts"},
-    "shared": {"wavefronts", "ideal_wavefronts", "conflicts"},
+    "shared": {"wavefronts", "ideal_wavefronts", "conflicts", "lanes_during_copies"},
 }
 TOTALS = {
     "global_requests", "global_sectors", "global_bytes_used", "global_wavefronts", "shared_requests",
@@ -105,6 +105,7 @@ def test_json(observed, step, arguments):
         else:
             assert row["array"] in ("As", "Bs", "Tiles::A", "Tiles::B")
             assert row["wavefronts"] >= row["ideal_wavefronts"] + row["conflicts"]
+            assert 0 <= row["lanes_during_copies"] <= row["lanes"]
             if row["operation"] != "copy":
                 assert row["wavefronts"] == row["ideal_wavefronts"] + row["conflicts"]
         example = row["example"]

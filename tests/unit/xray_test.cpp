@@ -784,6 +784,18 @@ TEST(Step09, CopiesPastTheRegisters) {
                                                    "global store C 16: 32 lanes, 16 sectors, 512 bytes"));
 }
 
+// 8 tiles: while all but the last are computed, copies are under way.
+TEST(Step09, LoadsDuringCopies) {
+  const StepUnderTest step{"09_async_copy", step_09_async_copy};
+  int loads = 0;
+  for (const XrayRow& r : traffic_of(step, 256, 256, 128, 0)) {
+    const bool load = r.space == Space::shared && r.operation == Operation::load;
+    EXPECT_EQ(r.counts.lanes_during_copies, load ? r.counts.lanes / 8 * 7 : 0u) << place_of(r);
+    loads += load;
+  }
+  EXPECT_GT(loads, 0);
+}
+
 TEST(Step10, NamesItsDynamicSharedMemory) {
   const StepUnderTest step{"10_prefetch", step_10_prefetch};
   std::map<std::string, std::set<std::string>> operations;  // by array
