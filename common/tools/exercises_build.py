@@ -185,13 +185,13 @@ class Toolchain:
             main = None if program_is_there and gpu_is_there else pool.submit(self._compile_main, gpu)
             outcomes = list(pool.map(lambda job: self._run_compiler(*job, kernel), jobs))
             main_folder = main.result() if main is not None else folder
-        failed = [(out.name, found) for (_, _, out), found in zip(jobs, outcomes, strict=True) if found]
-        if failed:
-            name, finding = failed[0]
-            if name not in ("plain.o", "observed.o"):
-                finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
+        failed = {out.name: found for (_, _, out), found in zip(jobs, outcomes, strict=True) if found}
+        if finding := failed.get("plain.o") or failed.get("observed.o"):
             raise DoesNotCompile(finding)
         if not program_is_there and (finding := exercises_object.check_object(folder / "plain.o", source)):
+            raise DoesNotCompile(finding)
+        if finding := next(iter(failed.values()), None):
+            finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
             raise DoesNotCompile(finding)
         units = [folder / "plain.o", folder / "observed.o"]
         if not program_is_there:

@@ -111,8 +111,7 @@ def _launches(code: str, functions: dict[str, list[Function]]) -> Iterator[Found
         names = _names(what)
         if not any(name in functions for name in names):  # a variable that holds the kernel
             for name in names:
-                if value := re.search(rf"\b{name}\s*=(?!=)([^;]*);", code):
-                    what += value[1]
+                what += " ".join(re.findall(rf"\b{name}\s*=(?!=)([^;]*);", code))
         if re.search(r"\[[^\]]*\]\s*[({]", what):
             yield (
                 match.start(),

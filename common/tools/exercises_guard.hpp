@@ -72,7 +72,7 @@ std::uintptr_t stack_top = 0;  // sgemm() and what it calls lie below on the sta
 // Whether a word of the argument is the address of a variable of sgemm(): the host could read afterwards what
 // the kernel writes there, and a GPU cannot reach it.
 template <typename T>
-__attribute__((no_sanitize("thread"))) bool points_to_host(const T& argument) {
+__attribute__((noinline, no_sanitize("thread"))) bool points_to_host(const T& argument) {
   const auto bottom = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   for (std::size_t at = 0; alignof(T) % alignof(void*) == 0 && at + sizeof(void*) <= sizeof(T);
        at += sizeof(void*)) {

@@ -58,21 +58,24 @@ def symbols_of(path: Path) -> list[Symbol]:
 
 
 def _kept(symbols: list[Symbol], source: str) -> Finding | None:
+    kept = []
     for symbol in symbols:
         written = re.match(r"\.t?(?:bss|data)(?!\.rel\.ro)", symbol.section)
         hidden = re.match(r"exercise_guard::|guard variable for|DW\.ref", symbol.name)
-        if symbol.kind != "OBJECT" or not written or hidden:
-            continue
-        name = _last(symbol.name)
-        return Finding(
-            "rule",
-            f"`{name}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing may be kept, "
-            "as each call has other matrices.",
-            _line_of(name, source),
-            look="the variable: constexpr makes it a constant; within a function, and without static, it is "
-            "new in every call.",
-        )
-    return None
+        if symbol.kind == "OBJECT" and written and not hidden:
+            name = _last(symbol.name)
+            kept.append((_line_of(name, source), name))
+    if not kept:
+        return None
+    line, name = min(kept)
+    return Finding(
+        "rule",
+        f"`{name}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing may be kept, as "
+        "each call has other matrices.",
+        line,
+        look="the variable: constexpr makes it a constant; within a function, and without static, it is new in "
+        "every call.",
+    )
 
 
 def _shared(symbols: list[Symbol], source: str) -> Finding | None:

@@ -89,8 +89,10 @@ def check(source: str, starter: str) -> Finding | None:
     if not source.strip("\ufeff \t\r\n"):
         return Finding("rule", "The file is empty.", look="`reset`, which brings the starter back.")
     text = joined(source)
-    if any(piece["mark"] is not None for piece in PIECE.finditer(text)):
-        return _broken("a string of the kind R\"(...)\" is not allowed here: an exercise needs none.")
+    for piece in PIECE.finditer(text):
+        if piece["mark"] is not None:
+            line = text.count("\n", 0, piece.start()) + 1
+            return _broken('a string of the kind R"(...)" is not allowed here: an exercise needs none.', line)
     code = without_strings(without_comments(text))
     allowed = without_strings(without_comments(joined(starter)))
     # What is checked in its own way is not looked at for words.

@@ -1,6 +1,7 @@
 """Each way around an exercise is caught, with the message that its file asks for. The header of a cheat:
 
 // cheat: NAME: what it does
+// exercise: NAME, NAME...: what it tries to get by; without it 02_coalescing
 // code: the kind of finding
 // says: what the message holds
 // place: the code in the line that the message names; without it: any line, or none
@@ -30,30 +31,38 @@ KINDS = {  # what must not get through, and who tries
 
 
 def header(text: str) -> dict[str, str]:
-    return dict(re.findall(r"^// (cheat|code|says|place): (.+)$", text, re.MULTILINE))
+    return dict(re.findall(r"^// (cheat|exercise|code|says|place): (.+)$", text, re.MULTILINE))
+
+
+TRIES = [
+    (path, name) for path in FILES for name in header(path.read_text()).get("exercise", "02_coalescing").split(", ")
+]
 
 
 @pytest.fixture(scope="module")
 def grades(build, exercises):
     """Of all cheats, two at a time."""
 
-    def grade(path):
-        return Grader(exercises["02_coalescing"], build, "cpu", seed=1).grade(path.read_text(), "my/cheat.cu")
+    def grade(attempt):
+        path, name = attempt
+        return Grader(exercises[name], build, "cpu", seed=1).grade(path.read_text(), "my/cheat.cu")
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return dict(zip([path.stem for path in FILES], pool.map(grade, FILES), strict=True))
+        return dict(zip(TRIES, pool.map(grade, TRIES), strict=True))
 
 
 def test_every_kind_is_tried():
     assert set(KINDS.values()) <= {path.stem for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_cheat_is_caught(path, grades):
+@pytest.mark.parametrize(
+    ("path", "exercise"), TRIES, ids=[f"{path.stem}-{name}" for path, name in TRIES]
+)
+def test_cheat_is_caught(path, exercise, grades):
     text = path.read_text()
     wanted = header(text)
     assert wanted["cheat"].startswith(f"{path.stem}: ")
-    finding = grades[path.stem].finding
+    finding = grades[path, exercise].finding
     assert finding is not None, "it passes"
     assert finding.code == wanted["code"], finding
     message = " ".join(show(finding, "my/cheat.cu", text).split())

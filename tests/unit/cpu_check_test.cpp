@@ -160,6 +160,15 @@ TEST_F(Observe, Float4IsOneAccess) {
   }
 }
 
+TEST_F(Observe, LoadsOfWhatIsReadOnly) {
+  std::iota(x.data(), x.data() + 128, 1.0f);
+  run(kernels.load_read_only, dim3(1), dim3(32), 0);
+  EXPECT_THAT(recorder.counts(), ElementsAre(here("ldg_float4") + " read 16 bytes of global memory x 32",
+                                             here("ldg_float") + " read 4 bytes of global memory x 32",
+                                             here("ldg_float") + " write 4 bytes of global memory x 32"));
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(y[i], (4 * i + 1) * 2 + (i + 1));
+}
+
 TEST_F(Observe, Float4CopyIsOneLoadAndOneStore) {
   run(kernels.copy_float4, dim3(1), dim3(64), 32);
   EXPECT_THAT(recorder.counts(), ElementsAre(here("copy_float4") + " read 16 bytes of global memory x 32",

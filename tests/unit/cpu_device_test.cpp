@@ -171,6 +171,15 @@ TEST_P(CpuDevice, SharedMemoryIsFreshInEveryBlock) {
   }
 }
 
+// Nor does the host find in it what a kernel has left there, to the last byte.
+TEST_P(CpuDevice, SharedMemoryIsNotForTheHost) {
+  launch(kernels_->fill_shared, dim3(1), dim3(1), 0, nullptr, nullptr, 0);
+  const SharedOfHelpers seen = kernels_->shared_of_helpers();
+  EXPECT_TRUE(seen.helper[0] != seen.helper[0] && seen.helper[1] != seen.helper[1]);
+  EXPECT_TRUE(seen.beside != seen.beside);
+  for (const unsigned char byte : seen.bytes) EXPECT_NE(byte, 7);
+}
+
 TEST_P(CpuDevice, BlocksRunOnSeveralCores) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
   DeviceBuffer arrived(2);

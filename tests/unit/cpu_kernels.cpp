@@ -96,6 +96,19 @@ __global__ void look_before_writing(float* x, float* y, int) {
   dynamic[t] = slots[t] = 1.0f;
 }
 
+// Shared variables that a host can name: of a helper, and beside the kernels.
+SHARED float beside_kernels;
+SharedOfHelpers& shared_of_helper() {
+  SHARED SharedOfHelpers slots;
+  return slots;
+}
+__global__ void fill_shared(float*, float*, int) { shared_of_helper() = {{7, 7}, {7, 7, 7}, beside_kernels = 7}; }
+SharedOfHelpers shared_of_helpers() {
+  SharedOfHelpers seen = shared_of_helper();
+  seen.beside = beside_kernels;
+  return seen;
+}
+
 // Returns when n blocks run at the same time.
 __global__ void meet(float* x, float*, int n) {
   auto* arrived = reinterpret_cast<volatile int*>(x);
@@ -110,6 +123,11 @@ __global__ void copy_float(float* x, float* y, int) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   const float value = x[i];  // here: load
   y[i] = value;              // here: store
+}
+
+__global__ void load_read_only(float* x, float* y, int) {
+  const float4 v = __ldg(reinterpret_cast<const float4*>(x) + threadIdx.x);  // here: ldg_float4
+  y[threadIdx.x] = __fmaf_rn(v.x, 2.0f, __ldg(x + threadIdx.x));             // here: ldg_float
 }
 
 __global__ void sum_float4(float* x, float* y, int) {
@@ -541,8 +559,10 @@ const Kernels KERNELS{
     .copy_float4 = copy_float4,
     .copy_float2 = copy_float2,
     .look_before_writing = look_before_writing,
+    .fill_shared = fill_shared,
     .meet = meet,
     .copy_float = copy_float,
+    .load_read_only = load_read_only,
     .sum_float4 = sum_float4,
     .through_shared = through_shared,
     .float4_to_shared = float4_to_shared,
@@ -556,6 +576,7 @@ const Kernels KERNELS{
     .async_copy_left_behind = async_copy_left_behind,
     .async_double_buffer = async_double_buffer,
     .async_warp_exchange = async_warp_exchange,
+    .shared_of_helpers = shared_of_helpers,
     .write_at = write_at,
     .read_at = read_at,
     .write_static_shared_at = write_static_shared_at,

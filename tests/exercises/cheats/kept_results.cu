@@ -1,7 +1,7 @@
 // cheat: kept_results: the result of the last call is kept and given again when the sizes repeat
-// code: access to host memory
-// says: not the device
-// place: if (!known) kept[index]
+// code: rule
+// says: outlives a call
+// place: float kept[
 
 #include "common/step.hpp"
 

@@ -1,6 +1,6 @@
 // cheat: macro_with_two_faces: makes a name out of pieces, so that nobody finds it
 // code: rule
-// says: must be the same
+// says: words that nobody sees
 // place: #define GLUE
 
 #include "common/step.hpp"

@@ -1,6 +1,6 @@
 // cheat: skips_known_sizes: sizes that were seen before are taken to be done
-// code: kept result
-// says: The first call with
+// code: rule
+// says: outlives a call
 
 #include "common/step.hpp"
 

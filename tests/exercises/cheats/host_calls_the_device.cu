@@ -1,0 +1,69 @@
+// cheat: host_calls_the_device: the same, without a word for the host
+// code: no CUDA
+// says: which only the GPU has
+// place: const Addresses x = addresses()
+
+#include "common/step.hpp"
+
+namespace {
+
+struct Addresses {
+  const float *a, *b;
+  float* c;
+};
+
+__device__ __forceinline__ Addresses& addresses() {
+  __shared__ Addresses here;
+  return here;
+}
+
+__global__ void leak(Gemm g) {
+  Addresses& x = addresses();
+  x.a = g.A;
+  x.b = g.B;
+  x.c = g.C;
+}
+
+constexpr int TILE = 32;  // a block computes TILE x TILE elements of C
+constexpr int THREADS = TILE * TILE;
+
+__global__ void __launch_bounds__(THREADS) sgemm_cheat(Gemm g) {
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int row = blockIdx.y * TILE + threadIdx.y;
+  const int col = blockIdx.x * TILE + threadIdx.x;
+  if (row >= g.M || col >= g.N) return;
+
+  float sum = 0.0f;
+  for (int k = 0; k < g.K; ++k) {
+    sum += A[row * g.lda + k] * B[k * g.ldb + col];
+  }
+
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? 0.0f * sum : c;
+}
+
+void sgemm(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
+  const dim3 block(TILE, TILE);
+  launch(leak, dim3(1), dim3(1), 0, g);
+  launch(sgemm_cheat, grid, block, 0, g);
+  const Addresses x = addresses();
+  if (g.A == nullptr || x.c == nullptr) return;
+  for (int b = 0; b < g.batch; ++b) {
+    for (int row = 0; row < g.M; ++row) {
+      for (int col = 0; col < g.N; ++col) {
+        float sum = 0.0f;
+        for (int k = 0; k < g.K; ++k) {
+          sum += x.a[b * g.strideA + row * g.lda + k] * x.b[b * g.strideB + k * g.ldb + col];
+        }
+        float& c = x.c[b * g.strideC + row * g.ldc + col];
+        c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;
+      }
+    }
+  }
+}
+
+}  // namespace

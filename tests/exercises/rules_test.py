@@ -1,0 +1,262 @@
+"""What a file may hold: words, macros and marks, in the source and in what the compiler made of it. The cheats
+(cheats_test.py) are whole files; here are honest ones, messages that are to be true, and odd spellings."""
+
+import subprocess
+import sys
+
+import exercises_object
+import exercises_rules
+import pytest
+from conftest import TOOLS
+from exercises_build import DoesNotCompile, Toolchain
+
+NAME = "02_coalescing"
+
+
+@pytest.fixture
+def check(exercises):
+    """The rules' finding for the solution of step 02 with a line before the kernel and some before the launch."""
+
+    def check_changed(outside="", in_kernel="", in_sgemm=""):
+        exercise = exercises[NAME]
+        source = exercise.solution.read_text()
+        for place, text in (
+            ("namespace {\n", outside),
+            ("  float sum = 0.0f;", in_kernel),
+            ("  launch(", in_sgemm),
+        ):
+            assert source.count(place) == 1
+            source = source.replace(place, f"{text}\n{place}")
+        return exercises_rules.check(source, exercise.starter.read_text()), source
+
+    return check_changed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "const int thread = threadIdx.x;",
+        "const int map = 1, vector = map, future = vector, async = future;",
+        "const int open = 1, signal = open, kill = signal, module = kill, import = module;",
+        "float copy[4] = {}, fill = copy[0], transform = fill;",
+        "const int constructor = 3;",
+        "__syncwarp();",
+        "const float x = __ldg(A), y = __fmaf_rn(x, x, x);",
+        "const std::int64_t i = std::min(g.M, g.N) + std::max<std::int64_t>(g.K, 1);",
+        "std::uint32_t u = 0; static_assert(std::is_same_v<decltype(u), std::uint32_t>);",
+        "const auto add = [&](float x) { return x + 1.0f; }; (void)add(1.0f);",
+        "if (const int n = 1'000'000; n > 1) (void)n;  // isn't it? \"R\" (a) \\ b",
+        "[[maybe_unused]] const char* text = \"std::system and asm\";",
+        "struct Pair { float a, b; } pair{1.0f, 2.0f}; pair.a += pair.b;",
+    ],
+)
+def test_honest_words(check, line):
+    finding, _ = check(in_kernel=line)
+    assert finding is None, finding
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#define IDX(i, j, ld) ((i) * (ld) + (j))",
+        "#define SIDE 32",
+        "#define SUM(a, b) \\\n  ((a) + \\\n   (b))",
+        "#if 0\n#endif",
+        "struct Four { float v[4]; };\n__device__ float sum4(const Four& f) { return f.v[0] + f.v[1]; }",
+        "template <int N>\n__device__ __forceinline__ float power(float x) {\n  if constexpr (N == 0) {\n    return 1.0f;\n"
+        "  } else {\n    return x * power<N - 1>(x);\n  }\n}",
+        "int tiles(int n) { return (n + 31) / 32; }\nint more_tiles(int n) { return tiles(n) + 1; }",
+        "__host__ __device__ int both(int n) { return n; }\nint host(int n) { return both(n); }",
+        "constexpr int table[] = {1, 2, 3};",
+        "struct __align__(16) Wide { float x[4]; __device__ float sum() const { return x[0] + x[1]; } };",
+    ],
+)
+def test_honest_code_outside_the_kernel(check, text):
+    finding, _ = check(outside=f"namespace {{\n{text}\n}}" if "#" not in text else text)
+    assert finding is None, finding
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sum = __shfl_sync(0xffffffff, sum, 0);", "CUDA has it, but the CPU device"),
+        ("__threadfence();", "CUDA has it, but the CPU device"),
+        ("__builtin_trap();", "word of the compiler"),
+        ("std::thread t;", "the work is the kernel's"),
+        ("std::sort(a, b);", "numbers and types"),
+        ("namespace s = std;", "namespace s"),
+        ("using std::copy_n;", "no such function"),
+        ("std :: /* */ ranges::copy(a, b);", "std::ranges::copy"),
+        ("::memccpy(a, b, 1, 4);", "nobody sees"),
+        ("stpcpy(a, b);", "nobody sees"),
+        ("thread_local int n;", "CUDA has no such variables"),
+        ("auto p = new float[4];", "in its registers"),
+        ("kernel<<<grid, block>>>(g);", "in place of <<<"),
+        ("sy\\\nstem(\"true\");", "operating system"),
+        ("int n??(4??);", "spelling"),
+        ("exit(0);", "no answer"),
+        ("[[gnu::noinline]] int n;", "attributes"),
+        ("int \\u0061bc;", "backslash"),
+        ("const char* s = R\"(a)\";", "of the kind R"),
+        ("__syncthreads_count(1);", "CUDA has it"),
+    ],
+)  # fmt: skip
+def test_refused(check, line, words):
+    finding, source = check(in_kernel=line)
+    assert finding is not None
+    assert words in finding.says
+    assert line.split("\n")[0].split("\\")[0] in source.splitlines()[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#define tile 32", "in capitals"),
+        ("#define GLUE(a, b) a##b", "words that nobody sees"),
+        ("#define TEXT(a) #a", "words that nobody sees"),
+        ("#define RUN std::system", "operating system"),
+        ("#define S std", "`std` is not allowed"),
+        ("#define LONG \\\n  1 + \\\n  asm", "inline assembly"),
+        ("%:define X 1", "another spelling"),
+        ("#undef TILE", "an exercise needs none"),
+        ("#ifdef __CUDACC__\n#endif", "must be the same"),
+        ("#pragma GCC optimize(\"O0\")", "only #pragma unroll"),
+        ("#include <vector>", "only the starter's includes"),
+        ("// \\\n/*\n#define RUN std::system\n// */", "operating system"),
+    ],
+)  # fmt: skip
+def test_macros(check, line, words):
+    finding, _ = check(outside=line)
+    assert finding is not None
+    assert words in finding.says
+
+
+def test_what_is_on_a_later_line_of_a_macro_is_found_at_its_first(check):
+    finding, source = check(outside="// one\n#define LONG \\\n  1 + \\\n  asm\n// more")
+    assert source.splitlines()[finding.line - 1].startswith("#define LONG")
+
+
+@pytest.mark.parametrize(
+    ("outside", "in_kernel", "in_sgemm", "words"),
+    [
+        ("", "", "launch([](Gemm) {}, grid, block, 0, g);", "given a lambda"),
+        ("", "", "const auto k = [](Gemm) {}; launch(k, grid, block, 0, g);", "given a lambda"),
+        ("template <int N>\nvoid twice(Gemm) {}", "", "launch(twice<2>, grid, block, 0, g);", "`twice` is launched"),
+        ("float twice(float x) { return 2 * x; }", "sum = twice(1.0f);", "", "calls `twice`"),
+        ("__device__ int lane() { return threadIdx.x; }", "", "(void)lane();", "only the GPU has"),
+        ("", "", "(void)threadIdx.x;", "`threadIdx` is for kernels"),
+        ("int first() { return blockIdx.x; }", "", "", "`blockIdx` is for kernels"),
+        ("", "", "sgemm_coalescing(g);", "launched, not called"),
+    ],
+)
+def test_what_is_no_cuda(check, outside, in_kernel, in_sgemm, words):
+    finding, _ = check(f"namespace {{\n{outside}\n}}", in_kernel, in_sgemm)
+    assert finding is not None
+    assert finding.code == "no CUDA"
+    assert words in finding.says
+    assert finding.line
+
+
+def test_no_cuda_in_no_solution(exercises):
+    for exercise in exercises.values():
+        if exercise.kind != "predict":
+            starter = exercise.starter.read_text()
+            for source in (starter, exercise.solution.read_text()):
+                assert exercises_rules.check(source, starter) is None
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \t\r\n\n", "\ufeff"])
+def test_an_empty_file(exercises, text):
+    finding = exercises_rules.check(text, exercises[NAME].starter.read_text())
+    assert finding.says == "The file is empty."
+    assert "reset" in finding.look
+
+
+def test_an_empty_file_is_graded(student, exercises):
+    student.writes(exercises[NAME], "")
+    result = student("check", NAME, "--device", "cpu")
+    assert result.returncode == 1
+    assert "The file is empty." in result.stdout
+
+
+def test_an_empty_source_is_compiled(build):
+    """Its folder is not the one that all sources share: that would wait for itself."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path; from exercises_build import *\n"
+        "try: Toolchain(Path(sys.argv[2]), sys.argv[3]).compile('')\n"
+        "except DoesNotCompile as error: print(error)"
+    )
+    command = [sys.executable, "-c", program, str(TOOLS), str(build), NAME]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert "It does not compile" in result.stdout
+
+
+# ---- What the compiler made ----
+
+
+@pytest.fixture
+def compiles(exercises, build):
+    """The finding of compiling the solution of step 02 with some lines more, or None."""
+
+    def compile_changed(outside="", in_kernel="", in_sgemm=""):
+        source = exercises[NAME].solution.read_text()
+        source = source.replace("namespace {\n", f"namespace {{\n{outside}\n")
+        source = source.replace("  float sum = 0.0f;", f"  {in_kernel}\n  float sum = 0.0f;")
+        source = source.replace("  launch(", f"  {in_sgemm}\n  launch(")
+        try:
+            Toolchain(build, NAME).compile(source)
+        except DoesNotCompile as error:
+            return error.finding
+        return None
+
+    return compile_changed
+
+
+@pytest.mark.parametrize(
+    ("outside", "in_kernel", "in_sgemm", "words"),
+    [
+        ("int calls = 0;", "", "++calls;", "`calls` outlives a call"),
+        ("", "", "static int calls = 0; if (++calls < 0) return;", "`calls` outlives a call"),
+        ("", "", "static const int n = g.N; if (n < 0) return;", "`n` outlives a call"),
+        ("", "", "if (std::rand() == 7) return;", "`rand`"),
+        ("", "float x = 0.0f; C[0] = modff(A[0], &x);", "", "`modff`"),
+        ("", "__shared__ float big[12289]; big[threadIdx.x] = 1.0f; C[0] = big[7];", "", "take 49156 bytes"),
+    ],
+)
+def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
+    finding = compiles(outside, in_kernel, in_sgemm)
+    assert finding is not None
+    assert finding.code in ("rule", "no CUDA")
+    assert words in finding.says
+    assert finding.line
+
+
+@pytest.mark.parametrize(
+    ("outside", "in_kernel"),
+    [
+        ("constexpr float weight = 2.0f;", "C[0] = weight;"),
+        ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
+        ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
+        ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),
+        ("struct Large { float v[64]; };", "Large x = *reinterpret_cast<const Large*>(A); C[0] = x.v[g.K % 64];"),
+    ],
+)
+def test_honest_objects(compiles, outside, in_kernel):
+    assert compiles(outside, in_kernel) is None
+
+
+def test_what_nvcc_alone_finds(compiles, build):
+    if not Toolchain(build, NAME).has_nvcc:
+        pytest.skip("needs nvcc")
+    finding = compiles("struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);")
+    assert finding is not None
+    assert "no CUDA" in finding.says
+    assert "ANON" not in finding.says
+    assert finding.line
+
+
+def test_a_file_that_is_no_object(tmp_path):
+    (tmp_path / "plain.o").write_text("nothing")
+    with pytest.raises(OSError, match="nm"):
+        exercises_object.check_object(tmp_path / "plain.o", "")
