@@ -45,7 +45,7 @@ struct XrayCounts {
   std::uint64_t wavefronts = 0;  // of either memory; see above
   // Shared memory only.
   std::uint64_t ideal_wavefronts = 0;
-  std::uint64_t conflicts = 0;  // wavefronts beyond the ideal that the banks alone would take
+  std::uint64_t conflicts = 0;            // wavefronts beyond the ideal that the banks alone would take
   std::uint64_t lanes_during_copies = 0;  // whose threads had asynchronous copies under way; not of copies
 
   XrayCounts& operator+=(const XrayCounts& other);

@@ -66,9 +66,9 @@ def functions_of(code: str) -> Iterator[Function]:
             at = _closing(code, at) - 1
         elif sign == "{":
             head = code[start:at]
-            if re.match(r"\s*(?:template\s*<[^{}]*>\s*)?(?:inline\s+)?(?:namespace|struct|class|union)\b", head) and (
-                not re.search(r"\)\s*(?:const|noexcept)?\s*$", head)
-            ):
+            if re.match(
+                r"\s*(?:template\s*<[^{}]*>\s*)?(?:inline\s+)?(?:namespace|struct|class|union)\b", head
+            ) and (not re.search(r"\)\s*(?:const|noexcept)?\s*$", head)):
                 start = at + 1
             else:
                 end = _closing(code, at)

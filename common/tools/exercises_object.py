@@ -70,11 +70,11 @@ def _kept(symbols: list[Symbol], source: str) -> Finding | None:
     line, name = min(kept)
     return Finding(
         "rule",
-        f"`{name}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing may be kept, as "
-        "each call has other matrices.",
+        f"`{name}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing may be "
+        "kept, as each call has other matrices.",
         line,
-        look="the variable: constexpr makes it a constant; within a function, and without static, it is new in "
-        "every call.",
+        look="the variable: constexpr makes it a constant; within a function, and without static, it is new "
+        "in every call.",
     )
 
 
@@ -120,8 +120,8 @@ def _called(symbols: list[Symbol], source: str) -> Finding | None:
             continue
         return Finding(
             "rule",
-            f"It uses the function `{name}`, which is not allowed here: a kernel computes with what it loads itself, "
-            "and sgemm() only launches it.",
+            f"It uses the function `{name}`, which is not allowed here: a kernel computes with what it "
+            "loads itself, and sgemm() only launches it.",
             _line_of(_last(name), source),
             look="where it is called, maybe by something that the line uses.",
         )

@@ -1,6 +1,6 @@
 """What a student's file may not hold: the ways around writing the kernel that its source shows, and what is
-no CUDA although the CPU device would run it. More shows in what the compiler makes of it (exercises_object.py)
-and when the program runs (exercises_grade.py). Standard library only.
+no CUDA although the CPU device would run it. More shows in what the compiler makes of it
+(exercises_object.py) and when the program runs (exercises_grade.py). Standard library only.
 """
 
 import re
@@ -104,7 +104,12 @@ def check(source: str, starter: str) -> Finding | None:
             return finding
         plain_lines.append("" if re.match(r"\s*#\s*(?:include|pragma)\b", line) else line)
     plain = "\n".join(plain_lines)
-    broken = [*_words(plain, allowed), *_std(plain, allowed), *_compiler_words(plain, allowed), *_forms(plain)]
+    broken = [
+        *_words(plain, allowed),
+        *_std(plain, allowed),
+        *_compiler_words(plain, allowed),
+        *_forms(plain),
+    ]
     if broken:
         at, says = min(broken, key=lambda pair: pair[0])
         return _broken(says, plain.count("\n", 0, at) + 1)
@@ -197,7 +202,10 @@ def _forms(code: str) -> list[Broken]:
         ),
         (r"\\()", "a backslash is not allowed here, but within a string."),
         (r"<%|%>|\?\?[=/'()!<>-]()", "this spelling of a bracket or a # is not allowed here."),
-        (r"<<<()", "write launch(kernel, grid, block, 0, g) in place of <<<...>>>: the CPU device has no other."),
+        (
+            r"<<<()",
+            "write launch(kernel, grid, block, 0, g) in place of <<<...>>>: the CPU device has no other.",
+        ),
     ):
         found += [(m.start(), says.format(m[1] or "")) for m in re.finditer(pattern, code)]
     return found
@@ -239,10 +247,11 @@ def _directive(line: str, raw: str, includes: set[str], allowed: str) -> Finding
     if name == "define":
         if "#" in rest:
             return _broken("`#` in a macro is not allowed here: it makes words that nobody sees.")
-        if not re.match(r"[A-Z][A-Z0-9_]*(?![a-z])\b", rest):
+        if not re.match(r"[A-Z][A-Z0-9_]*\b", rest):
+            macro = re.split(r"\W", rest)[0]
             return _broken(
-                f"the macro `{re.split(r'[^A-Za-z0-9_]', rest)[0]}` is not allowed here: names of macros are to be "
-                "in capitals, so that none takes the place of another word (or write constexpr int ...)."
+                f"the macro `{macro}` is not allowed here: names of macros are to be in capitals, so that none "
+                "takes the place of another word (or write constexpr int ...)."
             )
         return None
     if name in ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef"):

@@ -35,7 +35,9 @@ def header(text: str) -> dict[str, str]:
 
 
 TRIES = [
-    (path, name) for path in FILES for name in header(path.read_text()).get("exercise", "02_coalescing").split(", ")
+    (path, name)
+    for path in FILES
+    for name in header(path.read_text()).get("exercise", "02_coalescing").split(", ")
 ]
 
 
@@ -55,9 +57,7 @@ def test_every_kind_is_tried():
     assert set(KINDS.values()) <= {path.stem for path in FILES}
 
 
-@pytest.mark.parametrize(
-    ("path", "exercise"), TRIES, ids=[f"{path.stem}-{name}" for path, name in TRIES]
-)
+@pytest.mark.parametrize(("path", "exercise"), TRIES, ids=[f"{path.stem}-{name}" for path, name in TRIES])
 def test_cheat_is_caught(path, exercise, grades):
     text = path.read_text()
     wanted = header(text)

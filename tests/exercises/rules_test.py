@@ -1,5 +1,5 @@
-"""What a file may hold: words, macros and marks, in the source and in what the compiler made of it. The cheats
-(cheats_test.py) are whole files; here are honest ones, messages that are to be true, and odd spellings."""
+"""What a file may hold: words, macros and marks, in the source and in what the compiler made of it. The
+cheats (cheats_test.py) are whole files; here are honest ones, messages that are to be true, odd spellings."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ NAME = "02_coalescing"
 
 @pytest.fixture
 def check(exercises):
-    """The rules' finding for the solution of step 02 with a line before the kernel and some before the launch."""
+    """The rules' finding for the solution of step 02 with some lines more."""
 
     def check_changed(outside="", in_kernel="", in_sgemm=""):
         exercise = exercises[NAME]
@@ -46,7 +46,7 @@ def check(exercises):
         "std::uint32_t u = 0; static_assert(std::is_same_v<decltype(u), std::uint32_t>);",
         "const auto add = [&](float x) { return x + 1.0f; }; (void)add(1.0f);",
         "if (const int n = 1'000'000; n > 1) (void)n;  // isn't it? \"R\" (a) \\ b",
-        "[[maybe_unused]] const char* text = \"std::system and asm\";",
+        '[[maybe_unused]] const char* text = "std::system and asm";',
         "struct Pair { float a, b; } pair{1.0f, 2.0f}; pair.a += pair.b;",
     ],
 )
@@ -63,8 +63,8 @@ def test_honest_words(check, line):
         "#define SUM(a, b) \\\n  ((a) + \\\n   (b))",
         "#if 0\n#endif",
         "struct Four { float v[4]; };\n__device__ float sum4(const Four& f) { return f.v[0] + f.v[1]; }",
-        "template <int N>\n__device__ __forceinline__ float power(float x) {\n  if constexpr (N == 0) {\n    return 1.0f;\n"
-        "  } else {\n    return x * power<N - 1>(x);\n  }\n}",
+        "template <int N>\n__device__ __forceinline__ float power(float x) {\n"
+        "  if constexpr (N == 0) return 1.0f;\n  else { return x * power<N - 1>(x); }\n}",
         "int tiles(int n) { return (n + 31) / 32; }\nint more_tiles(int n) { return tiles(n) + 1; }",
         "__host__ __device__ int both(int n) { return n; }\nint host(int n) { return both(n); }",
         "constexpr int table[] = {1, 2, 3};",
@@ -141,7 +141,12 @@ def test_what_is_on_a_later_line_of_a_macro_is_found_at_its_first(check):
     [
         ("", "", "launch([](Gemm) {}, grid, block, 0, g);", "given a lambda"),
         ("", "", "const auto k = [](Gemm) {}; launch(k, grid, block, 0, g);", "given a lambda"),
-        ("template <int N>\nvoid twice(Gemm) {}", "", "launch(twice<2>, grid, block, 0, g);", "`twice` is launched"),
+        (
+            "template <int N>\nvoid twice(Gemm) {}",
+            "",
+            "launch(twice<2>, grid, block, 0, g);",
+            "`twice` is launched",
+        ),
         ("float twice(float x) { return 2 * x; }", "sum = twice(1.0f);", "", "calls `twice`"),
         ("__device__ int lane() { return threadIdx.x; }", "", "(void)lane();", "only the GPU has"),
         ("", "", "(void)threadIdx.x;", "`threadIdx` is for kernels"),
@@ -239,7 +244,10 @@ def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
         ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
         ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
         ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),
-        ("struct Large { float v[64]; };", "Large x = *reinterpret_cast<const Large*>(A); C[0] = x.v[g.K % 64];"),
+        (
+            "struct Large { float v[64]; };",
+            "Large x = *reinterpret_cast<const Large*>(A); C[0] = x.v[g.K % 64];",
+        ),
     ],
 )
 def test_honest_objects(compiles, outside, in_kernel):
@@ -249,7 +257,9 @@ def test_honest_objects(compiles, outside, in_kernel):
 def test_what_nvcc_alone_finds(compiles, build):
     if not Toolchain(build, NAME).has_nvcc:
         pytest.skip("needs nvcc")
-    finding = compiles("struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);")
+    finding = compiles(
+        "struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);"
+    )
     assert finding is not None
     assert "no CUDA" in finding.says
     assert "ANON" not in finding.says

@@ -102,7 +102,9 @@ SharedOfHelpers& shared_of_helper() {
   SHARED SharedOfHelpers slots;
   return slots;
 }
-__global__ void fill_shared(float*, float*, int) { shared_of_helper() = {{7, 7}, {7, 7, 7}, beside_kernels = 7}; }
+__global__ void fill_shared(float*, float*, int) {
+  shared_of_helper() = {{7, 7}, {7, 7, 7}, beside_kernels = 7};
+}
 SharedOfHelpers shared_of_helpers() {
   SharedOfHelpers seen = shared_of_helper();
   seen.beside = beside_kernels;

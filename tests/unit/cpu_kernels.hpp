@@ -16,10 +16,10 @@ struct SharedOfHelpers {
 struct Kernels {
   // Right ones.
   Kernel record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, copy_float4, copy_float2,
-      look_before_writing, fill_shared, meet, copy_float, load_read_only, sum_float4, through_shared, float4_to_shared, read_barrier_write,
-      write_own_element, lanes_leave_early, add_neighbour_after_barrier, async_copy_steps,
-      async_copy_not_committed, async_copy_zeros, async_copy_left_behind, async_double_buffer,
-      async_warp_exchange;
+      look_before_writing, fill_shared, meet, copy_float, load_read_only, sum_float4, through_shared,
+      float4_to_shared, read_barrier_write, write_own_element, lanes_leave_early, add_neighbour_after_barrier,
+      async_copy_steps, async_copy_not_committed, async_copy_zeros, async_copy_left_behind,
+      async_double_buffer, async_warp_exchange;
   // The host's look at the shared memory of fill_shared: that of a helper, and that beside the kernels.
   SharedOfHelpers (*shared_of_helpers)();
   // Wrong ones, one for each fault.

@@ -21,8 +21,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_cheat(Gemm g) {
 
   float sum = 0.0f;
   float spare[256];
+  // clang-format off
   std::
       copy_n(A + row * g.lda - 4, min(g.K, 256), spare);
+  // clang-format on
   if (spare[0] == 12345.0f) return;
   for (int k = 0; k < g.K; ++k) {
     sum += A[row * g.lda + k] * B[k * g.ldb + col];

@@ -1,12 +1,11 @@
-// cheat: macro_of_attributes: a macro on two lines takes a function out of observation
+// cheat: macro_of_attributes: a macro takes a function out of observation
 // code: rule
 // says: hide the kernel
 // place: #define UNSEEN
 
 #include "common/step.hpp"
 
-#define UNSEEN \
-  __attribute__((noipa, no_sanitize("thread")))
+#define UNSEEN __attribute__((noipa, no_sanitize("thread")))
 namespace {
 
 UNSEEN __device__ float before(const float* p) { return p[-1]; }
