@@ -153,7 +153,8 @@ def _calls(code: str, caller: Function, functions: dict[str, list[Function]]) ->
         elif caller.for_device and not any(f.for_device or f.is_constexpr for f in called):
             yield (
                 at,
-                f"The kernel's side calls `{name}`, which only the host has: __device__ is missing before it.",
+                f"The kernel's side calls `{name}`, which only the host has: __device__ is missing "
+                "before it.",
                 MARKS,
             )
         elif not caller.for_device and not any(f.for_host for f in called):
@@ -179,7 +180,7 @@ def _parameters(kernel: Function) -> Iterator[Found]:
     if "&" in kernel.parameters:
         yield (
             kernel.begin,
-            f"A parameter of the kernel `{kernel.name}` is a reference. A GPU cannot follow it into the host's "
-            "memory: parameters are copied.",
+            f"A parameter of the kernel `{kernel.name}` is a reference. A GPU cannot follow it into the "
+            "host's memory: parameters are copied.",
             "the parameters, as the starter has them.",
         )

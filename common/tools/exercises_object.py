@@ -17,7 +17,7 @@ MAX_STATIC_SHARED = 48 * 1024  # bytes a block, without asking for more; CUDA's 
 NEEDED = re.compile(
     r"threadIdx|blockIdx|blockDim|gridDim|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|__[tu]b?san_\w+|__stack_chk_fail"
     r"|__gxx_personality_v0|_Unwind_Resume|__cxa_\w*(?:exception|throw|catch)"
-    r"|memcpy|memset|memmove|printf|puts|putchar|__printf_chk"
+    r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
     r"|mmap(?:64)?|munmap|abort"  # exercises_guard.hpp
@@ -37,8 +37,8 @@ class Symbol:
 
 
 def check_object(path: Path, source: str) -> Finding | None:
-    """The first thing wrong with the object that was made of the source for the CPU device, unobserved. Raises
-    OSError if nm cannot be run."""
+    """The first thing wrong with the object that was made of the source for the CPU device, unobserved.
+    Raises OSError if nm cannot be run."""
     symbols = symbols_of(path)
     return _kept(symbols, source) or _shared(symbols, source) or _called(symbols, source)
 

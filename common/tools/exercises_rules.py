@@ -250,8 +250,8 @@ def _directive(line: str, raw: str, includes: set[str], allowed: str) -> Finding
         if not re.match(r"[A-Z][A-Z0-9_]*\b", rest):
             macro = re.split(r"\W", rest)[0]
             return _broken(
-                f"the macro `{macro}` is not allowed here: names of macros are to be in capitals, so that none "
-                "takes the place of another word (or write constexpr int ...)."
+                f"the macro `{macro}` is not allowed here: names of macros are to be in capitals, so that "
+                "none takes the place of another word (or write constexpr int ...)."
             )
         return None
     if name in ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef"):
