@@ -135,7 +135,7 @@ def joined(source: str) -> str:
 
 
 def _broken(says: str, line: int = 0) -> Finding:
-    return Finding("rule", says, line, look=LOOK)
+    return Finding("rule", says[0].upper() + says[1:], line, look=LOOK)
 
 
 Broken = tuple[int, str]  # where in the text, and what is wrong

@@ -8,7 +8,7 @@ from exercises_finding import Grade
 from exercises_predict import Unanswerable, correct_answer
 from values import Context
 
-NO_BEGINNING = ("compile", "rule", "toml")  # a starter has to fail in a better way
+NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter has to fail in a better way
 GradeSource = Callable[[Exercise, str, str], Grade]
 
 

@@ -1,6 +1,6 @@
 // cheat: hidden_in_a_string: what looks like a string, to a careless reader
 // code: rule
-// says: of the kind R
+// says: A string of the kind R
 // place: std::system
 
 #include "common/step.hpp"
