@@ -109,8 +109,10 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
     const std::int64_t ld = std::max<std::int64_t>(view.leading_dimension, 1);
     if (matrix >= view.batch || in_matrix / ld >= view.rows) {
       const std::int64_t last = (view.batch - 1) * view.stride + (view.rows - 1) * ld + view.cols;
-      return std::to_string((element - last) * 4) + " bytes past the end of " + view.name + "; " +
-             shape(view);
+      const std::string where = element == last
+                                    ? "right behind the end"
+                                    : std::to_string((element - last) * 4) + " bytes past the end";
+      return where + " of " + view.name + "; " + shape(view);
     }
     return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
            (view.batch > 1 ? " of matrix " + std::to_string(matrix) : "") + ", but " + shape(view);

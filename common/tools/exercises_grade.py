@@ -17,7 +17,7 @@ from typing import Any
 
 import exercises_rules
 from exercises_build import BuildError, Built, DoesNotCompile, Toolchain
-from exercises_content import Exercise, names_of
+from exercises_content import Exercise
 from exercises_finding import Finding, Grade
 from exercises_goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
 from exercises_run import (
@@ -106,9 +106,6 @@ class Grader:
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
         elsewhere, problem = self._check_work(built, context, observed_list[-1], file)
-        if any("sass" in names_of(goal.check) for goal in self.exercise.goals):
-            self.progress("compiling for the GPU")
-            toolchain.compile(source, cubin=True)
         for goal in self.exercise.goals:
             if finding := check_goal(goal, context, grade.notes):
                 raise Failed(finding)

@@ -285,6 +285,7 @@ TEST_F(Check, OutsideOfAMatrix) {
        {Row{64, nullptr}, Row{64 + 32 * 9 + 19, nullptr}, Row{64 + 20, "writes C[0][20], but C is 10 x 20"},
         Row{64 + 32 * 3 + 31, "writes C[3][31], but C is 10 x 20"},
         Row{63, "writes 4 bytes before C[0][0]; C is 10 x 20"},
+        Row{64 + 32 * 9 + 20, "writes C[9][20], but C is 10 x 20"},
         Row{64 + 32 * 10, "writes 48 bytes past the end of C; C is 10 x 20"}}) {
     run(kernels.write_at, dim3(1), dim3(1), element);
     const std::vector<Fault> faults = cpu_device::take_faults();
@@ -296,6 +297,14 @@ TEST_F(Check, OutsideOfAMatrix) {
     EXPECT_EQ(faults[0].kind, FaultKind::out_of_bounds_global) << element;
     EXPECT_EQ(faults[0].detail, detail);
   }
+}
+
+TEST_F(Check, RightBehindAMatrix) {
+  cpu_device::describe(view("C", y.data() + 64, 10, 20, 20));
+  run(kernels.write_at, dim3(1), dim3(1), 64 + 20 * 10);
+  const std::vector<Fault> faults = cpu_device::take_faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0].detail, "writes right behind the end of C; C is 10 x 20");
 }
 
 TEST_F(Check, SecondMatrixOfABatch) {
