@@ -19,7 +19,8 @@ using std::min;
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 // One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own.
-#define __shared__ thread_local
+// constinit: without it an array of float4 would be given a "was it initialised?" flag beside it.
+#define __shared__ constinit thread_local
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 

@@ -192,6 +192,7 @@ class Toolchain:
             raise DoesNotCompile(finding)
         if finding := next(iter(failed.values()), None):
             finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
+            finding.look = "what the kernel calls: helpers need __device__; min and max stand without std::."
             raise DoesNotCompile(finding)
         units = [folder / "plain.o", folder / "observed.o"]
         if not program_is_there:

@@ -51,6 +51,7 @@ def no_cuda(code: str) -> Found | None:
         *(item for f in everything for item in _calls(code, f, functions)),
         *(item for f in everything if not f.for_device for item in _device_words(code, f)),
         *(item for f in everything if f.is_kernel for item in _parameters(f)),
+        *(item for f in everything if f.for_device for item in _host_only(code, f)),
     ]
     return min(found, default=None)
 
@@ -163,6 +164,14 @@ def _calls(code: str, caller: Function, functions: dict[str, list[Function]]) ->
                 f"`{caller.name}` runs on the host and calls `{name}`, which only the GPU has (__device__).",
                 MARKS,
             )
+
+
+def _host_only(code: str, function: Function) -> Iterator[Found]:
+    begin, end = function.body
+    if match := re.search(r"\bstd\s*::\s*(min|max|clamp|swap)\b", code[begin:end]):
+        name = match[1]
+        own = f"CUDA's own `{name}` stands without std::." if name in ("min", "max") else "write it out."
+        yield begin + match.start(), f"`std::{name}` is the host's, and this runs on the GPU: {own}", MARKS
 
 
 def _device_words(code: str, function: Function) -> Iterator[Found]:

@@ -47,6 +47,9 @@ class Elsewhere(Context):
         return super().xray_record(step, *(self.shape if (m, n, k) == STANDARD_PROBLEM else (m, n, k)))
 
 
+NAMES = "the names: this goal finds tiles and constants by those that the starter or its task gives them."
+
+
 def check_goal(goal: Goal, context: Context, notes: list[str]) -> Finding | None:
     """What is missed; None if the goal is reached, or cannot be checked here, as the notes say then."""
     try:
@@ -59,11 +62,13 @@ def check_goal(goal: Goal, context: Context, notes: list[str]) -> Finding | None
         return None
     except ExpressionError as error:
         said = str(error).replace(MINE, "your kernel")
-        return Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], goal.look)
+        look = NAMES if re.search("accesses no array|has no constant", said) else goal.look
+        return Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], look)
     if value is True:
         notes.append(goal.says)
         return None
-    line = line_of_goal(goal.check, context)
+    missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
+    line = line_of_goal(" and ".join(missed), context)
     evidence = what_failed(goal.check, context)
     return Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, goal.look)
 
@@ -155,19 +160,26 @@ def line_of_goal(check: str, context: Context) -> int:
         texts += [
             k.value.value for k in node.keywords if k.arg == "array" and isinstance(k.value, ast.Constant)
         ]
+        spaces = [
+            k.value.value for k in node.keywords if k.arg == "space" and isinstance(k.value, ast.Constant)
+        ]
         wanted += [
             row
             for row in rows
-            if (not texts or row["array"] == texts[0]) and node.func.attr in (row["operation"], "access")
+            if (not texts or row["array"] == texts[0])
+            and (not spaces or row["space"] == spaces[0])
+            and node.func.attr in (row["operation"], "access")
         ]
     if not wanted and "xray(mine)" in check.replace(" ", ""):
         space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
         wanted = [row for row in rows if row["space"] == space]
 
-    def cost(row: dict[str, Any]) -> float:
+    def cost(row: dict[str, Any]) -> tuple[float, int]:
+        if ".lanes" in check:  # how much is asked for, not in which way
+            return row["lanes"], 0
         if row["space"] == "global":
-            return row["sectors"] / max(row["requests"], 1)
-        return row["wavefronts"] - row["ideal_wavefronts"]
+            return row["sectors"] / max(row["requests"], 1), row["lanes"]
+        return row["wavefronts"] - row["ideal_wavefronts"], row["lanes"]
 
     return max(wanted, key=cost)["line"] if wanted else 0
 

@@ -25,7 +25,7 @@ OTHER_CUDA_WORDS = re.compile(
 # Words, as regular expressions, and why the grader stops at them.
 FORBIDDEN = {
     "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
-    "extern": "it reaches into other files; everything an exercise needs is included",
+    r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
     "thread_local": "CUDA has no such variables; what is a thread's own is a variable of the kernel",
     r"harness|exercise_guard|guarded_sgemm|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": (
         "that is a part of the grader"
@@ -57,11 +57,12 @@ FORBIDDEN_CALLS = {
 # Of std::, what a kernel or its launch may need: it works on numbers and on types, not on memory.
 STD = re.compile(
     r"(?:min|max|clamp|abs|swap|size_t|ptrdiff_t|nullptr_t|u?int(?:ptr|max|(?:_fast|_least)?(?:8|16|32|64))_t"
-    r"|fmaf?|fmin|fmax|sqrt|ceil|floor|numeric_limits|array|(?:true|false)_type|integral_constant|bool_constant"
+    r"|fmaf?|fmin|fmax|sqrt|ceil|floor|numeric_limits|(?:true|false)_type|integral_constant|bool_constant"
     r"|is_\w+|conditional(?:_t)?|enable_if(?:_t)?|remove_\w+|decay(?:_t)?|declval|(?:make_)?(?:index|integer)_sequence)"
     r"(?!\w)"
 )
 STD_WHY = {
+    "array": "write a plain array, such as float sums[TM]",
     r"(?:ranges\s*::\s*)?(?:copy|fill|move|transform)\w*|memory|ranges": (
         "a GPU has no such function; write the loop"
     ),
@@ -113,6 +114,9 @@ def check(source: str, starter: str) -> Finding | None:
     if broken:
         at, says = min(broken, key=lambda pair: pair[0])
         return _broken(says, plain.count("\n", 0, at) + 1)
+    unnamed = r"\bnamespace\s*\{"
+    if re.search(unnamed, allowed) and not re.search(unnamed, plain):
+        return _broken("`namespace {` around the kernel and sgemm() is missing; the starter has it.")
     if found := no_cuda(plain):
         at, says, look = found
         return Finding("no CUDA", says, plain.count("\n", 0, at) + 1, look=look)
@@ -145,7 +149,8 @@ def _words(code: str, allowed: str) -> list[Broken]:
     """Words that get round the work, macros' included."""
     found = []
     tables = [(words, r"(?!\w)", why) for words, why in FORBIDDEN.items()]
-    tables += [(words, r"(?=\s*\()", why) for words, why in FORBIDDEN_CALLS.items()]
+    calls = FORBIDDEN_CALLS.items()
+    tables += [(w, r"(?=\s*\()", f"{why} (if it is your own, give it another name)") for w, why in calls]
     for words, end, why in tables:
         for match in re.finditer(rf"(?<![\w.])(?:{words}){end}", code):
             if not re.search(rf"(?<!\w){re.escape(match[0])}(?!\w)", allowed):
@@ -166,7 +171,7 @@ def _std(code: str, allowed: str) -> list[Broken]:
         if STD.match(rest) or whole in allowed:
             continue
         why = next((why for words, why in STD_WHY.items() if re.match(rf"(?:{words})(?!\w)", rest)), None)
-        why = why or "an exercise needs numbers and types of the standard library only, such as std::min"
+        why = why or "an exercise needs numbers and types of the standard library only, such as std::size_t"
         found.append((match.start(), f"`{whole}` is not allowed here: {why}."))
     return found
 
@@ -193,12 +198,28 @@ def _forms(code: str) -> list[Broken]:
     for pattern, says in (
         (
             r"\bnamespace\b(?!\s*\{)(?:\s*(\w+))?",
-            "`namespace {0}` is not allowed here: it reaches into other parts of the program.",
+            "`namespace {0}` is not allowed here: it could reach into other parts of the program; "
+            "leave the name out.",
         ),
         (r"\boperator\s*(new|delete)\b", "`operator {0}` is not allowed here: a kernel allocates nothing."),
         (
             r"\[\[(?!\s*(?:maybe_unused|nodiscard|likely|unlikely)\s*\]\])\s*(\w*)",
             "`[[{0}...]]` is not allowed here: attributes could hide the kernel from the grader.",
+        ),
+        (
+            r"\bextern\s+__shared__()",
+            "the CPU device has no `extern __shared__`: write an array of constant size, __shared__ float "
+            "As[...][...] (in exercise 10: dynamic_shared).",
+        ),
+        (
+            r"\b__shared__\s+alignas\b()",
+            "write __shared__ __align__(16) float ...: the CPU device's compiler takes no alignas there.",
+        ),
+        (
+            r"(?<![\w.])(?<!struct )(u?(?:int|char|short|long)[1-4]|float3|double[2-4]"
+            r"|make_(?:u?int[1-4]|float3)|atomic[A-Z]\w*|cooperative_groups)(?!\w)(?!\s*[=;,])",
+            "`{0}` is not allowed here: CUDA has it, but the CPU device, on which exercises are graded, "
+            "does not.",
         ),
         (r"\\()", "a backslash is not allowed here, but within a string."),
         (r"<%|%>|\?\?[=/'()!<>-]()", "this spelling of a bracket or a # is not allowed here."),

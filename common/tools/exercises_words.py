@@ -195,7 +195,8 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
                 "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most "
                 "227 KiB of shared memory; a grid has at most 65535 blocks in y and in z."
             ],
-            "the block's size: 32 x 32 threads are 1024, 64 x 64 are 4096.",
+            "the block's size (32 x 32 threads are 1024, 64 x 64 are 4096), and the bytes that launch() "
+            "asks for.",
         )
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)

@@ -48,16 +48,34 @@ def _read_json(path: Path, what: str) -> Any:
         raise ValueProblem(f"{shown} cannot be read: {error}") from None
 
 
-def constants(source: str) -> dict[str, int]:
-    """The `constexpr int` constants of a kernel's source, outside functions: {'BM': 128, 'WM': 64, ...}."""
+# How people define constants: indented or not, as static constexpr, const, in an enum or as a macro.
+ANY_CONSTANT = re.compile(
+    r"^[ \t]*(?:(?:static|inline)\s+)*(?:constexpr|const)\s+(?:(?:static|inline)\s+)*"
+    r"(?:unsigned(?:\s+int)?|int|auto|(?:std::)?size_t)\s+([^;()]+);"
+    r"|\benum\b[^;{}]*\{([^{}]*)\}"
+    r"|^[ \t]*#[ \t]*define[ \t]+(\w+[ \t]+[^\n]+)",
+    re.MULTILINE,
+)
+
+
+def constants(source: str, any_form: bool = False) -> dict[str, int]:
+    """The `constexpr int` constants of a kernel's source, outside functions: {'BM': 128, 'WM': 64, ...}. With
+    any_form also those that are written in another way, as students' are."""
     found: dict[str, int] = {}
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    for match in re.finditer(r"^constexpr int ([^;]+);", text, re.MULTILINE):
-        for item in match[1].split(","):
+    pattern = ANY_CONSTANT if any_form else re.compile(r"^constexpr int ([^;]+);", re.MULTILINE)
+    for match in pattern.finditer(text):
+        definition = next(group for group in match.groups() if group is not None)
+        if any_form and match[3]:  # a macro: its name and its value
+            definition = re.sub(r"\s+", " = ", definition.strip(), count=1)
+        for item in definition.split(","):
+            item = re.sub(r"^\s*(\w+)\s*\{([^{}]*)\}", r"\1 = \2", item) if any_form else item
             name, equals, expression = (part.strip() for part in item.partition("="))
+            if any_form:
+                expression = re.sub(r"(?<=\d)[uUlLzZ]+\b", "", expression)
             value = _integer(expression, found) if equals else None
             if value is not None:
-                found[name] = value
+                found.setdefault(name, value)
     return found
 
 
@@ -377,7 +395,7 @@ class Context:
 
         def read() -> dict[str, int]:
             try:
-                return constants(path.read_text())
+                return constants(path.read_text(), any_form=step == MINE)
             except OSError as error:
                 raise ValueProblem(f"{path} cannot be read: {error.strerror}") from None
 

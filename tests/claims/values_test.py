@@ -426,6 +426,25 @@ constexpr float X = 1;
     }
 
 
+def test_constants_in_any_form():
+    source = """namespace {
+  constexpr int BM = 128, BN = 64;
+  static constexpr unsigned STAGES{2u};
+const int BK = BM / 8;
+#define TM 8
+#define TN (TM / 2)  // half
+#define CALL(x) f(x)
+enum { LM = 4, LN = 8 };
+enum class Kind : int { FIRST = 1 };
+inline constexpr std::size_t LONG = 3ul;
+void f() { const float x = 1; }
+"""
+    found = values.constants(source, any_form=True)
+    assert found.items() >= {"BM": 128, "BN": 64, "STAGES": 2, "BK": 16, "TM": 8, "TN": 4, "LM": 4}.items()
+    assert found.items() >= {"LN": 8, "LONG": 3}.items()
+    assert not found.keys() & {"CALL", "x"}
+
+
 def test_constants_are_those_of_the_copy(fake_build, tmp_path):
     copy = tmp_path / "steps" / HERE
     copy.mkdir(parents=True)

@@ -42,7 +42,8 @@ def check(exercises):
         "const int constructor = 3;",
         "__syncwarp();",
         "const float x = __ldg(A), y = __fmaf_rn(x, x, x);",
-        "const std::int64_t i = std::min(g.M, g.N) + std::max<std::int64_t>(g.K, 1);",
+        "const int i = min(g.M, g.N) + max(g.K, 1);",
+        "const int atomic = 1, halfway = atomic, external = halfway;",
         "std::uint32_t u = 0; static_assert(std::is_same_v<decltype(u), std::uint32_t>);",
         "const auto add = [&](float x) { return x + 1.0f; }; (void)add(1.0f);",
         "if (const int n = 1'000'000; n > 1) (void)n;  // isn't it? \"R\" (a) \\ b",
@@ -270,3 +271,28 @@ def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
     with pytest.raises(OSError, match="nm"):
         exercises_object.check_object(tmp_path / "plain.o", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("extern __shared__ float smem[];", ["no `extern __shared__`", "constant size"]),
+        ("__shared__ alignas(16) float tile[4];", ["__align__(16)"]),
+        ("atomicAdd(&sum, 1.0f);", ["`atomicAdd`", "CUDA has it, but the CPU device"]),
+        ("const int2 pair = make_int2(1, 2);", ["`int2`", "CUDA has it, but the CPU device"]),
+        ("std::array<float, 4> sums;", ["plain array"]),
+        ("const int n = std::min(g.M, 4);", ["`std::min` is the host's", "without std::"]),
+    ],
+)
+def test_what_works_elsewhere_is_told_apart(check, line, words):
+    finding, source = check(in_kernel=line)
+    assert finding is not None
+    assert all(word in finding.says for word in words), finding.says
+    assert source.splitlines()[finding.line - 1] == line
+
+
+def test_namespace_is_missing(exercises):
+    exercise = exercises[NAME]
+    source = exercise.solution.read_text().replace("namespace {", "").replace("}  // namespace", "")
+    finding = exercises_rules.check(source, exercise.starter.read_text())
+    assert "`namespace {` around the kernel" in finding.says

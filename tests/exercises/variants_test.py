@@ -18,6 +18,21 @@ VARIANTS = {
     "many terms": ("07_bank_conflicts", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
     "few terms of a warp's": ("08_warp_tiling", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
     "few terms copied": ("09_async_copy", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
+    "constants in an enum": ("10_prefetch", [("constexpr int STAGES = 5;", "enum { STAGES = 5 };")]),
+    "an indented constant": (
+        "09_async_copy",
+        [("constexpr int STAGES = 2;", "  static constexpr int STAGES{2};")],
+    ),
+    "tiles of float4": (
+        "02_coalescing",
+        [
+            (
+                "  float sum = 0.0f;",
+                "  __shared__ float4 zeros[TILE][TILE];\n  zeros[threadIdx.y][threadIdx.x] = float4{};\n"
+                "  float sum = zeros[threadIdx.y][threadIdx.x].x;",
+            )
+        ],
+    ),
     "four stages": ("10_prefetch", [("STAGES = 5;", "STAGES = 4;")]),
     "three stages": ("10_prefetch", [("STAGES = 5;", "STAGES = 3;")]),
     "large tile": ("ragged_edges", [("TILE = 16;", "TILE = 32;")]),
