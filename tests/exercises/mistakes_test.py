@@ -116,3 +116,20 @@ def test_a_problem_drawn_by_lot_is_named_with_its_seed(grade):
     assert "--seed 3" in result.finding.details[-1]
     result, _ = grade(("k < g.K;", "k < g.K - 1;"))
     assert "--seed" not in " ".join(result.finding.details)
+
+
+def test_a_missed_goal_is_shown_where_it_is_missed(grade_other):
+    """The load of Bs in the product, not the copying of the tiles, which asks for more sectors."""
+    finding, source = grade_other(
+        "04_1d_tiling", ("      const float b = Bs[k][tx];\n", ""), ("[k] * b;", "[k] * Bs[k][tx];")
+    )
+    assert finding.says.startswith("Right, but not there yet: One load of an element of Bs")
+    assert finding.line == line_with("* Bs[k][tx];", source)
+
+
+def test_another_name_for_a_tile(grade_other, exercises):
+    source = exercises["04_1d_tiling"].solution.read_text()
+    lines = [line for line in source.splitlines() if "Bs" in line]
+    finding, _ = grade_other("04_1d_tiling", *((line, line.replace("Bs", "b_tile")) for line in lines))
+    assert "accesses no array 'Bs'" in finding.details[0]
+    assert finding.look.startswith("the names")

@@ -14,6 +14,10 @@ VARIANTS = {
     ),
     "small block": ("05_2d_tiling", [("BM = 128, BN = 128,", "BM = 64, BN = 64,")]),
     "4 x 8 sums": ("05_2d_tiling", [("TM = 8, TN = 8;", "TM = 4, TN = 8;")]),
+    "4 x 8 sums in vectors": (
+        "06_vectorization",
+        [("BM = 128, BN = 128,", "BM = 64, BN = 128,"), ("TM = 8, TN = 8;", "TM = 4, TN = 8;")],
+    ),
     "few terms": ("06_vectorization", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
     "many terms": ("07_bank_conflicts", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
     "few terms of a warp's": ("08_warp_tiling", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
