@@ -1,7 +1,7 @@
 // bug: off_by_one_n
 // check: reads B[0][79], but B is 19 x 79
 // place: sum += A[row * g.lda + k] * B[k * g.ldb + col];
-// check: writes C[0][79], but C is 35 x 79
+// check: [79], but C is 35 x 79
 // place: c = g.beta == 0.0f
 // gpu: verify
 // cases: --m 35 --n 79 --k 19 --ldb 83 --ldc 97

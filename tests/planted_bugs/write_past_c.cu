@@ -1,7 +1,7 @@
 // bug: write_past_c
 // check: out-of-bounds access to global memory
 // place: c = g.beta == 0.0f
-// check: writes C[0][79], but C is 35 x 79
+// check: , but C is 35 x 79
 // gpu: verify
 // cases: --m 35 --n 79 --k 19 --ldc 97
 //
