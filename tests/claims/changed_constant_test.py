@@ -8,12 +8,11 @@ import re
 import shlex
 import subprocess
 
-import claims
 import pytest
-import sweep
-import values
 from conftest import ROOT
-from find_ninja import find_ninja
+from tools.base import find_ninja
+from tools.claims import claims, values
+from tools.measuring import sweep
 
 STEPS = values.all_steps()
 

@@ -1,11 +1,10 @@
-"""claims.py: wrong claims are rejected, each kind of them; malformed files are named; the rest is skipped."""
+"""Wrong claims are rejected, each kind of them; malformed files are named; the rest is skipped."""
 
 import dataclasses
 
-import claims
 import pytest
-import values
 from conftest import ROOT, XRAY, claims_text
+from tools.claims import claims, values
 
 STEPS = [ROOT / "steps" / step for step in values.all_steps()]
 SPEED = "ladder('05', n=2048).ratio"

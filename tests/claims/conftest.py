@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "common" / "tools"
-sys.path.insert(0, str(TOOLS))
+COMMON = ROOT / "common"
+sys.path.insert(0, str(COMMON))
+os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
 # A program that stands in for a step's: it writes an X-ray and counts how often it was asked.
 PROGRAM = """#!{python}
@@ -182,7 +183,7 @@ def claims_py(tmp_path):
     """Runs the checker from another directory."""
 
     def run(*arguments):
-        command = [sys.executable, TOOLS / "claims.py", *arguments]
+        command = [sys.executable, "-m", "tools", "claims", *arguments]
         return subprocess.run(
             [*map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )

@@ -2,22 +2,24 @@
 
   fresh_profile.py BUILD
 
-Exit status as of claims.py; 77 without the GPU that the claims are about, or without leave to read its
+Exit status as of ladder claims; 77 without the GPU that the claims are about, or without leave to read its
 counters."""
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "common" / "tools"
-sys.path.insert(0, str(TOOLS))
+COMMON = ROOT / "common"
+sys.path.insert(0, str(COMMON))
+os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
-import values  # noqa: E402
+from tools.claims import values  # noqa: E402
 
 SKIPPED = 77
-NO_GPU = 3  # of profile.py: no GPU, no Nsight Compute, or no permission
+NO_GPU = 3  # of ladder profile: no GPU, no Nsight Compute, or no permission
 
 
 def gpu_at_hand() -> str:
@@ -37,13 +39,13 @@ def main() -> int:
         print(f"skipped: the claims are about an {wanted}; here is {found or 'no GPU'}")
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
-        record = [sys.executable, TOOLS / "profile.py", "record", "--build", build, "--out", folder]
+        record = [sys.executable, "-m", "tools", "profile", "record", "--build", build, "--out", folder]
         status = subprocess.run([*map(str, record)], check=False).returncode
         if status != 0:
             return SKIPPED if status == NO_GPU else status
         steps = [ROOT / "steps" / step for step in values.all_steps()]
         options = ["--build", build, "--fresh-profile", "--profile-json", folder]
-        check = [sys.executable, TOOLS / "claims.py", "check", *steps, *options]
+        check = [sys.executable, "-m", "tools", "claims", "check", *steps, *options]
         return subprocess.run([*map(str, check)], check=False).returncode
 
 

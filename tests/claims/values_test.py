@@ -6,9 +6,9 @@ import os
 import re
 
 import pytest
-import values
 from conftest import ROOT, XRAY, FakeBuild
-from values import Context, ExpressionError, NotAvailable, ValueProblem, evaluate, explain
+from tools.claims import values
+from tools.claims.values import Context, ExpressionError, NotAvailable, ValueProblem, evaluate, explain
 
 HERE = "05_2d_tiling"
 

@@ -1,5 +1,6 @@
 """What the tests of the pages and the site share."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "common" / "tools"
+COMMON = ROOT / "common"
 SAMPLE = Path(__file__).resolve().parent / "sample"  # pages that hold everything a page may hold
-sys.path.append(str(TOOLS))
+sys.path.insert(0, str(COMMON))
+os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
 SKIPPED = 77  # to Meson
 
@@ -22,8 +24,8 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def build_site(out, docs=ROOT / "docs", **options):
-    """Runs build_docs.py as a user does."""
-    command = [sys.executable, TOOLS / "build_docs.py", "--docs", docs, "--out", out]
+    """Runs `ladder docs` as a user does."""
+    command = [sys.executable, "-m", "tools", "docs", "--docs", docs, "--out", out]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
 from PIL import Image
+from tools.website.browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
 
 LEGIBLE_PX = 11  # text in figures
 WIDTHS = pytest.mark.parametrize("width", [DESKTOP, PHONE])

@@ -8,7 +8,7 @@ from conftest import ROOT, SAMPLE, build_site
 from site_checks import Html, in_order, problems
 
 pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
-from mkdocs_hooks import CONCEPTS, EXERCISES, least_width
+from tools.website.hooks import CONCEPTS, EXERCISES, least_width
 
 BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
 

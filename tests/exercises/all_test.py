@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from exercises_content import read_all
-from exercises_grade import Grader
-from exercises_predict import grade_answers
-from exercises_verify import NO_BEGINNING, solution_of
+from tools.grading.content import read_all
+from tools.grading.grader import Grader
+from tools.grading.predict import grade_answers
+from tools.grading.verify import NO_BEGINNING, solution_of
 
 LONGEST_S = 10  # of one grading, on two cores that are not busy
 PART = os.environ.get("PART", "")

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import CHEATS
-from exercises_finding import show
-from exercises_grade import Grader
+from tools.grading.finding import show
+from tools.grading.grader import Grader
 
 FILES = sorted(CHEATS.glob("*.cu"))
 KINDS = {  # what must not get through, and who tries

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "common" / "tools"
+COMMON = ROOT / "common"
 CHEATS = Path(__file__).parent / "cheats"
-sys.path.insert(0, str(TOOLS))
+sys.path.insert(0, str(COMMON))
+os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
-from exercises_content import read_all  # noqa: E402
-from exercises_verify import solution_of  # noqa: E402
+from tools.grading.content import read_all  # noqa: E402
+from tools.grading.verify import solution_of  # noqa: E402
 
 
 @pytest.fixture(scope="session")

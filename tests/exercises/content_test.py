@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from conftest import ROOT
-from exercises_content import Malformed, exercise_folders, read_all, read_exercise, without_comments
+from tools.grading.content import Malformed, exercise_folders, read_all, read_exercise, without_comments
 
 ENOUGH = {"kernel": 10, "fault": 5, "predict": 5}
 

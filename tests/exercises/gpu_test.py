@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exercises_build import BuildError, Built
-from exercises_content import Speed
-from exercises_gpu import _probe, check_on_gpu
-from exercises_run import Problem
+from tools.grading.build import BuildError, Built
+from tools.grading.content import Speed
+from tools.grading.gpu import _probe, check_on_gpu
+from tools.grading.run import Problem
 
 PROGRAM = """#!{python}
 import json, shlex, sys
@@ -115,8 +115,8 @@ def test_probe(tmp_path):
 
 
 def test_gpu_asked_for_where_there_is_none(student, build):
-    from exercises_build import Toolchain
-    from exercises_gpu import gpu_here
+    from tools.grading.build import Toolchain
+    from tools.grading.gpu import gpu_here
 
     if gpu_here(build, Toolchain(build, "02_coalescing"))[0] is not None:
         pytest.skip("there is a GPU")

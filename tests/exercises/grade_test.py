@@ -4,13 +4,13 @@ import re
 import subprocess
 from dataclasses import replace
 
-import exercises_run
 import pytest
-from exercises_build import BuildError, Toolchain
-from exercises_content import Goal
-from exercises_finding import Finding, Grade, show, wrapped
-from exercises_grade import Grader
-from exercises_verify import verify
+from tools.grading import run
+from tools.grading.build import BuildError, Toolchain
+from tools.grading.content import Goal
+from tools.grading.finding import Finding, Grade, show, wrapped
+from tools.grading.grader import Grader
+from tools.grading.verify import verify
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_honest_mistakes(grade, old, new, code, words):
 
 
 def test_a_kernel_that_does_not_end(grade, monkeypatch):
-    monkeypatch.setattr(exercises_run, "TIMEOUT_S", 4)
+    monkeypatch.setattr(run, "TIMEOUT_S", 4)
     result, _ = grade(("++k)", "k += 0)"))
     assert result.finding.code == "endless"
     assert "K = " in result.finding.says
@@ -157,13 +157,13 @@ def test_a_goal_about_what_is_not_there(grade):
 def test_other_problems_each_time(exercises):
     import random
 
-    lists = [exercises_run.plain_problems(random.Random(seed)) for seed in (1, 2)]
+    lists = [run.plain_problems(random.Random(seed)) for seed in (1, 2)]
     assert [p.options for p in lists[0]] != [p.options for p in lists[1]]
     for problems in lists:
         seeds = [p.options.split("--seed")[1] for p in problems]
         assert len(set(seeds)) == len(seeds)
         assert sum(p.again for p in problems) >= 4
-    observed = exercises_run.observed_problems(random.Random(1))
+    observed = run.observed_problems(random.Random(1))
     assert sum(p.again for p in observed) == 2
 
 
@@ -177,9 +177,9 @@ def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
 
 
 def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_path):
-    import exercises_build
+    from tools.grading import build
 
-    monkeypatch.setattr(exercises_build, "KEPT", 3)
+    monkeypatch.setattr(build, "KEPT", 3)
     toolchain = Toolchain(build, "02_coalescing")
     monkeypatch.setattr(Toolchain, "cache", tmp_path)
     for n in range(6):
@@ -215,7 +215,7 @@ def test_wrapping_keeps_lists_and_code():
 
 
 def test_mine_is_known_to_goals_only(build):
-    from values import Context, ValueProblem, evaluate
+    from tools.claims.values import Context, ValueProblem, evaluate
 
     with pytest.raises(ValueProblem, match="goals of exercises"):
         evaluate("xray(mine).excess == 0", Context(build, "02_coalescing"))

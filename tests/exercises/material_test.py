@@ -7,10 +7,10 @@ import sys
 import tomllib
 
 import pytest
-from conftest import ROOT, TOOLS
-from exercises_content import read_all
-from exercises_predict import Unanswerable, correct_answer, is_right
-from values import Context
+from conftest import ROOT
+from tools.claims.values import Context
+from tools.grading.content import read_all
+from tools.grading.predict import Unanswerable, correct_answer, is_right
 
 EXERCISES = read_all()
 PREDICTIONS = [exercise for exercise in EXERCISES if exercise.kind == "predict"]
@@ -89,7 +89,17 @@ def test_the_walk_of_the_page_goes_as_the_page_says(build, tmp_path):
         if arguments[0] == "check":
             arguments += ["--device", "cpu"]
         result = subprocess.run(
-            [sys.executable, TOOLS / "exercises.py", "--build", build, "--workspace", workspace, *arguments],
+            [
+                sys.executable,
+                "-m",
+                "tools",
+                "exercises",
+                "--build",
+                build,
+                "--workspace",
+                workspace,
+                *arguments,
+            ],
             env=os.environ | {"EXERCISES_COMMAND": "./build/exercises"},
             cwd=tmp_path,
             capture_output=True,
@@ -109,7 +119,7 @@ def test_the_walk_of_the_page_goes_as_the_page_says(build, tmp_path):
 
 
 def test_the_page_names_every_command():
-    program = (TOOLS / "exercises.py").read_text()
+    program = (ROOT / "common" / "tools" / "grading" / "program.py").read_text()
     for name in re.findall(r'(?:= |    )command\(\s*"(\w+)"', program):
         if name != "verify":  # for teachers
             assert f"`exercises {name}" in PAGE.read_text(), name

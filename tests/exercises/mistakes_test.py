@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from exercises_finding import show
-from exercises_grade import Grader
+from tools.grading.finding import show
+from tools.grading.grader import Grader
 
 
 @pytest.fixture

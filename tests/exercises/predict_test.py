@@ -3,8 +3,8 @@
 import tomllib
 
 import pytest
-from exercises_predict import grade_answers, is_right, line_of
-from exercises_verify import solution_of
+from tools.grading.predict import grade_answers, is_right, line_of
+from tools.grading.verify import solution_of
 
 
 def answers(exercise, build, **changes):

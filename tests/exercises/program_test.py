@@ -10,9 +10,8 @@ import sys
 import time
 
 import pytest
-from conftest import TOOLS
-from exercises_state import Progress, StateError, Workspace
-from exercises_verify import solution_of
+from tools.grading.state import Progress, StateError, Workspace
+from tools.grading.verify import solution_of
 
 FAULT_LINE = re.compile(r"at \S*02_coalescing\.cu:\d+")
 
@@ -378,12 +377,12 @@ def test_what_cannot_be_graded_here_leaves_the_others_alone(student, exercises, 
 @pytest.mark.parametrize(
     "command",
     [
-        ["exercises.py", "--help"],
-        ["exercises.py", "report"],
-        ["exercises.py", "check", "--all"],
-        ["claims.py", "list"],
-        ["claims.py", "--help"],
-        ["pages.py", "--help"],
+        ["exercises", "--help"],
+        ["exercises", "report"],
+        ["exercises", "check", "--all"],
+        ["claims", "list"],
+        ["claims", "--help"],
+        ["pages", "--help"],
     ],
     ids=" ".join,
 )
@@ -391,13 +390,13 @@ def test_nobody_reads_what_it_says(student, numbers, command):
     """As with `| head`, which may have seen enough before the program begins."""
     student.writes(numbers, numbers.starter.read_text())
     program, *arguments = command
-    if program == "exercises.py":
+    if program == "exercises":
         arguments = ["--build", str(student.build), "--workspace", str(student.workspace), *arguments]
     reader, writer = os.pipe()
     os.close(reader)
     try:
         result = subprocess.run(
-            [sys.executable, TOOLS / program, *arguments],
+            [sys.executable, "-m", "tools", program, *arguments],
             stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )  # fmt: skip
     finally:
@@ -439,7 +438,7 @@ def test_state_of_several_at_once(tmp_path, exercises):
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
-    from exercises_state import write_atomically
+    from tools.grading.state import write_atomically
 
     with pytest.raises(StateError, match="cannot be written"):
         write_atomically(tmp_path / "missing" / "x.json", "{}")

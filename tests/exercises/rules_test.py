@@ -4,11 +4,10 @@ cheats (cheats_test.py) are whole files; here are honest ones, messages that are
 import subprocess
 import sys
 
-import exercises_object
-import exercises_rules
 import pytest
-from conftest import TOOLS
-from exercises_build import DoesNotCompile, Toolchain
+from conftest import COMMON
+from tools.grading import object_file, rules
+from tools.grading.build import DoesNotCompile, Toolchain
 
 NAME = "02_coalescing"
 
@@ -27,7 +26,7 @@ def check(exercises):
         ):
             assert source.count(place) == 1
             source = source.replace(place, f"{text}\n{place}")
-        return exercises_rules.check(source, exercise.starter.read_text()), source
+        return rules.check(source, exercise.starter.read_text()), source
 
     return check_changed
 
@@ -168,12 +167,12 @@ def test_no_cuda_in_no_solution(exercises):
         if exercise.kind != "predict":
             starter = exercise.starter.read_text()
             for source in (starter, exercise.solution.read_text()):
-                assert exercises_rules.check(source, starter) is None
+                assert rules.check(source, starter) is None
 
 
 @pytest.mark.parametrize("text", ["", "\n", " \t\r\n\n", "\ufeff"])
 def test_an_empty_file(exercises, text):
-    finding = exercises_rules.check(text, exercises[NAME].starter.read_text())
+    finding = rules.check(text, exercises[NAME].starter.read_text())
     assert finding.says == "The file is empty."
     assert "reset" in finding.look
 
@@ -189,11 +188,11 @@ def test_an_empty_source_is_compiled(build):
     """Its folder is not the one that all sources share: that would wait for itself."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from exercises_build import *\n"
+        "from pathlib import Path; from tools.grading.build import *\n"
         "try: Toolchain(Path(sys.argv[2]), sys.argv[3]).compile('')\n"
         "except DoesNotCompile as error: print(error)"
     )
-    command = [sys.executable, "-c", program, str(TOOLS), str(build), NAME]
+    command = [sys.executable, "-c", program, str(COMMON), str(build), NAME]
     result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert "It does not compile" in result.stdout
 
@@ -270,7 +269,7 @@ def test_what_nvcc_alone_finds(compiles, build):
 def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
     with pytest.raises(OSError, match="nm"):
-        exercises_object.check_object(tmp_path / "plain.o", "")
+        object_file.check_object(tmp_path / "plain.o", "")
 
 
 @pytest.mark.parametrize(
@@ -294,5 +293,5 @@ def test_what_works_elsewhere_is_told_apart(check, line, words):
 def test_namespace_is_missing(exercises):
     exercise = exercises[NAME]
     source = exercise.solution.read_text().replace("namespace {", "").replace("}  // namespace", "")
-    finding = exercises_rules.check(source, exercise.starter.read_text())
+    finding = rules.check(source, exercise.starter.read_text())
     assert "`namespace {` around the kernel" in finding.says

@@ -4,11 +4,11 @@ import random
 import re
 
 import pytest
-from exercises_content import read_all
-from exercises_goals import Elsewhere, check_elsewhere, clauses, of_other_sizes
-from exercises_grade import UNITS, Grader
-from exercises_run import OBSERVED, Problem, aligned_problem, observed_problems, ragged_problem
-from values import STANDARD_PROBLEM
+from tools.claims.values import STANDARD_PROBLEM
+from tools.grading.content import read_all
+from tools.grading.goals import Elsewhere, check_elsewhere, clauses, of_other_sizes
+from tools.grading.grader import UNITS, Grader
+from tools.grading.run import OBSERVED, Problem, aligned_problem, observed_problems, ragged_problem
 
 STRANGE = "const bool wide = is_aligned(g);"
 
@@ -109,7 +109,7 @@ def test_every_exercise_is_asked_for_other_sizes():
 @pytest.mark.parametrize("name", ["10_prefetch", "05_2d_tiling", "wrong_at_19"])
 def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monkeypatch):
     """The largest tiles of all solutions are as wide as the standard problem."""
-    import exercises_grade
+    from tools.grading import grader
 
     checked = []
 
@@ -117,7 +117,7 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
         checked.append(context.shape)
         return check_elsewhere(goal, context, problem)
 
-    monkeypatch.setattr(exercises_grade, "check_elsewhere", note)
+    monkeypatch.setattr(grader, "check_elsewhere", note)
     exercise = exercises[name]
     grading = Grader(exercise, build, "cpu", seed=8).grade(exercise.solution.read_text(), "my/it.cu")
     assert grading.finding is None

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from exercises_grade import Grader
+from tools.grading.grader import Grader
 
 # The exercise, what is other than in its solution, and a word for it.
 VARIANTS = {

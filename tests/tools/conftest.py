@@ -1,5 +1,6 @@
 """What the tests of the tools share. BUILD in the environment: the build directory."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "common" / "tools"
-sys.path.insert(0, str(TOOLS))
+COMMON = ROOT / "common"
+sys.path.insert(0, str(COMMON))
+os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
 
 @pytest.fixture
@@ -16,7 +18,7 @@ def tool(tmp_path):
     """Runs a tool in a directory of its own."""
 
     def run_tool(name, *arguments, cwd=tmp_path, **options):
-        command = [sys.executable, TOOLS / name, *map(str, arguments)]
+        command = [sys.executable, "-m", "tools", *name.split(), *map(str, arguments)]
         return subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False, **options
         )

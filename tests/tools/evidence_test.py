@@ -8,11 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import profile_record
 import pytest
-import sass
-import sass_identity
 from conftest import ROOT
+from tools.machine_code import identity, sass
+from tools.measuring import counters_record
 
 FOLDER = ROOT / "docs" / "evidence" / "h200"
 FILE = FOLDER / "ladder.json"
@@ -82,7 +81,7 @@ def test_one_machine(records):
 
 
 def test_readme_shows_the_record(records, tool):
-    result = tool("ladder.py", "readme", "--check", FILE, ROOT / "README.md")
+    result = tool("readme", "--check", FILE, ROOT / "README.md")
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -92,9 +91,9 @@ def test_plot_shows_the_record(records, tool, tmp_path):
         pytest.skip(f"matplotlib {matplotlib.__version__} may draw it otherwise")
     if not (FOLDER / "ladder.svg").exists():
         pytest.skip("not drawn yet")
-    assert tool("ladder.py", "plot", FILE, tmp_path / "ladder.svg").returncode == 0
+    assert tool("plot", FILE, tmp_path / "ladder.svg").returncode == 0
     assert (tmp_path / "ladder.svg").read_text() == (FOLDER / "ladder.svg").read_text(), (
-        f"run ladder.py plot {FILE} {FOLDER / 'ladder.svg'}"
+        f"run ladder plot {FILE} {FOLDER / 'ladder.svg'}"
     )
 
 
@@ -127,7 +126,7 @@ def test_figures_of_the_gpu_are_what_its_driver_says(profiles):
 def test_profiles_hold_the_problems(profiles):
     for step, profile in profiles.items():
         problems = [(run["m"], run["n"], run["k"]) for run in profile["runs"]]
-        wanted = profile_record.PROBLEMS if step in TARGETS else profile_record.PROBLEMS[:2]
+        wanted = counters_record.PROBLEMS if step in TARGETS else counters_record.PROBLEMS[:2]
         assert problems == list(wanted), step
         for run in profile["runs"]:
             assert run["counters"]["duration_us"] > 0
@@ -157,7 +156,7 @@ def test_profiles_are_of_the_kernels_as_they_are(profiles):
                 continue
             [kernel] = [k for k in sass.kernels(program, run["arch"]) if k.name == run["kernel"]]
             built = [" ".join(i.text.split()) for i in kernel.instructions]
-            assert sass_identity.sass_sha256(built) == run["sass_sha256"], f"{step}: profile it again"
+            assert identity.sass_sha256(built) == run["sass_sha256"], f"{step}: profile it again"
             lines = {i.offset: i.line for i in kernel.instructions}
             for item in run["instructions"]:
                 assert lines[item["offset"]] == item.get("line"), f"{step}: its lines moved; convert again"
@@ -182,7 +181,7 @@ def test_xray_agrees_with_the_counters(tool):
     build = os.environ.get("BUILD")
     if not build:
         pytest.skip("BUILD names no build directory")
-    result = tool("calibrate.py", "--build", build)
+    result = tool("calibrate", "--build", build)
     print(result.stdout)  # the counts
     if result.returncode == 77:
         pytest.skip(result.stdout)
@@ -227,7 +226,7 @@ def test_calibration_notices_a_wrong_model(tool, tmp_path):
     item["sectors"] += 1
     (tmp_path / f"{step}.json").write_text(json.dumps(record))
     (tmp_path / "differences.toml").write_text("")
-    calibrate = ["calibrate.py", "--build", build, "--evidence", tmp_path, "--steps", step]
+    calibrate = ["calibrate", "--build", build, "--evidence", tmp_path, "--steps", step]
     result = tool(*calibrate)
     if result.returncode == 77:
         pytest.skip(result.stdout)

@@ -1,12 +1,12 @@
-"""experiment.py: every experiment fits the kernels as they are; what it says of mistakes. Needs no nvcc."""
+"""Every experiment fits the kernels as they are; what it says of mistakes. Needs no nvcc."""
 
 import json
 import sys
 
-import experiment
 import pytest
 from conftest import ROOT
-from sweep import UsageError
+from tools.base import UsageError
+from tools.measuring import experiment
 
 NAMES = sorted(path.stem for path in experiment.FOLDER.glob("*.toml"))
 
@@ -47,17 +47,17 @@ def test_replacing():
 
 
 def test_list(tool):
-    result = tool("experiment.py", "list")
+    result = tool("experiment", "list")
     assert result.returncode == 0
     assert len(result.stdout.splitlines()) == len(NAMES)
 
 
 def test_mistakes(refused, tmp_path, monkeypatch):
-    refused("experiment.py", "list", "nope", words=["no experiment 'nope'", NAMES[0]])
-    refused("experiment.py", "build", NAMES[0], words=["--keep"])
-    refused("experiment.py", "run", tmp_path, words=["--out"])
-    refused("experiment.py", "run", tmp_path, "--out", "o.json", words=["holds no experiments"])
-    refused("experiment.py", NAMES[0], "--out", "o.json", "--build", tmp_path, words=["setup.sh"])
+    refused("experiment", "list", "nope", words=["no experiment 'nope'", NAMES[0]])
+    refused("experiment", "build", NAMES[0], words=["--keep"])
+    refused("experiment", "run", tmp_path, words=["--out"])
+    refused("experiment", "run", tmp_path, "--out", "o.json", words=["holds no experiments"])
+    refused("experiment", NAMES[0], "--out", "o.json", "--build", tmp_path, words=["setup.sh"])
     assert list(tmp_path.iterdir()) == []
     for text in ("step", "step = '01_naive'", "step = '99'\nquestion = '?'\nvariant = []"):
         path = tmp_path / "broken.toml"
@@ -84,7 +84,7 @@ def test_run_reports_wrong_variants(tool, tmp_path):
             "sizes": [8],
         }
         (folder / "about.json").write_text(json.dumps({**about, "machine_code": {"registers": 7}}))
-    result = tool("experiment.py", "run", "kept", "--out", "out.json")
+    result = tool("experiment", "run", "kept", "--out", "out.json")
     assert result.returncode == 1
     assert "0.500 of cuBLAS" in result.stdout
     assert "wrong" in result.stdout

@@ -1,12 +1,12 @@
-"""ladder.py: measuring on the CPU device, and what it makes of records."""
+"""ladder measure: measuring on the CPU device, and what it makes of records."""
 
 import json
 import os
 import sys
 from pathlib import Path
 
-import ladder
 import pytest
+from tools.measuring import ladder
 
 STEPS = ("01_naive", "02_coalescing")
 BUILD = os.environ.get("BUILD", "")
@@ -61,7 +61,7 @@ def recorded(tmp_path) -> Path:
 
 
 def test_table_in_the_terminal(tool, recorded):
-    result = tool("ladder.py", "table", recorded)
+    result = tool("table", recorded)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
         "step           TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192",
@@ -74,7 +74,7 @@ def test_table_in_the_terminal(tool, recorded):
 
 
 def test_table_of_chosen_sizes(tool, recorded):
-    lines = tool("ladder.py", "table", recorded, "--sizes", "1000").stdout.splitlines()
+    lines = tool("table", recorded, "--sizes", "1000").stdout.splitlines()
     assert lines[0].split() == ["step", "TFLOP/s@1000", "cuBLAS@1000"]
     assert lines[1].split() == ["01_naive", "1.20", "2.0", "%"]
     assert lines[2].split() == ["02_coalescing"]  # the batch is not this problem
@@ -82,7 +82,7 @@ def test_table_of_chosen_sizes(tool, recorded):
 
 def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
     recorded.write_text(json.dumps(CPU_RECORDS))
-    lines = tool("ladder.py", "table", recorded).stdout.splitlines()
+    lines = tool("table", recorded).stdout.splitlines()
     assert lines[0].split() == ["step", "simulated", "64", "in"]
     assert lines[1].split() == ["01_naive", "1.5", "ms"]
     assert "no measure of a GPU" in lines[-1]
@@ -95,14 +95,14 @@ def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
 def test_readme(tool, recorded, tmp_path):
     path = tmp_path / "README.md"
     path.write_text(f"# Before\n\n{ladder.BEGIN}\nold\n{ladder.END}\n\nAfter\n")
-    check = ["ladder.py", "readme", "--check", recorded, path]
+    check = ["readme", "--check", recorded, path]
     result = tool(*check)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert "disagree" in result.stderr
     assert "old" in path.read_text()  # looked at, not changed
 
-    assert tool("ladder.py", "readme", recorded, path).returncode == 0
+    assert tool("readme", recorded, path).returncode == 0
     text = path.read_text()
     assert text.startswith(f"# Before\n\n{ladder.BEGIN}\n\n| step |")
     assert text.endswith(f"\n\n{ladder.END}\n\nAfter\n")
@@ -118,7 +118,7 @@ def test_readme(tool, recorded, tmp_path):
 def test_readme_without_its_marks(refused, recorded, tmp_path, text):
     path = tmp_path / "README.md"
     path.write_text(text)
-    refused("ladder.py", "readme", recorded, path, words=["README.md", "lacks"])
+    refused("readme", recorded, path, words=["README.md", "lacks"])
     assert path.read_text() == text
 
 
@@ -128,7 +128,7 @@ def test_readme_without_its_marks(refused, recorded, tmp_path, text):
 def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
     pytest.importorskip("matplotlib")
     for name in "first.svg", "second.svg":
-        result = tool("ladder.py", "plot", recorded, name)
+        result = tool("plot", recorded, name)
         assert (result.returncode, result.stderr) == (0, "")
     first, second = ((tmp_path / name).read_text() for name in ("first.svg", "second.svg"))
     assert first == second
@@ -148,21 +148,21 @@ def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
 def test_plot_where_matplotlib_finds_no_home(tool, recorded):
     pytest.importorskip("matplotlib")
     environment = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
-    result = tool("ladder.py", "plot", recorded, "out.svg", env={**environment, "HOME": "/proc/none"})
+    result = tool("plot", recorded, "out.svg", env={**environment, "HOME": "/proc/none"})
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_plot_of_the_cpu_device(refused, recorded):
     pytest.importorskip("matplotlib")
     recorded.write_text(json.dumps(CPU_RECORDS))
-    refused("ladder.py", "plot", recorded, "out.svg", words=["no fraction of cuBLAS"])
+    refused("plot", recorded, "out.svg", words=["no fraction of cuBLAS"])
 
 
 def test_plot_without_matplotlib(refused, recorded, tmp_path):
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
-    refused("ladder.py", "plot", recorded, "out.svg", words=["matplotlib", "pip install"], env=environment)
+    refused("plot", recorded, "out.svg", words=["matplotlib", "pip install"], env=environment)
 
 
 def test_a_record_without_a_plot_says_how_to_get_one(monkeypatch, capsys, tmp_path):
@@ -171,7 +171,7 @@ def test_a_record_without_a_plot_says_how_to_get_one(monkeypatch, capsys, tmp_pa
     said = capsys.readouterr().out
     assert said.count("\n") == 1
     assert "no plot" in said
-    assert f"ladder.py plot {tmp_path}/ladder.json {tmp_path}/ladder.svg" in said
+    assert f"ladder plot {tmp_path}/ladder.json {tmp_path}/ladder.svg" in said
 
 
 # ---- Bad input ---------------------------------------------------------------------------------------------
@@ -199,23 +199,23 @@ def test_bad_file(refused, tmp_path, name, command):
     readme = tmp_path / "README.md"
     readme.write_text(ladder.BEGIN + ladder.END)
     others = {"table": [], "readme": [readme], "plot": [tmp_path / "out.svg"]}[command]
-    refused("ladder.py", command, path, *others, words=[name])
+    refused(command, path, *others, words=[name])
 
 
 def test_places_that_cannot_be_written(refused, recorded, tmp_path):
     pytest.importorskip("matplotlib")
-    refused("ladder.py", "plot", recorded, "missing/out.svg", words=["missing/out.svg", "No such file"])
+    refused("plot", recorded, "missing/out.svg", words=["missing/out.svg", "No such file"])
     (tmp_path / "directory").mkdir()
-    refused("ladder.py", "plot", recorded, "directory", words=["directory"])
+    refused("plot", recorded, "directory", words=["directory"])
     assert {path.name for path in tmp_path.iterdir()} == {"directory", "ladder.json"}
 
 
 def test_bad_arguments_of_record(refused, tmp_path):
-    refused("ladder.py", "record", "--build", "missing", words=["no step is built in missing"])
+    refused("measure", "--build", "missing", words=["no step is built in missing"])
     program = tmp_path / "build" / "steps" / "01_naive" / "run"
     program.parent.mkdir(parents=True)
     program.write_text("not a program")
-    record = ["ladder.py", "record", "--build", "build", "--device", "cpu"]
+    record = ["measure", "--build", "build", "--device", "cpu"]
     refused(*record, words=["cannot be run"], after_progress=True)
     refused(*record, "--steps", "07", words=["'07'", "01_naive"])
     refused(*record, "--steps", "01_naive,", words=["''"])
@@ -244,7 +244,7 @@ def test_merge():
 
 @needs_build
 def test_record_on_the_cpu_device(tool, tmp_path):
-    record = ["ladder.py", "record", "--build", BUILD, "--device", "cpu", "--out", "new/ladder.json"]
+    record = ["measure", "--build", BUILD, "--device", "cpu", "--out", "new/ladder.json"]
     result = tool(*record, "--steps", "01,02", "--sizes", "16,24")
     assert result.returncode == 0, result.stderr
     assert result.stderr.splitlines() == ["[0/4] 01_naive", "[2/4] 02_coalescing", "[4/4] done"]
@@ -276,7 +276,7 @@ def test_record_on_the_cpu_device(tool, tmp_path):
 @needs_build
 def test_record_without_a_gpu(tool, tmp_path):
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    record = ["ladder.py", "record", "--build", BUILD, "--steps", "01", "--sizes", "16"]
+    record = ["measure", "--build", BUILD, "--steps", "01", "--sizes", "16"]
     result = tool(*record, env=environment)
     assert result.returncode == 0, result.stderr
     assert "CPU device" in result.stdout
@@ -289,7 +289,7 @@ def test_record_without_a_gpu(tool, tmp_path):
 @needs_build
 def test_record_does_not_mix_devices(refused, recorded):
     before = recorded.read_text()
-    record = ["ladder.py", "record", "--build", BUILD, "--device", "cpu", "--steps", "01", "--sizes", "8"]
+    record = ["measure", "--build", BUILD, "--device", "cpu", "--steps", "01", "--sizes", "8"]
     refused(*record, "--append", words=["Test GPU", "CPU device", "--append"], after_progress=True)
     assert recorded.read_text() == before
 
@@ -306,7 +306,7 @@ def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):
     good = f"import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write({json.dumps(RECORDS[:1])!r})"
     fake_step(build, "01_naive", good)
     fake_step(build, "02_coalescing", "import sys\nprint('16 x 16 x 16 FAIL')\nsys.exit(1)")
-    result = tool("ladder.py", "record", "--build", build, "--device", "gpu")
+    result = tool("measure", "--build", build, "--device", "gpu")
     assert result.returncode == 1
     assert result.stderr.endswith("error: 02_coalescing ended with exit status 1: 16 x 16 x 16 FAIL\n")
     assert [r["step"] for r in json.loads((tmp_path / "ladder.json").read_text())] == ["01_naive"]

@@ -1,16 +1,13 @@
-"""pages.py: what it generates, what it refuses, which numbers it lets pass; in a small project of its own."""
+"""What `ladder pages` generates, what it refuses, which numbers it lets pass."""
 
 import json
 import re
 import sys
 
-import pages
-import pages_arithmetic
-import pages_numbers
 import pytest
-import values
-import values_context
 from conftest import ROOT
+from tools.claims import context, values
+from tools.pages import arithmetic, blocks, pages, stated
 
 OLD_KERNEL = """// Step 01: a header
 //
@@ -182,13 +179,13 @@ class Project:
         program.chmod(0o755)
 
     def run(self, *options, build="build"):
-        """pages.py on the whole project, in this process."""
+        """ladder pages on the whole project, in this process."""
         return pages.main(
             [*options, "--build", str(self.root / build), "--evidence", f"{self.root}/evidence"]
         )
 
     def make(self, text, expected=0, **options):
-        """The page after pages.py has made it from a text."""
+        """The page after ladder pages has made it from a text."""
         self.page.parent.mkdir(parents=True, exist_ok=True)
         self.page.write_text(text)
         assert self.run(**options) == expected
@@ -202,7 +199,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    for module in (values, values_context):
+    for module in (context, pages, blocks, stated):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return Project(tmp_path)
 
@@ -700,16 +697,16 @@ def test_numbers_that_do_not_pass(project, capsys, text, line, words):
 
 
 def test_an_equation_is_not_read_into_the_text_around_it():
-    found = pages_arithmetic.equations("so 64 warps need 16 × 4 = 64 bytes each and 3 more", {})
+    found = arithmetic.equations("so 64 warps need 16 × 4 = 64 bytes each and 3 more", {})
     assert [(e.left.value, e.right.value, e.holds) for e in found] == [(64, 64, True)]
-    chain = pages_arithmetic.equations("2 × 8 = 16, then 3 × 5 = 15 = 30 / 2", {})
+    chain = arithmetic.equations("2 × 8 = 16, then 3 × 5 = 15 = 30 / 2", {})
     assert [(e.left.value, e.right.value) for e in chain] == [(16, 16), (15, 15), (15, 15)]
 
 
 def test_the_docs_definitions(monkeypatch):
     """They can be read, each has its use in the end, and none is so wide as to fit any number."""
     monkeypatch.setattr(values, "ROOT", ROOT)
-    known = pages_numbers.definitions()
+    known = stated.definitions()
     assert len(known) > 10
     for text in (
         "It has 54 of them",

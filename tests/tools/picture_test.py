@@ -1,4 +1,4 @@
-"""picture.py and roofline.py: what they draw from addresses and points, and that people can read it."""
+"""ladder picture and roofline.py: what they draw from addresses and points, and that people can read it."""
 
 import json
 import math
@@ -7,12 +7,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import picture
 import pytest
-import roofline
-import svg
-import values
-from picture import Access
+from tools.claims import values
+from tools.drawing import picture, roofline, svg
+from tools.drawing.picture import Access
 
 BUILD = os.environ.get("BUILD", "")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -327,21 +325,21 @@ def xray(tmp_path):
 
 
 def test_command(tool, xray, tmp_path):
-    assert tool("picture.py", xray, "load", "A", "a.svg").returncode == 0
+    assert tool("picture", xray, "load", "A", "a.svg").returncode == 0
     assert (tmp_path / "a.svg").read_text() == picture.picture(from_global(4, lambda i: 4 * i))
-    assert tool("picture.py", xray, "load", "As", "b.svg", "--line", "b =", "--banks").returncode == 0
+    assert tool("picture", xray, "load", "As", "b.svg", "--line", "b =", "--banks").returncode == 0
     assert (tmp_path / "b.svg").read_text() == DRAWINGS["no conflict"]
 
 
 def test_mistakes(refused, xray, tmp_path):
-    refused("picture.py", xray, "load", "B", "x.svg", words=["load B", "there are load A, load As"])
-    refused("picture.py", xray, "load", "As", "x.svg", words=["several lines", "3: a = As[k]", "line=TEXT"])
-    refused("picture.py", xray, "load", "As", "x.svg", "--line", "c", words=["in a line with 'c'"])
-    refused("picture.py", xray, "load", "A", "x.svg", "--banks", words=["no access"])
-    refused("picture.py", "none.json", "load", "A", "x.svg", words=["none.json", "cannot be read"])
+    refused("picture", xray, "load", "B", "x.svg", words=["load B", "there are load A, load As"])
+    refused("picture", xray, "load", "As", "x.svg", words=["several lines", "3: a = As[k]", "line=TEXT"])
+    refused("picture", xray, "load", "As", "x.svg", "--line", "c", words=["in a line with 'c'"])
+    refused("picture", xray, "load", "A", "x.svg", "--banks", words=["no access"])
+    refused("picture", "none.json", "load", "A", "x.svg", words=["none.json", "cannot be read"])
     other = tmp_path / "other.json"
     for text in ("{}", "[]", "no JSON", '{"xray": {"kernels": [1]}}'):
         other.write_text(text)
-        refused("picture.py", other, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])
-    refused("picture.py", xray, "load", "A", "no/folder.svg", words=["no/folder.svg", "cannot be written"])
+        refused("picture", other, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])
+    refused("picture", xray, "load", "A", "no/folder.svg", words=["no/folder.svg", "cannot be written"])
     assert not (tmp_path / "x.svg").exists()

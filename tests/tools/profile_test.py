@@ -1,12 +1,12 @@
-"""profile.py: what it makes of Nsight Compute's tables, and what it says where it cannot profile."""
+"""ladder profile: what it makes of Nsight Compute's tables, and what it says where it cannot profile."""
 
 import json
 import os
 import sys
 from pathlib import Path
 
-import profile_record
 import pytest
+from tools.measuring import counters_record
 
 RAW = """==PROF== Connected to process 1
 "ID","Kernel Name","gpu__time_duration.sum","sm__cycles_elapsed.max","launch__grid_size","dram__bytes_read.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_barrier_not_issued_per_issue_active.ratio"
@@ -31,8 +31,8 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_counters(tmp_path):
-    kernel, counters, waits = profile_record.read_raw_page(written(tmp_path, RAW))
-    assert profile_record.short_name(kernel) == "sgemm_x<true>"
+    kernel, counters, waits = counters_record.read_raw_page(written(tmp_path, RAW))
+    assert counters_record.short_name(kernel) == "sgemm_x<true>"
     assert counters["duration_us"] == 1500
     assert counters["sm_clock_mhz"] == 1980
     assert counters["blocks"] == 1024
@@ -42,7 +42,7 @@ def test_counters(tmp_path):
 
 
 def test_instructions(tmp_path):
-    instructions, stalls = profile_record.read_source_page(written(tmp_path, SOURCE))
+    instructions, stalls = counters_record.read_source_page(written(tmp_path, SOURCE))
     assert instructions == [
         {
             "offset": 0,
@@ -58,13 +58,13 @@ def test_instructions(tmp_path):
         {"offset": 16, "sass": "@!P0 FFMA R1, R1, R2, R3", "executed": 64},
     ]
     assert stalls == {"long_scoreboard": 0.75, "wait": 0.25}
-    assert profile_record.mix(instructions) == {"LDG.E": 64, "FFMA": 64}
+    assert counters_record.mix(instructions) == {"LDG.E": 64, "FFMA": 64}
 
 
 @pytest.mark.parametrize("text", ["", "ncu said something else\n", '"a","b"\n'])
 def test_tables_that_are_none(tmp_path, text):
-    for read in profile_record.read_raw_page, profile_record.read_source_page:
-        with pytest.raises(profile_record.ProfileError, match="record it again"):
+    for read in counters_record.read_raw_page, counters_record.read_source_page:
+        with pytest.raises(counters_record.ProfileError, match="record it again"):
             read(written(tmp_path, text))
 
 
@@ -77,13 +77,13 @@ def test_tables_that_are_none(tmp_path, text):
     ],
 )
 def test_kernel_names(kernel, short):
-    assert profile_record.short_name(kernel) == short
+    assert counters_record.short_name(kernel) == short
 
 
 def test_json_has_a_line_for_each_instruction():
     runs = [{"m": 1, "instructions": [{"offset": 0}, {"offset": 16}]}, {"m": 2}]
     record = {"step": "01", "runs": runs}
-    text = profile_record.to_json(record)
+    text = counters_record.to_json(record)
     assert json.loads(text) == record
     assert '   {"offset": 0},\n   {"offset": 16}\n' in text
 
@@ -124,12 +124,12 @@ def environment(tmp_path):
 
 
 def test_a_program_that_is_not_the_profiled_one(tool, environment, tmp_path):
-    record = ["profile.py", "record", "--build", "build", "--steps", "01", "--out", "out", "--raw", "raw"]
+    record = ["profile", "record", "--build", "build", "--steps", "01", "--out", "out", "--raw", "raw"]
     result = tool(*record, env=environment)
     assert result.returncode != 0
     assert not (tmp_path / "out").exists()  # nothing half-written
     assert json.loads((tmp_path / "raw" / "facts.json").read_text())["device"] == "Test GPU"
-    assert len(list((tmp_path / "raw").glob("01_naive.*.source.csv"))) == len(profile_record.PROBLEMS)
+    assert len(list((tmp_path / "raw").glob("01_naive.*.source.csv"))) == len(counters_record.PROBLEMS)
 
 
 def test_variants(tool, environment, tmp_path):
@@ -137,7 +137,7 @@ def test_variants(tool, environment, tmp_path):
         pretend(tmp_path / "variants" / f"v{number}", "run", "")
         about = {"variant": f"variant {number}", "options": options}
         (tmp_path / "variants" / f"v{number}" / "about.json").write_text(json.dumps(about))
-    result = tool("profile.py", "variants", "variants", "--out", "out.json", env=environment)
+    result = tool("profile", "variants", "variants", "--out", "out.json", env=environment)
     assert result.returncode == 0, result.stderr
     records = json.loads((tmp_path / "out.json").read_text())
     assert [(r["variant"], r["options"], r["duration_us"], r["device"]) for r in records] == [
@@ -155,7 +155,7 @@ def error_of(result) -> str:
 
 def test_counters_that_are_not_permitted(tool, environment, tmp_path):
     pretend(tmp_path / "bin", "ncu", 'print("==ERROR== ERR_NVGPUCTRPERM"); raise SystemExit(1)')
-    result = tool("profile.py", "record", "--build", "build", "--out", "out", env=environment)
+    result = tool("profile", "record", "--build", "build", "--out", "out", env=environment)
     assert result.returncode == 3
     assert "NVreg_RestrictProfilingToAdminUsers=0" in error_of(result)
     assert not (tmp_path / "out").exists()
@@ -163,19 +163,19 @@ def test_counters_that_are_not_permitted(tool, environment, tmp_path):
 
 def test_no_gpu(tool, environment, tmp_path):
     pretend(tmp_path / "bin", "nvidia-smi", "raise SystemExit(9)")
-    result = tool("profile.py", "record", "--build", "build", env=environment)
+    result = tool("profile", "record", "--build", "build", env=environment)
     assert result.returncode == 3
     assert "no GPU" in error_of(result)
 
 
 def test_mistakes(tool, environment, tmp_path):
-    result = tool("profile.py", "record", "--build", "build", "--steps", "07", env=environment)
+    result = tool("profile", "record", "--build", "build", "--steps", "07", env=environment)
     assert result.returncode == 2
     assert "'07'" in error_of(result)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "facts.json").write_text("{}")
-    result = tool("profile.py", "convert", "--raw", "empty", "--out", "out", env=environment)
+    result = tool("profile", "convert", "--raw", "empty", "--out", "out", env=environment)
     assert result.returncode == 2
     assert "holds no tables" in error_of(result)
-    result = tool("profile.py", "variants", "empty", "--out", "out.json", env=environment)
+    result = tool("profile", "variants", "empty", "--out", "out.json", env=environment)
     assert result.returncode == 2

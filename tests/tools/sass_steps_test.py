@@ -1,4 +1,4 @@
-"""sass.py: what it reads in the steps as built, and in some compiled for other GPUs.
+"""ladder sass: what it reads in the steps as built, and in some compiled for other GPUs.
 
 Skipped where the build has no CUDA.
 """
@@ -11,12 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import sass
-import sass_binary
-import sweep
 from conftest import ROOT
-from sass_listing import SassError, count, matches
-from sass_occupancy import LIMITS, occupancy
+from tools.machine_code import binary, sass
+from tools.machine_code.listing import SassError, count, matches
+from tools.machine_code.occupancies import LIMITS, occupancy
+from tools.measuring import sweep
 
 BUILD = Path(os.environ.get("BUILD", "."))
 
@@ -90,7 +89,7 @@ def test_every_step(built):
 def test_every_instruction_is_read(built):
     """Against the other disassembler's plain listing."""
     listing = subprocess.run(
-        [sass_binary.find_tool("cuobjdump"), "-sass", program("10_prefetch")],
+        [binary.find_tool("cuobjdump"), "-sass", program("10_prefetch")],
         capture_output=True,
         text=True,
         check=True,
@@ -199,7 +198,7 @@ def test_other_gpus(for_other_gpus):
 def test_cubin_and_program_say_the_same(built, tmp_path):
     arch = built[-1]
     path = program("05_2d_tiling").resolve()
-    sass_binary.run_tool("cuobjdump", "--extract-elf", f"unit.{arch}", path, cwd=tmp_path)
+    binary.run_tool("cuobjdump", "--extract-elf", f"unit.{arch}", path, cwd=tmp_path)
     (cubin,) = tmp_path.glob("*.cubin")
     assert sass.archs(cubin) == [arch]
     assert sass.kernels(cubin, arch) == sass.kernels(path, arch)
@@ -276,7 +275,7 @@ def test_occupancy_is_that_of_the_toolkit(built, tmp_path):
 
 def test_report_and_excerpt(tool, built, tmp_path):
     out = tmp_path / "out.json"
-    result = tool("sass.py", program("05_2d_tiling"), "--excerpt", 5, "--json", out)
+    result = tool("sass", program("05_2d_tiling"), "--excerpt", 5, "--json", out)
     assert result.returncode == 0 and result.stderr == ""
     (kernel,) = sass.kernels(program("05_2d_tiling"), sass.default_arch(program("05_2d_tiling")))
     assert result.stdout.startswith(f"sgemm_2d_tiling, {kernel.arch}: {len(kernel.instructions)} instr")
@@ -298,27 +297,21 @@ def test_report_and_excerpt(tool, built, tmp_path):
 
 
 def test_kernels_can_be_chosen(tool, built):
-    result = tool(
-        "sass.py", program("10_prefetch"), "--kernel", "<true>", "--arch", built[0], "--shared", 61440
-    )
+    result = tool("sass", program("10_prefetch"), "--kernel", "<true>", "--arch", built[0], "--shared", 61440)
     assert (
         result.stdout.count("sgemm_prefetch<") == 1 and f"sgemm_prefetch<true>, {built[0]}" in result.stdout
     )
     assert "not counted" not in result.stdout
-    assert "not counted: --shared" in tool("sass.py", program("10_prefetch")).stdout
+    assert "not counted: --shared" in tool("sass", program("10_prefetch")).stdout
 
 
 def test_mistakes(refused, built, tmp_path):
     path = program("10_prefetch")
-    refused(
-        "sass.py", path, "--arch", "sm_61", words=["no machine code for sm_61", *built, "-Dgpu_arch=", "61"]
-    )
-    refused(
-        "sass.py", path, "--kernel", "nope", words=["'nope'", "sgemm_prefetch<false>, sgemm_prefetch<true>"]
-    )
-    refused("sass.py", path, "--kernel", "(", words=["no regular expression"])
-    refused("sass.py", program("00_cublas"), words=["no kernel of its own"])
-    refused("sass.py", path, "--shared", 999999, words=["cannot have 999999 bytes"])
-    refused("sass.py", path, "--threads", 4096, words=["1 to 1024 threads"])
-    refused("sass.py", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
+    refused("sass", path, "--arch", "sm_61", words=["no machine code for sm_61", *built, "-Dgpu_arch=", "61"])
+    refused("sass", path, "--kernel", "nope", words=["'nope'", "sgemm_prefetch<false>, sgemm_prefetch<true>"])
+    refused("sass", path, "--kernel", "(", words=["no regular expression"])
+    refused("sass", program("00_cublas"), words=["no kernel of its own"])
+    refused("sass", path, "--shared", 999999, words=["cannot have 999999 bytes"])
+    refused("sass", path, "--threads", 4096, words=["1 to 1024 threads"])
+    refused("sass", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
     assert list(tmp_path.iterdir()) == []

@@ -1,16 +1,15 @@
-"""sass.py: what it makes of fixed listings. Needs neither nvcc nor a build."""
+"""ladder sass: what it makes of fixed listings. Needs neither nvcc nor a build."""
 
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sass
-import sass_binary
 from conftest import ROOT
-from sass_listing import Frame, SassError, matches, parse_instruction, parse_listing, relative
-from sass_loop import Loop, find_loops, main_loop, register_reads
-from sass_occupancy import Occupancy, occupancy
+from tools.machine_code import binary, sass
+from tools.machine_code.listing import Frame, SassError, matches, parse_instruction, parse_listing, relative
+from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
+from tools.machine_code.occupancies import Occupancy, occupancy
 
 # ---- Fixed listings: parsing -----------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ def test_what_is_no_instruction():
     ],
 )
 def test_short_name(full, short):
-    assert sass_binary.short_name(full) == short
+    assert binary.short_name(full) == short
 
 
 # ---- Fixed listings: loops -------------------------------------------------------------------------------
@@ -451,16 +450,16 @@ def test_words(text, words):
 
 
 def test_mistakes_without_cuda(refused, tool, tmp_path):
-    refused("sass.py", tmp_path / "run", words=["there is no", "build it first"])
+    refused("sass", tmp_path / "run", words=["there is no", "build it first"])
     (tmp_path / "text").write_text("hello")
-    refused("sass.py", tmp_path / "text", words=["no machine code for a GPU", "setup.sh"])
+    refused("sass", tmp_path / "text", words=["no machine code for a GPU", "setup.sh"])
     for arguments in (("--excerpt", "0"), ("--excerpt", "-1"), ("--threads", "x"), ("--shared", "-5")):
-        result = tool("sass.py", "run", *arguments)
+        result = tool("sass", "run", *arguments)
         assert result.returncode == 2 and arguments[1] in result.stderr.splitlines()[-1]
 
 
 def test_missing_tools(monkeypatch, tmp_path):
-    monkeypatch.setattr(sass_binary, "places", lambda: [Path(tmp_path)])
+    monkeypatch.setattr(binary, "places", lambda: [Path(tmp_path)])
     with pytest.raises(SassError, match=r"cuobjdump is missing: ./setup\.sh installs it"):
         sass.archs(Path(__file__))
 
@@ -476,6 +475,6 @@ def test_places(monkeypatch, tmp_path):
     (tmp_path / "links" / "nvcc").symlink_to(nvcc)
     monkeypatch.setenv("PATH", str(tmp_path / "links"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
-    found = sass_binary.places()
+    found = binary.places()
     for folder in (tmp_path / "links", tmp_path / "toolkit" / "bin", tmp_path / "beside" / "bin"):
         assert folder in found

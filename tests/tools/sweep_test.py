@@ -1,8 +1,8 @@
-"""sweep.py: what it makes of a kernel's source, and what it says of mistakes. Needs no nvcc."""
+"""ladder sweep: what it makes of a kernel's source, and what it says of mistakes. Needs no nvcc."""
 
 import pytest
-import sweep
 from conftest import ROOT
+from tools.measuring import sweep
 
 SOURCE = """// constexpr int BM = 1;
 constexpr int BM = 128, BN = 64;
@@ -35,15 +35,13 @@ def test_steps_hold_the_constants_of_the_example():
 
 
 def test_mistakes(refused, tmp_path):
-    refused("sweep.py", words=["give a step"])
-    refused("sweep.py", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
-    refused("sweep.py", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
+    refused("sweep", words=["give a step"])
+    refused("sweep", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
+    refused("sweep", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
     program = tmp_path / "steps" / "08_warp_tiling" / "run"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho 'error: no GPU: none; use --device cpu' >&2\nexit 3\n")
     program.chmod(0o755)
-    said = refused(
-        "sweep.py", "08_warp_tiling", "LM=4", "--build", tmp_path, words=["no GPU: none; --keep DIR"]
-    )
+    said = refused("sweep", "08_warp_tiling", "LM=4", "--build", tmp_path, words=["no GPU: none; --keep DIR"])
     assert "--device" not in said
-    refused("sweep.py", "--run", tmp_path, words=["nothing could be measured"], after_progress=True)
+    refused("sweep", "--run", tmp_path, words=["nothing could be measured"], after_progress=True)

@@ -1,0 +1,65 @@
+"""The tools of gemm-ladder, one verb each. In a build: <build>/ladder.
+
+  ladder sass build/steps/05_2d_tiling/run --excerpt
+
+Every verb has its own --help with an example. Exit status: 0 well, 1 something was found wrong, 2 bad usage
+or something is missing here; what else a verb has, its --help says.
+"""
+
+import importlib
+import os
+import sys
+
+from tools.base import UsageError, run_program
+
+# verb: module, function, what it does
+GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "measuring": {
+        "measure": ("measuring.ladder", "measure", "every step on the device at hand: table, JSON, plot"),
+        "table": ("measuring.ladder", "show_table", "the table of a recorded ladder"),
+        "plot": ("measuring.ladder", "draw_plot", "the plot of a recorded ladder"),
+        "readme": ("measuring.ladder", "update_readme", "put a recorded ladder's table into the README"),
+        "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
+        "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
+        "sweep": ("measuring.sweep", "main", "other values for a step's constants"),
+        "calibrate": ("measuring.calibrate", "main", "the X-ray against counters recorded on a GPU"),
+    },
+    "looking inside a kernel": {
+        "sass": ("machine_code.sass", "main", "a program's machine code: registers, main loop, conflicts"),
+        "picture": ("drawing.picture", "main", "one warp's access as a picture, from an X-ray"),
+    },
+    "pages": {
+        "claims": ("claims.claims", "main", "what a step's page claims, checked"),
+        "pages": ("pages.pages", "main", "the generated parts of the docs, written or checked"),
+        "docs": ("website.build", "main", "the site"),
+        "screenshots": ("website.screenshots", "main", "pictures of the site's pages"),
+    },
+    "exercises": {
+        "exercises": ("grading.program", "main", "the exercises, also as <build>/exercises"),
+        "exercise-files": ("grading.content", "main", "whether an exercise's files are in order"),
+    },
+}
+
+
+def overview() -> str:
+    lines = [(__doc__ or "").strip(), ""]
+    for group, verbs in GROUPS.items():
+        lines += [f"{group}:", *(f"  {verb:<15} {what}" for verb, (_, _, what) in verbs.items()), ""]
+    return "\n".join(lines).rstrip()
+
+
+def main() -> int:
+    verbs = {verb: entry for group in GROUPS.values() for verb, entry in group.items()}
+    program = os.environ.get("LADDER_PROGRAM", "ladder")
+    verb = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if verb in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if verb not in verbs:
+        raise UsageError(f"there is no verb '{verb}'; there are {', '.join(verbs)}")
+    module, function, _ = verbs[verb]
+    sys.argv = [f"{program} {verb}", *sys.argv[2:]]  # what argparse calls the program
+    return getattr(importlib.import_module(f"tools.{module}"), function)()
+
+
+sys.exit(run_program(main))

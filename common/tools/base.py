@@ -1,0 +1,100 @@
+"""What the tools share: where things are, errors in one line, progress, files, the ninja that builds.
+
+Standard library only, as is everything that measures: it runs wherever the programs run.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder says which it belongs to
+EVIDENCE = ROOT / "docs" / "evidence" / "h200"
+
+
+class UsageError(Exception):
+    """What the user got wrong or what is missing here, in one line; ends a program with `status`."""
+
+    status = 2
+
+
+# ---- Programs --------------------------------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows the module's text as --help, and says what is wrong in one line."""
+
+    def __init__(self, description: str | None = None, **options: object):
+        super().__init__(
+            description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def run_program(main: Callable[[], int]) -> int:
+    """The exit status of main(), with what it could not do said in one line."""
+    closed_pipe, stopped = 141, 130  # as a shell says them
+    try:
+        try:
+            return main()
+        except UsageError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return error.status
+        except KeyboardInterrupt:
+            print("\nstopped", file=sys.stderr)
+            return stopped
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # not later, where nothing can be done about it
+    except BrokenPipeError:  # nobody reads on, as with `... | head`
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return closed_pipe
+
+
+def progress(done: int, total: int, text: str) -> None:
+    if not sys.stderr.isatty():
+        print(f"[{done}/{total}] {text}", file=sys.stderr, flush=True)
+        return
+    bar = "#" * (30 * done // total)
+    end = "\n" if done == total else ""
+    print(f"\r\033[K[{bar:.<30}] {done}/{total}  {text}", end=end, file=sys.stderr, flush=True)
+
+
+# ---- Files -----------------------------------------------------------------------------------------------
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file that appears only when it is complete."""
+    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not text") from None
+
+
+def find_ninja(error: type[Exception] = UsageError) -> str:
+    """The ninja beside this Python of .venv, else $NINJA, else the one on PATH; without one, raises error."""
+    beside_python = Path(sys.executable).parent / "ninja"
+    for candidate in (str(beside_python), os.environ.get("NINJA"), shutil.which("ninja")):
+        if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise error("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")

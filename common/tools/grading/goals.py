@@ -1,0 +1,217 @@
+"""An exercise's goals: whether a kernel reaches them, on the standard problem and on another.
+Standard library only.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tools.claims.values import (
+    MINE,
+    STANDARD_PROBLEM,
+    Comparison,
+    Context,
+    ExpressionError,
+    NotAvailable,
+    evaluate,
+    explain,
+)
+from tools.grading.build import BuildError
+from tools.grading.content import Goal, names_of
+from tools.grading.finding import Finding
+from tools.grading.run import Problem
+
+SIZES = "what the sizes decide: multiples of 4 may take a faster way, and all of them the same."
+SHOWN = 4  # of the things found that should not be there
+
+
+def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The accesses of an X-ray."""
+    return [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+
+
+def is_mine(row: dict[str, Any]) -> bool:
+    """Whether an access stands in the student's file."""
+    return str(row["file"]).endswith("kernel.cu")
+
+
+@dataclass
+class Elsewhere(Context):
+    """As Context, with another problem in place of the standard one."""
+
+    shape: tuple[int, int, int] = STANDARD_PROBLEM
+
+    def xray_record(self, step: str, m: int = 256, n: int = 256, k: int = 128) -> dict[str, Any]:
+        return super().xray_record(step, *(self.shape if (m, n, k) == STANDARD_PROBLEM else (m, n, k)))
+
+
+NAMES = "the names: this goal finds tiles and constants by those that the starter or its task gives them."
+
+
+def check_goal(goal: Goal, context: Context, notes: list[str]) -> Finding | None:
+    """What is missed; None if the goal is reached, or cannot be checked here, as the notes say then."""
+    try:
+        value = evaluate(goal.check, context)
+    except NotAvailable as reason:
+        if "is not built" in str(reason):
+            raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
+        why = "there is no nvcc" if "sass" in names_of(goal.check) else str(reason)
+        notes.append(f"not checked here, {why}: {goal.says}")
+        return None
+    except ExpressionError as error:
+        said = str(error).replace(MINE, "your kernel")
+        look = NAMES if re.search("accesses no array|has no constant", said) else goal.look
+        return Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], look)
+    if value is True:
+        notes.append(goal.says)
+        return None
+    missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
+    line = line_of_goal(" and ".join(missed), context)
+    evidence = what_failed(goal.check, context)
+    return Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, goal.look)
+
+
+def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding | None:
+    """Whether a goal that is reached on the standard problem is reached on the context's, too: what its X-ray
+    says of the student's kernel, if that can be said of any sizes."""
+    for clause in clauses(goal.check):
+        general = of_other_sizes(clause, context.shape)
+        if general is None:
+            continue
+        try:
+            if evaluate(general, context) is True:
+                continue
+            evidence = what_failed(general, context)
+        except NotAvailable:
+            continue
+        except ExpressionError as error:
+            evidence = [str(error).replace(MINE, "your kernel") + "."]
+        m, n, k = STANDARD_PROBLEM
+        return Finding(
+            "another way",
+            f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, "
+            f"and not with {problem}.",
+            line_of_goal(clause, context),
+            evidence,
+            SIZES,
+        )
+    return None
+
+
+def clauses(check: str) -> list[str]:
+    """What an expression joins by `and`."""
+    tree = ast.parse(check.strip(), mode="eval").body
+    both = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
+    return [ast.unparse(node) for node in (tree.values if both else [tree])]
+
+
+def of_other_sizes(clause: str, shape: tuple[int, int, int]) -> str | None:
+    """The clause with the standard problem's sizes, 256 * 256 * 128 and 256 * 256, replaced by others; None
+    if it says nothing of the X-ray of the student's kernel, or holds sizes in another form."""
+    if f"xray({MINE})" not in clause:
+        return None
+    m, n, k = shape
+    sizes = re.compile(r"\b256 \* 256( \* 128)?\b")
+    if re.search(r"\b(?:256|512|32768|65536|8388608)\b", sizes.sub("", clause)):
+        return None
+    return sizes.sub(lambda found: f"{m} * {n} * {k}" if found[1] else f"{m} * {n}", clause)
+
+
+def what_failed(check: str, context: Context) -> list[str]:
+    """The comparisons of an expression that failed, in words: at most two."""
+    plain = _comparisons_outside_of_lists(check)
+    made = [c for c in explain(check, context).comparisons if (c.left, c.right) in plain]
+    wrong = [c for c in made if not c.holds] or made
+    return [sides(comparison, context) for comparison in wrong[:2]]
+
+
+def _comparisons_outside_of_lists(check: str) -> set[tuple[str, str]]:
+    """Both sides of all comparisons but those that choose the elements of a list."""
+    found: set[tuple[str, str]] = set()
+
+    def look(node: ast.AST) -> None:
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return
+        if isinstance(node, ast.Compare):
+            texts = [ast.unparse(side) for side in (node.left, *node.comparators)]
+            found.update(pairwise(texts))
+        for child in ast.iter_child_nodes(node):
+            look(child)
+
+    look(ast.parse(check.strip(), mode="eval"))
+    return found
+
+
+def line_of_goal(check: str, context: Context) -> int:
+    """The line that most likely misses the goal: of the accesses that it speaks of, the most expensive."""
+    try:
+        rows = [row for row in rows_of(context.xray_record(MINE)) if is_mine(row)]
+    except (NotAvailable, ExpressionError):
+        return 0
+    wanted: list[dict[str, Any]] = []
+    for node in ast.walk(ast.parse(check.strip(), mode="eval")):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if "mine" not in ast.unparse(node.func) or node.func.attr not in ("load", "store", "copy", "access"):
+            continue
+        texts = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
+        texts += [
+            k.value.value for k in node.keywords if k.arg == "array" and isinstance(k.value, ast.Constant)
+        ]
+        spaces = [
+            k.value.value for k in node.keywords if k.arg == "space" and isinstance(k.value, ast.Constant)
+        ]
+        wanted += [
+            row
+            for row in rows
+            if (not texts or row["array"] == texts[0])
+            and (not spaces or row["space"] == spaces[0])
+            and node.func.attr in (row["operation"], "access")
+        ]
+    if not wanted and "xray(mine)" in check.replace(" ", ""):
+        space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
+        wanted = [row for row in rows if row["space"] == space]
+
+    def cost(row: dict[str, Any]) -> tuple[float, int]:
+        if ".lanes" in check:  # how much is asked for, not in which way
+            return row["lanes"], 0
+        if row["space"] == "global":
+            return row["sectors"] / max(row["requests"], 1), row["lanes"]
+        return row["wavefronts"] - row["ideal_wavefronts"], row["lanes"]
+
+    return max(wanted, key=cost)["line"] if wanted else 0
+
+
+def sides(comparison: Comparison, context: Context) -> str:
+    """A comparison that failed, in words: what it is, and what it should be."""
+
+    def number(value: object) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
+    c = comparison
+    wish = words.get(c.sign, f"{c.sign} ") + number(c.right_value)
+    of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
+    if (found := _counted(c.left, context)) is not None:
+        several = "; ".join(f"`{text}`" for text in found[:SHOWN]) + (" ..." if len(found) > SHOWN else "")
+        many = f"{len(found)} found{', ' if found else ''}{several}"
+        return f"{_source(c.left)}: {many}; it should be {wish}{of}."
+    left = c.left.replace(f"xray({MINE}).", "").replace(f"sass({MINE}).", "")
+    return f"{_source(c.left)}: {left} is {number(c.left_value)}; it should be {wish}{of}."
+
+
+def _counted(expression: str, context: Context) -> list[str] | None:
+    """The texts whose number an expression is, if it is one: len([i.text for i in ...])."""
+    match ast.parse(expression, mode="eval").body:
+        case ast.Call(func=ast.Name(id="len"), args=[ast.ListComp() | ast.GeneratorExp() as counted]):
+            found = evaluate(ast.unparse(counted), context)
+            return found if all(isinstance(text, str) for text in found) else None
+    return None
+
+
+def _source(expression: str) -> str:
+    """Where a value comes from, in words."""
+    names = names_of(expression)
+    return "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"

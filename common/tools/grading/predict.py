@@ -1,0 +1,120 @@
+"""Grades the numbers that a student predicts. Standard library only."""
+
+import math
+import re
+import time
+import tomllib
+from pathlib import Path
+
+from tools.claims.values import Context, ExpressionError, NotAvailable, evaluate
+from tools.grading.build import BuildError
+from tools.grading.content import Exercise, Question
+from tools.grading.finding import Finding, Grade
+
+LOOK = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
+
+
+class Unanswerable(Exception):
+    """An answer that cannot be computed here, and why."""
+
+
+def correct_answer(question: Question, context: Context) -> float:
+    """Raises Unanswerable, BuildError."""
+    try:
+        value = evaluate(question.answer, context)
+    except NotAvailable as reason:
+        if "is not built" in str(reason):
+            raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
+        raise Unanswerable(str(reason)) from None
+    except ExpressionError as error:
+        raise BuildError(f"{question.id}: the answer `{question.answer}` has no value: {error}") from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BuildError(f"{question.id}: the answer `{question.answer}` is no number but {value!r}")
+    return value
+
+
+def is_right(given: float, correct: float, tolerance: float) -> bool:
+    """Within the relative tolerance; a hair is always forgiven, as 0.1 + 0.2 is not 0.3."""
+    return abs(given - correct) <= max(tolerance, 1e-9) * abs(correct) + 1e-12
+
+
+def finite(value: object) -> float | None:
+    """A number of a TOML file, if it is one and not too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def line_of(name: str, source: str) -> int:
+    """Where a key of the student's file is given its value; 0 if nowhere."""
+    pattern = re.compile(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=")
+    return next((n for n, line in enumerate(source.splitlines(), 1) if pattern.match(line)), 0)
+
+
+def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
+    """source: the student's TOML. The worked solution of each right answer is among the notes."""
+    begun = time.monotonic()
+    source = source.removeprefix("\ufeff")  # with which some editors begin a file
+    grade = Grade(_first_wrong(exercise, Context(build, exercise.step), source, notes := []), notes)
+    grade.device = "any"
+    grade.seconds = time.monotonic() - begun
+    return grade
+
+
+def _first_wrong(exercise: Exercise, context: Context, source: str, notes: list[str]) -> Finding | None:
+    try:
+        answers = tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"\(at line (\d+)", str(error))
+        said = re.sub(r" \(at .*", "", str(error))
+        return Finding("toml", f"The file cannot be read: {said}.", int(match[1]) if match else 0, look=LOOK)
+    except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+        return Finding("toml", "The file cannot be read: one of its values is much too long.", look=LOOK)
+    ids = [question.id for question in exercise.questions]
+    if unknown := [name for name in answers if name not in ids]:
+        return Finding(
+            "toml",
+            f"There is no question `{unknown[0]}`; the questions are {', '.join(ids)}.",
+            line_of(unknown[0], source),
+            look="the spelling; `reset` brings the file back.",
+        )
+    first: Finding | None = None
+    for question in exercise.questions:
+        finding = _grade_one(question, context, answers.get(question.id, ""), source, notes)
+        first = first or finding
+    if first is None and all(" not checked here" in note for note in notes):
+        raise BuildError("none of the questions can be graded here: " + notes[0])
+    return first
+
+
+def _grade_one(
+    question: Question, context: Context, given: object, source: str, notes: list[str]
+) -> Finding | None:
+    line = line_of(question.id, source)
+    unit = f" {question.unit}" if question.unit else ""
+    if given == "":
+        asked = f"in {question.unit}" if question.unit else "a number"
+        return Finding("blank", f"Not answered yet: {question.asks} ({question.id}, {asked})", line)
+    number = finite(given)
+    if number is None:
+        huge = isinstance(given, int) and not isinstance(given, bool)
+        said = "far too large" if huge else f"{str(given)[:60]!r}, which is no number"
+        return Finding("no number", f"{question.id} is {said}.", line)
+    try:
+        correct = correct_answer(question, context)
+    except Unanswerable as reason:
+        notes.append(f"{question.id}: not checked here: {reason}")
+        return None
+    if not is_right(number, correct, question.tolerance):
+        direction = "too large" if number > correct else "too small"
+        return Finding(
+            "wrong answer",
+            f"{question.id}: {number:g}{unit} is {direction}. {question.asks}",
+            line,
+            look="the hints; the worked solution is shown for each right answer.",
+        )
+    notes.append(f"{question.id}: {number:g}{unit} is right. {question.worked}")
+    return None

@@ -1,0 +1,316 @@
+"""The exercises: what is done, what comes next, and whether it is right. In a build: <build>/exercises.
+
+  exercises                        progress and the next exercise
+  exercises check NAME...          grade; --all: every exercise that was begun
+  exercises hint NAME              the next of three hints
+  exercises watch [NAME]           grade again whenever the file is saved; Ctrl-C ends it
+  exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
+  exercises reset NAME             the starter again; the old file stays as NAME.cu.old
+  exercises report [--json FILE]   all results, for a teacher
+  exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
+
+A name may be cut short, as in 02. The files to edit and state.json, the only file that remembers anything,
+lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
+
+Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cannot be graded here.
+"""
+
+import argparse
+import io
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from textwrap import indent
+
+from tools.base import BUILD, ROOT, Parser, UsageError, write_whole
+from tools.grading.build import BuildError
+from tools.grading.content import HINTS, Exercise, read_all
+from tools.grading.finding import Finding, Grade, show, wrapped
+from tools.grading.grader import Grader
+from tools.grading.predict import grade_answers
+from tools.grading.report import make_report, standing, table
+from tools.grading.state import Progress, Unreadable, Workspace, now, version_of
+from tools.grading.verify import verify
+from tools.grading.watch import watch
+
+KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
+
+
+def paint(text: str, color: int) -> str:
+    colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return f"\033[{color}m{text}\033[0m" if colored else text
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def progress_line(text: str) -> None:
+    """What is going on, where somebody looks on."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text + ' ...' if text else ''}", end="", file=sys.stderr, flush=True)
+
+
+class Program:
+    """One call of the program."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.build = Path(args.build)
+        self.workspace = Workspace(Path(args.workspace))
+        self.exercises = read_all()
+        if not self.exercises:
+            raise UsageError("there are no exercises in this repository")
+        words = [os.environ.get("EXERCISES_COMMAND") or "exercises"]
+        if Path(args.workspace) != ROOT / "my_exercises":
+            words += ["--workspace", args.workspace]
+        self.command = shlex.join(words)
+
+    def find(self, name: str) -> Exercise:
+        """The exercise of this name, which may be cut short; 2 is 02."""
+        number = name.isdecimal() and name.strip("0")  # 0 alone is the start of many names
+        whole = name.zfill(2) if number else name
+        fits = [e for e in self.exercises if e.name == whole]
+        fits = fits or [e for e in self.exercises if name and e.name.startswith(whole)]
+        if len(fits) == 1:
+            return fits[0]
+        names = ", ".join(e.name for e in (fits or self.exercises))
+        problem = f"'{name}' may be any of" if fits else f"there is no exercise '{name}'; there are"
+        raise UsageError(f"{problem} {names}")
+
+    def next_exercise(self) -> Exercise | None:
+        """The first that is neither passed nor given up."""
+        state = self.workspace.load()
+        open_ones = (e for e in self.exercises if not _closed(state.get(e.name, Progress())))
+        return next(open_ones, None)
+
+    # ---- Commands ----
+
+    def overview(self) -> int:
+        state = self.workspace.load()
+        report = make_report(self.exercises, self.workspace, state)
+        following = self.next_exercise()
+        totals = report["totals"]
+        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %")
+        say()
+        marks = set()
+        for exercise, entry in zip(self.exercises, report["exercises"], strict=True):
+            mark = standing(entry)
+            marks.add(mark)
+            arrow = "  <- next" if exercise is following else ""
+            line = f"  [{mark}] {exercise.name:<26} {KINDS[exercise.kind]:<15} {exercise.title}"[:90]
+            say(paint(line, 32) + arrow if mark == "x" else line + arrow)
+        legend = {"r": "solution revealed, no points", "~": "passed, and changed since"}
+        if shown := [f"[{mark}] {words}" for mark, words in legend.items() if mark in marks]:
+            say("  " + "; ".join(shown))
+        say()
+        if following is None:
+            say("That was the last one.")
+            return 0
+        self.workspace.begin(following)
+        self.introduce(following)
+        return 0
+
+    def introduce(self, exercise: Exercise) -> None:
+        say(paint(f"{exercise.name}: {exercise.title}", 1) + f" ({KINDS[exercise.kind]})")
+        say()
+        say(wrapped(exercise.task))
+        for question in exercise.questions:
+            unit = f" ({question.unit})" if question.unit else ""
+            say(wrapped(f"{question.id}: {question.asks}{unit}", "  - ", "    "))
+        say()
+        say(f"  edit   {self.workspace.shown(exercise)}")
+        say(f"  grade  {self.command} check {exercise.name}")
+        say(f"  stuck  {self.command} hint {exercise.name}")
+
+    def check(self) -> int:
+        if self.args.all == bool(self.args.names):
+            raise UsageError("check needs the name of an exercise, or --all")
+        if self.args.all:
+            chosen = [e for e in self.exercises if self.workspace.file(e).exists()]
+            if not chosen:
+                raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
+        else:
+            chosen = [self.find(name) for name in self.args.names]
+        if len(chosen) == 1:
+            return 0 if self.grade(chosen[0]).passed else 1
+        passed = failed = 0
+        for exercise in chosen:
+            try:
+                grade = self.grade(exercise)
+                passed += grade.passed
+                failed += not grade.passed
+            except BuildError as error:  # the others may do
+                say(f"{exercise.name}: not graded")
+                say()
+                say(wrapped(str(error)))
+        say()
+        say(f"{passed} of {len(chosen)} passed")
+        return 0 if passed == len(chosen) else 1 if passed + failed == len(chosen) else 2
+
+    def grade(self, exercise: Exercise) -> Grade:
+        """Grades the student's file, remembers the result and says it."""
+        file = self.workspace.shown(exercise)
+        try:
+            source = self.workspace.read(exercise)
+            grade = self.grade_source(exercise, source, file)
+        except Unreadable as problem:
+            look = "what lies there; `reset` puts the starter in its place and keeps the old file."
+            source, grade = "", Grade(Finding("unreadable", f"{file} cannot be read: {problem}.", look=look))
+        finally:
+            progress_line("")
+
+        def note(progress: Progress) -> None:
+            progress.attempts += 1
+            if grade.passed:
+                progress.passed_at = progress.passed_at or now()
+                progress.device = grade.device
+                progress.version = version_of(source)
+
+        progress = self.workspace.update(exercise, note)
+        self.tell(exercise, grade, progress, source, file)
+        return grade
+
+    def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
+        if exercise.kind == "predict":
+            return grade_answers(exercise, self.build, source)
+        grader = Grader(
+            exercise,
+            self.build,
+            self.args.device,
+            self.args.seed,
+            lambda doing: progress_line(f"{exercise.name}: {doing}"),
+        )
+        return grader.grade(source, file)
+
+    def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
+        if grade.finding is None:
+            where = "" if grade.device == "any" else f", {grade.device}"
+            say(paint(f"{exercise.name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+            for text in grade.notes:
+                say(wrapped(text, "  + ", "    "))
+            if progress.revealed:
+                say("  The solution was revealed before: no points.")
+            if exercise.kind == "predict":
+                say()
+                say(indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
+            following = self.next_exercise()
+            say()
+            say(f"  solution  {self.command} solution {exercise.name}")
+            if following is not None:
+                say(f"  next      {self.command} ({following.name})")
+            return
+        say(paint(f"{exercise.name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+        if exercise.kind == "predict":
+            for text in grade.notes:
+                say(wrapped(text, "  + ", "    "))
+        say()
+        say(show(grade.finding, file, source))
+        if progress.hints < HINTS:
+            say()
+            say(f"  Stuck? {self.command} hint {exercise.name} (hint {progress.hints + 1} of {HINTS})")
+
+    def hint(self) -> int:
+        exercise = self.find(self.args.name)
+        before = self.workspace.load().get(exercise.name, Progress())
+        number = min(before.hints + 1, HINTS)
+
+        def note(progress: Progress) -> None:
+            if not progress.passed:
+                progress.hints = max(progress.hints, number)
+
+        self.workspace.begin(exercise)
+        self.workspace.update(exercise, note)
+        for n, text in enumerate(exercise.hints[:number], 1):
+            say(wrapped(text, f"{n} of {HINTS}: ", "        "))
+        return 0
+
+    def watch(self) -> int:
+        if self.args.name is not None:
+            chosen = self.find(self.args.name)
+            return watch(lambda: chosen, self.workspace, self.grade, say)
+        return watch(self.next_exercise, self.workspace, self.grade, say, self.introduce)
+
+    def solution(self) -> int:
+        exercise = self.find(self.args.name)
+        progress = self.workspace.load().get(exercise.name, Progress())
+        if not progress.passed and not progress.revealed:
+            if not self.args.reveal:
+                say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
+                return 1
+
+            def note(p: Progress) -> None:
+                p.revealed = not p.passed
+
+            self.workspace.update(exercise, note)
+        say(exercise.solution.read_text(encoding="utf-8").rstrip("\n"))
+        return 0
+
+    def reset(self) -> int:
+        exercise = self.find(self.args.name)
+        _, old = self.workspace.reset(exercise)
+        kept = f"; what was there is {old.name} now" if old is not None else ""
+        say(f"{self.workspace.shown(exercise)} is the starter again{kept}")
+        return 0
+
+    def report(self) -> int:
+        report = make_report(self.exercises, self.workspace, self.workspace.load())
+        if self.args.json is not None:
+            write_whole(Path(self.args.json), json.dumps(report, indent=1) + "\n")
+        say(table(report))
+        return 0
+
+    def verify(self) -> int:
+        chosen = [self.find(name) for name in self.args.names] or self.exercises
+        return verify(chosen, self.build, self.grade_source, say)
+
+
+def _closed(progress: Progress) -> bool:
+    return progress.passed or progress.revealed
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="exercises", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", default=BUILD, help="the build directory")
+    parser.add_argument("--workspace", default=str(ROOT / "my_exercises"), metavar="DIR")
+    parser.set_defaults(command="overview", device="auto", seed=None)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=about)
+
+    def grading(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+        sub.add_argument("--seed", type=int, help="of the hidden problems; to see the same ones again")
+
+    check = command("check", "grade exercises")
+    check.add_argument("names", nargs="*", metavar="NAME")
+    check.add_argument("--all", action="store_true", help="every exercise that was begun")
+    grading(check)
+    command("hint", "the next of three hints").add_argument("name", metavar="NAME")
+    watch_command = command("watch", "grade again whenever the file is saved")
+    watch_command.add_argument("name", nargs="?", metavar="NAME")
+    grading(watch_command)
+    solution = command("solution", "show the solution of an exercise that is passed")
+    solution.add_argument("name", metavar="NAME")
+    solution.add_argument("--reveal", action="store_true", help="also if it is not passed; for no points")
+    command("reset", "put the starter back").add_argument("name", metavar="NAME")
+    command("report", "all results").add_argument("--json", metavar="FILE", help="write them there, too")
+    verify_command = command("verify", "see whether starters fail and solutions pass")
+    verify_command.add_argument("names", nargs="*", metavar="NAME")
+    grading(verify_command)
+    args = parser.parse_args(words)
+    args.command = args.command or "overview"
+    return args
+
+
+def main() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no × shows a ? in its place
+    args = arguments(sys.argv[1:])
+    return getattr(Program(args), args.command)()

@@ -1,0 +1,233 @@
+"""Runs a student's program over problems and reads what it says. Standard library only."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tools.base import ROOT
+from tools.claims.values import STANDARD_PROBLEM
+
+TIMEOUT_S = 40  # of a table; right kernels take a few seconds
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One product, as options of `run`. again: the same sizes came before, with other numbers; hidden: its
+    sizes were drawn by lot."""
+
+    options: str
+    again: bool = False
+    hidden: bool = False
+
+    def __str__(self) -> str:
+        """ "M = 35, N = 79, K = 19, beta = -0.5"."""
+        names = {"m": "M", "n": "N", "k": "K"}
+        words = self.options.split()
+        pairs = [(words[i][2:], words[i + 1]) for i in range(0, len(words) - 1, 2)]
+        return ", ".join(f"{names.get(name, name)} = {value}" for name, value in pairs if name != "seed")
+
+    @property
+    def without_seed(self) -> str:
+        return re.sub(r" *--seed \d+", "", self.options)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """records: the JSON record of each problem that was finished. crash: "" or what ended the program before
+    that, `timeout` if the time was up. at: the problem that it was at."""
+
+    records: list[dict[str, Any]]
+    crash: str = ""
+    timeout: bool = False
+    at: Problem | None = None
+
+
+# Every kind of edge in as few and as small problems as possible, for runs in which each access is checked.
+OBSERVED = (
+    "--m 35 --n 79 --k 19",
+    "--m 64 --n 64 --k 64",
+    "--m 64 --n 64 --k 40 --beta 2",
+    "--m 33 --n 31 --k 9 --alpha -0.5 --beta -0.5",
+    "--m 5 --n 7 --k 0 --beta -0.5",
+    "--m 35 --n 79 --k 19 --lda 23 --ldb 83 --ldc 97",
+    "--m 40 --n 36 --k 260",
+    "--m 129 --n 257 --k 17",
+    "--m 33 --n 32 --k 20 --batch 2",
+    "--m 1 --n 1 --k 1",
+    # Sizes or all leading dimensions but one are multiples of 4: each has to be asked for.
+    "--m 36 --n 40 --k 20 --lda 21 --ldb 44 --ldc 48",
+    "--m 36 --n 40 --k 20 --lda 24 --ldb 41 --ldc 44",
+    "--m 36 --n 40 --k 20 --lda 24 --ldb 44 --ldc 41",
+    "--m 36 --n 42 --k 20 --lda 24 --ldb 44 --ldc 44 --beta 2",
+    "--m 36 --n 40 --k 18 --lda 20 --ldb 44 --ldc 44",
+    "--m 33 --n 40 --k 20 --ldc 41 --batch 2",
+    "--m 33 --n 40 --k 21 --ldb 41 --batch 2",
+)
+
+
+def shape_table() -> list[str]:
+    """The shapes over which every step has to be right."""
+    text = (ROOT / "tests" / "shapes.txt").read_text(encoding="utf-8")
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
+    """Sizes that nobody can know beforehand; now and then all multiples of 4, for the fast paths."""
+    m, n, k = (chooser.randint(1, limit) for limit in (largest, largest, deepest))
+    if chooser.random() < 0.4:
+        m, n, k = m, (n + 3) // 4 * 4, (k + 3) // 4 * 4
+    text = f"--m {m} --n {n} --k {k}"
+    if chooser.random() < 0.5:
+        text += f" --alpha {chooser.choice((-0.5, 2, 0.75))} --beta {chooser.choice((1, -0.5, 2))}"
+    if chooser.random() < 0.3:
+        text += f" --lda {k + chooser.randint(1, 9)} --ldb {n + chooser.randint(1, 9)}"
+        text += f" --ldc {n + chooser.randint(1, 9)}"
+    return text
+
+
+def long_problem(chooser: random.Random, longest: str) -> str:
+    """One of M, N and K is large: what is done from some size on shows, and costs little time."""
+    sizes = {name: chooser.randint(1, 40) for name in "mnk"}
+    sizes[longest] = chooser.randint(400, 1200)
+    return " ".join(f"--{name} {size}" for name, size in sizes.items())
+
+
+def with_seeds(
+    shapes: list[str], chooser: random.Random, hidden: Collection[str] | None = None
+) -> list[Problem]:
+    """Each with numbers of its own. hidden: those of the shapes that were drawn by lot; None: all."""
+    seen: set[str] = set()
+    problems = []
+    for shape in shapes:
+        options = f"{shape} --seed {chooser.randrange(1, 1 << 31)}"
+        problems.append(Problem(options, shape in seen, hidden is None or shape in hidden))
+        seen.add(shape)
+    return problems
+
+
+def observed_problems(chooser: random.Random) -> list[Problem]:
+    """The last one is of random sizes. Early on the same sizes come again: a result that was kept shows."""
+    again = OBSERVED[:2]
+    drawn = [long_problem(chooser, name) for name in "mnk"]
+    drawn += [random_problem(chooser, 70, 40) for _ in range(3)]
+    return with_seeds([*again, *again, *OBSERVED[2:], *drawn], chooser, drawn)
+
+
+def ragged_problem(chooser: random.Random) -> Problem:
+    """Larger than the tiles of most kernels in M and in N, and no multiples of anything."""
+    m, n = (2 * chooser.randint(75, 140) + 1 for _ in range(2))
+    return with_seeds([f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}"], chooser)[0]
+
+
+def aligned_problem(chooser: random.Random, unit: int) -> Problem:
+    """M and N are multiples of the unit, and others than the standard problem's where there are such for the
+    work. K is a multiple of 64, and larger than there: what happens once, before or after the loop, must not
+    count more."""
+    m, n, k = STANDARD_PROBLEM
+    # Above 2^25 products the X-ray looks at a sample only.
+    most, multiples = (m * n * k * 3 // 2, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    sizes = [
+        (a, b, c)
+        for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
+        for c in range(k + 64, 10 * 64 + 1, 64)
+        if (a, b) != (m, n) and a * b * c <= most
+    ]
+    m, n, k = chooser.choice(sizes)
+    return with_seeds([f"--m {m} --n {n} --k {k}"], chooser)[0]
+
+
+def plain_problems(chooser: random.Random) -> list[Problem]:
+    """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
+    drawn = [random_problem(chooser, 300, 400) for _ in range(8)]
+    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]]
+    return with_seeds([*shape_table(), *drawn, *again, *again], chooser, drawn)
+
+
+class Runs:
+    """The programs that are running for one grading."""
+
+    def __init__(self) -> None:
+        self.processes: set[subprocess.Popen[bytes]] = set()
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Ends them: nobody wants to know any more."""
+        self.stopped = True
+        for process in list(self.processes):
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(
+    program: Path,
+    problems: list[Problem],
+    *options: str,
+    timeout: float | None = None,
+    source: str = "",
+    runs: Runs | None = None,
+) -> Outcome:
+    """Runs all problems in one process. source: what to call the student's file in messages."""
+    runs = runs or Runs()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cases, out, said = folder / "cases", folder / "out.json", folder / "said"
+        cases.write_text("".join(f"{problem.options}\n" for problem in problems))
+        command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                start_new_session=True, cwd=folder,
+            )  # fmt: skip
+            runs.processes.add(process)
+            if runs.stopped:
+                _kill(process)
+            try:
+                process.wait(timeout or TIMEOUT_S)
+                timed_out = False
+            except subprocess.TimeoutExpired:
+                timed_out = True
+            finally:
+                _kill(process)  # after Ctrl-C, too
+                process.wait()
+                runs.processes.discard(process)
+        text = named(said.read_text(errors="replace"), program, source)
+        done = len(re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE))
+        at = problems[min(done, len(problems) - 1)]
+        if timed_out:
+            return Outcome([], "", True, at)
+        try:
+            records = json.loads(out.read_text())
+            whole = isinstance(records, list) and len(records) == len(problems)
+        except (OSError, ValueError):
+            whole = False
+        if not whole or process.returncode not in (0, 1):
+            last = [line for line in text.splitlines() if line.startswith("error: ")]
+            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {process.returncode}"
+            return Outcome([], crash, False, at)
+        for record in records:
+            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
+        return Outcome(records)
+
+
+def named(text: str, program: Path, source: str) -> str:
+    """The text with the student's file by its own name in place of the copy that was compiled."""
+    copy = program.resolve().parent / "kernel.cu"
+    for path in (str(copy), str(copy.relative_to(ROOT)) if copy.is_relative_to(ROOT) else str(copy)):
+        text = text.replace(path, source or "kernel.cu")
+    return text

@@ -1,0 +1,217 @@
+"""The program's messages in plain words, with what to look at. Standard library only."""
+
+import re
+
+from tools.grading.content import without_comments
+from tools.grading.finding import Finding
+from tools.grading.run import TIMEOUT_S, Outcome, Problem
+
+FAULT = re.compile(
+    r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
+    r"block (?P<block>\([\d,]+\)) thread (?P<thread>\([\d,]+\)) (?P<detail>.*)"
+)
+# kind: in plain words; what to look at
+FAULTS = {
+    "out-of-bounds access to global memory": (
+        "A thread reaches outside a matrix (out-of-bounds access to global memory).",
+        "the guard before this access: which rows, columns and terms exist at the edge? The sizes are no "
+        "multiples of the tile.",
+    ),
+    "out-of-bounds access to shared memory": (
+        "A thread reaches outside the shared arrays (out-of-bounds access to shared memory).",
+        "the largest value that the index takes, against the size that the array is declared with.",
+    ),
+    "array index out of bounds": (
+        "An index is beyond the end of its array (array index out of bounds).",
+        "the largest value that the index takes, against the size that the array is declared with.",
+    ),
+    "read of uninitialised global memory": (
+        "A thread reads what nobody has written (read of uninitialised global memory).",
+        "beta: when it is 0, C must not be read at all; it may hold anything.",
+    ),
+    "write to read-only memory": (
+        "A thread writes to A or B, which are inputs (write to read-only memory).",
+        "which array the line stores to.",
+    ),
+    "access to host memory": (
+        "The kernel uses memory that is not the device's (access to host memory).",
+        "where the pointer or the array comes from: a kernel can use its arguments, A, B and C, its own "
+        "variables and shared memory.",
+    ),
+    "misaligned access": (
+        "A wide access begins at an address that is no multiple of its width (misaligned access).",
+        "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses.",
+    ),
+    "read of uninitialised shared memory": (
+        "A thread reads an element of shared memory that nobody has written "
+        "(read of uninitialised shared memory).",
+        "who fills this element, and when: a barrier is missing between filling and reading, or, at the edge "
+        "of a matrix, the tile is not filled up with zeros.",
+    ),
+    "data race on shared memory": (
+        "Two threads use the same element of shared memory and nothing orders them (data race on shared "
+        "memory). The result may be right today and wrong tomorrow.",
+        "the barriers: one after the tile is filled, before anybody reads it; one after the last read, "
+        "before it is filled again. See docs/steps/03_shared_memory.md.",
+    ),
+    "data race on global memory": (
+        "Two threads use the same element of a matrix and nothing orders them (data race on global memory).",
+        "which thread owns which element of C: every element must belong to exactly one.",
+    ),
+    "use of shared memory before its asynchronous copy arrived": (
+        "A thread reads an element whose asynchronous copy may still be on its way "
+        "(use of shared memory before its asynchronous copy arrived).",
+        "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
+        "copies only. See docs/steps/09_async_copy.md.",
+    ),
+    "thread exit before a barrier": (
+        "Some threads leave the kernel while others wait for them at a barrier "
+        "(thread exit before a barrier).",
+        "every `return` before the last __syncthreads(): threads without an element of C still have to help.",
+    ),
+    "divergent barrier": (
+        "The threads of a block wait at different barriers (divergent barrier).",
+        "conditions around __syncthreads(): all threads of the block must meet at the same one.",
+    ),
+    "deadlock": (
+        "Threads wait at a barrier that can never open (deadlock).",
+        "loops and conditions around __syncthreads(): does every thread reach it equally often?",
+    ),
+}
+LEADING = "how far apart the rows are: lda, ldb and ldc, not K and N."
+BATCH = (
+    "the batch: blockIdx.z counts its matrices, which lie strideA, strideB and strideC elements apart; the "
+    "grid needs g.batch blocks in z."
+)
+SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
+# in the message of a wrong result: what to look at
+WRONG = {
+    "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
+    "thread, and does that thread store it?",
+    "old value": "the store: these elements kept what C held before. Every element has to become "
+    "alpha * sum + beta * C.",
+    "alpha": "the line that stores C: alpha * sum + beta * C.",
+    "beta": "the line that stores C: alpha * sum + beta * C.",
+    "leading dimension": LEADING,
+    "stale buffer": "which buffer is filled and which is read in each turn of the loop.",
+    "terms": "the loop over k, at its beginning and its end: K need not be a multiple of the tile.",
+    "must not read": "the guards: what lies beyond the edge of a matrix, and C when beta is 0, must not get "
+    "into a sum.",
+    "NaN": "what goes into the sum: does it begin at zero, and is every tile filled up to its edge?",
+}
+WRONG_ELSE = (
+    "one element by hand: which row of A and which column of B does the thread of this C[i][j] go through?"
+)
+
+
+def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
+    """The message of an observed run in plain words; None if it is no such message."""
+    match = FAULT.fullmatch(complaint)
+    if match is None or match["kind"] not in FAULTS:
+        return None
+    says, look = FAULTS[match["kind"]]
+    line = int(match["line"]) if match["line"] and match["where"] == file else 0
+    look = _where_options_point(look, problem) if "global" in match["kind"] else look
+    detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
+    where = f"Thread {match['thread']} of block {match['block']} {detail}."
+    return Finding(match["kind"], says, line, [where, f"Seen with {problem}."], look)
+
+
+def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> Finding:
+    """A wrong result, or a write outside of C, in plain words."""
+    if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
+        return Finding(
+            "stray write",
+            f"The kernel writes outside C with {problem}: {match[1]}.",
+            look="the guard before the store: which rows and columns does C have?",
+        )
+    match = re.match(r"wrong result.*?: (\d+ of \d+ elements); (.*)", complaint)
+    if match is None:
+        return Finding("wrong result", f"It fails with {problem}: {complaint}.", look=WRONG_ELSE)
+    count, rest = match[1], match[2]
+    details = [rest[0].upper() + rest[1:] + "."]
+    if problem.again and first_time_right:
+        return Finding(
+            "kept result",
+            f"The first call with {problem} was right; a later call with the same sizes and other numbers "
+            f"in A and B was wrong: {count}.",
+            0,
+            details,
+            "variables that outlive a call (static or outside functions): nothing may be kept.",
+        )
+    if re.search(r"of matrix [1-9]", rest):
+        details.append("All of the batch's first matrix is right.")
+        return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, BATCH)
+    look = next((look for words, look in WRONG.items() if words in rest), "")
+    look = look or _where_options_point(WRONG_ELSE, problem)
+    return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, look)
+
+
+def _where_options_point(look: str, problem: Problem) -> str:
+    """What to look at first, as plainer problems were right before."""
+    if "--batch" in problem.options:
+        return f"{BATCH} Otherwise: {look}"
+    return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
+
+
+def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
+    """A wrong result explained by an array that lacks the __shared__ that it has in the solution."""
+    if finding.code != "wrong result":
+        return None
+    shared = set(re.findall(r"(\w+)\s*\[", " ".join(re.findall(r"__shared__([^;=]*);", solution))))
+    for number, line in enumerate(without_comments(source).splitlines(), 1):
+        declared = re.match(r"\s*(?:(?:__align__|alignas)\s*\(\w+\)\s*)?float[234]?\s+(\w.*);", line)
+        names = re.findall(r"(\w+)\s*\[", declared[1].split("=")[0]) if declared else []
+        for name in names:
+            if name in shared:
+                says = (
+                    f"{finding.says} {name} is declared without __shared__: each thread has one of its own."
+                )
+                return Finding("wrong result", says, number, finding.details, SHARED)
+    return None
+
+
+def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
+    """A program that crashed or did not end. source: the student's."""
+    at = f" with {outcome.at}" if outcome.at else ""
+    if outcome.timeout:
+        return Finding(
+            "endless",
+            f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
+            look="the loops: does each of them end, also with K = 0 and with ragged sizes?",
+        )
+    # Once a kernel has been launched, the program itself says where it crashed.
+    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
+        return host_finding()
+    if "outside the limits of CUDA" in outcome.crash:
+        code = without_comments(source).splitlines()
+        launches = [n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)]
+        return Finding(
+            "launch",
+            f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
+            "limits of CUDA.",
+            launches[0] if launches else 0,
+            [
+                "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most "
+                "227 KiB of shared memory; a grid has at most 65535 blocks in y and in z."
+            ],
+            "the block's size (32 x 32 threads are 1024, 64 x 64 are 4096), and the bytes that launch() "
+            "asks for.",
+        )
+    line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
+    said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
+    return Finding(
+        "crash",
+        f"The program ended early{at}: {said}.",
+        int(line[1]) if line else 0,
+        look="the launch in sgemm(), the indices of the first and the last thread, and whether a thread has "
+        "more than a few KB of arrays of its own.",
+    )
+
+
+def host_finding() -> Finding:
+    return Finding(
+        "host work",
+        "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes.",
+        look="sgemm(): it may look at sizes and addresses, and launch; the kernel does the work.",
+    )

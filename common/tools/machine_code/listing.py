@@ -1,0 +1,188 @@
+"""What nvdisasm prints, as data: kernels, their instructions, and the source line of each.
+
+The source line of an instruction is that of the innermost frame in steps/ or tests/: what the compiler
+inlined from common/cuda or from CUDA's headers counts for the line of the kernel that called it.
+"""
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from functools import cache
+
+from tools.base import ROOT, UsageError
+
+
+class SassError(UsageError):
+    """What is wrong and what to do about it, in one line."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in the source: inlined code has several, the innermost first."""
+
+    file: str  # relative to the project where it lies in it
+    line: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One machine instruction."""
+
+    offset: int  # from the kernel's first instruction, in bytes
+    text: str  # "@P0 LDG.E R4, desc[UR4][R2.64]"
+    predicate: str | None  # "@P0", "@!P6", "@UP1"; "@!PT" is never true
+    opcode: str  # "LDG.E"
+    operands: tuple[str, ...] = ()  # ("R4", "desc[UR4][R2.64]")
+    frames: tuple[Frame, ...] = ()  # innermost first; empty without line information
+    target: int | None = None  # of a jump: the offset it goes to
+
+    @property
+    def mnemonic(self) -> str:
+        return self.opcode.split(".")[0]
+
+    @property
+    def never(self) -> bool:
+        """Takes an issue slot and does nothing."""
+        return self.predicate in ("@!PT", "@!UPT")
+
+    @property
+    def frame(self) -> Frame | None:
+        """The innermost frame in steps/ or tests/; if there is none, the outermost."""
+        own = (f for f in self.frames if f.file.startswith(("steps/", "tests/")))
+        return next(own, self.frames[-1] if self.frames else None)
+
+    @property
+    def file(self) -> str | None:
+        return self.frame.file if self.frame else None
+
+    @property
+    def line(self) -> int | None:
+        return self.frame.line if self.frame else None
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes a lane loads, stores or copies; None for anything but a memory instruction."""
+        if self.mnemonic not in MEMORY:
+            return None
+        widths = [WIDTHS[part] for part in self.opcode.split(".") if part in WIDTHS]
+        return widths[-1] if widths else 4
+
+
+MEMORY = {"LDG", "STG", "LDS", "STS", "LDL", "STL", "LD", "ST", "LDGSTS"}
+JUMPS = {"BRA", "JMP", "CALL", "BSSY"}
+WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+
+
+def matches(instruction: Instruction, pattern: str) -> bool:
+    """Whether the parts of `pattern` stand in the opcode in this order, the first one first.
+
+    "LDG", "LDG.E", "LDG.128" all match LDG.E.128. "LDS.32" matches LDS, which has no suffix for 4 bytes.
+    An instruction that is never executed ("@!PT LDS RZ, [RZ]") matches nothing.
+    """
+    first, *parts = pattern.split(".")
+    if instruction.mnemonic != first or instruction.never:
+        return False
+    if "32" in parts and instruction.bytes == 4:
+        parts.remove("32")
+    rest = iter(instruction.opcode.split(".")[1:])
+    return all(part in rest for part in parts)
+
+
+def count(instructions: list[Instruction], pattern: str) -> int:
+    return sum(matches(i, pattern) for i in instructions)
+
+
+@cache
+def relative(path: str) -> str:
+    """The path as the project knows it: from its root, or from the last steps/, tests/ or common/ on."""
+    clean = posixpath.normpath(path)
+    if clean.startswith(f"{ROOT}/"):
+        return clean[len(str(ROOT)) + 1 :]
+    inside = re.search(r".*/((?:steps|tests|common)/.+)$", clean)
+    return inside[1] if inside else clean
+
+
+def split_operands(text: str) -> tuple[str, ...]:
+    """Splits at the commas outside brackets."""
+    return tuple(part.strip() for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
+
+
+def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()) -> Instruction:
+    """An Instruction from its text, such as "@P0 LDS.128 R4, [R2+0x10]"; a SassError if it is none."""
+    text = " ".join(text.strip().rstrip(";").split())
+    match = re.fullmatch(r"(?:(@!?U?P[0-9T]+) )?([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?: (.*))?", text)
+    if match is None:
+        raise SassError(f"this is no machine instruction: {text!r}")
+    predicate, opcode, rest = match[1], match[2], match[3] or ""
+    operands = split_operands(rest)
+    target = None
+    if opcode.split(".")[0] in JUMPS and operands and re.fullmatch(r"0x[0-9a-f]+", operands[-1]):
+        target = int(operands[-1], 16)
+    return Instruction(offset, text, predicate, opcode, operands, frames, target)
+
+
+@dataclass
+class Listing:
+    """One function of a cubin."""
+
+    symbol: str  # as the linker knows it
+    is_kernel: bool = False
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+FRAME = re.compile(r'\s*//## File "([^"]+)", line (\d+)(?: inlined at "([^"]+)", line (\d+))?')
+INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
+LABEL = re.compile(r"(\.L_\w+):")
+REFERENCE = re.compile(r"`\(([^)]+)\)")
+SECTION = re.compile(r"\s*\.section\s+([^,]+),")
+
+
+def parse_listing(text: str) -> dict[str, Listing]:
+    """What `nvdisasm --print-line-info-inline --print-code` printed: the functions by symbol.
+
+    Labels become offsets: "BRA `(.L_x_1)" is "BRA 0x1210".
+    """
+    labels = label_offsets(text)
+    listings: dict[str, Listing] = {}
+    current: Listing | None = None
+    frames: list[Frame] = []
+    fresh = True  # the next line about a source file begins a new list of frames
+    for line in text.splitlines():
+        if match := INSTRUCTION.match(line):
+            words = REFERENCE.sub(lambda m: labels.get(m[1], m[0]), match[2])
+            if current is not None:
+                current.instructions.append(parse_instruction(words, int(match[1], 16), tuple(frames)))
+            fresh = True
+        elif match := FRAME.match(line):
+            if fresh:
+                frames = []
+            here = Frame(relative(match[1]), int(match[2]))
+            if not frames or frames[-1] != here:
+                frames.append(here)
+            if match[3]:
+                frames.append(Frame(relative(match[3]), int(match[4])))
+            fresh = False
+        elif match := SECTION.match(line):
+            name = match[1].strip('"')
+            current = None
+            if name.startswith(".text."):
+                current = listings.setdefault(name[len(".text.") :], Listing(name[len(".text.") :]))
+            frames, fresh = [], True
+        elif "STO_CUDA_ENTRY" in line and current is not None:
+            current.is_kernel = True
+    return listings
+
+
+def label_offsets(text: str) -> dict[str, str]:
+    """Where each label stands in its function: {".L_x_1": "0x1210"}."""
+    found: dict[str, str] = {}
+    waiting: list[str] = []
+    for line in text.splitlines():
+        if match := LABEL.match(line):
+            waiting.append(match[1])
+        elif match := INSTRUCTION.match(line):
+            found |= {label: f"{int(match[1], 16):#x}" for label in waiting}
+            waiting = []
+        elif SECTION.match(line):
+            waiting = []
+    return found

@@ -1,0 +1,321 @@
+"""Finds the main loop of a kernel and says what fills its issue slots.
+
+The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
+has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
+An operand marked .reuse stays in a small cache, from which the next instruction reads it if it wants the same
+register as the same operand. What remains is read from the banks: two reads of one bank take a cycle more.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tools.machine_code.listing import Instruction, SassError, count, matches
+
+REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
+
+
+@dataclass
+class Block:
+    """Instructions that are executed one after the other."""
+
+    instructions: list[Instruction]
+    next: list[int] = field(default_factory=list)  # numbers of the blocks that can follow
+
+
+def basic_blocks(instructions: list[Instruction]) -> list[Block]:
+    by_offset = {i.offset: n for n, i in enumerate(instructions)}
+    jumps: dict[int, list[int]] = {}  # number of an instruction that ends a block -> those that can follow
+    meeting_points: dict[str, int] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
+    for n, i in enumerate(instructions):
+        following = [n + 1] if n + 1 < len(instructions) else []
+        target = by_offset.get(i.target) if i.target is not None else None
+        always = i.predicate in (None, "@PT", "@UPT")
+        if i.mnemonic == "BSSY" and target is not None:
+            meeting_points[i.operands[0]] = target
+        elif i.mnemonic in ("BRA", "JMP"):
+            takes_predicate = len(i.operands) > 1
+            jumps[n] = ([] if always and not takes_predicate else following) + (
+                [target] if target is not None else []
+            )
+        elif i.mnemonic == "CALL" and target is not None:  # also a jump: what it calls is in the kernel
+            jumps[n] = [*following, target]
+        elif i.mnemonic == "BSYNC" and i.operands and i.operands[0] in meeting_points:
+            jumps[n] = [meeting_points[i.operands[0]]] + ([] if always else following)
+        elif i.mnemonic in ("EXIT", "RET", "BRX", "KILL"):
+            jumps[n] = [] if always else following
+    starts = sorted({0, *(t for targets in jumps.values() for t in targets), *(n + 1 for n in jumps)})
+    starts = [n for n in starts if n < len(instructions)]
+    number = {start: k for k, start in enumerate(starts)}
+    blocks = []
+    for k, start in enumerate(starts):
+        end = starts[k + 1] if k + 1 < len(starts) else len(instructions)
+        follow = jumps.get(end - 1, [end] if end < len(instructions) else [])
+        blocks.append(Block(instructions[start:end], sorted({number[n] for n in follow})))
+    return blocks
+
+
+def dominators(blocks: list[Block]) -> list[set[int]]:
+    """For each block, those that lie on every way to it from the first; empty where no way leads."""
+    before: list[list[int]] = [[] for _ in blocks]
+    reached, todo = {0}, [0]
+    while todo:
+        k = todo.pop()
+        for n in blocks[k].next:
+            before[n].append(k)
+            if n not in reached:
+                reached.add(n)
+                todo.append(n)
+    result = [set(reached) if k in reached else set() for k in range(len(blocks))]
+    result[0] = {0}
+    changed = True
+    while changed:
+        changed = False
+        for k in sorted(reached - {0}):
+            new = set.intersection(*(result[b] for b in before[k])) | {k}
+            if new != result[k]:
+                result[k], changed = new, True
+    return result
+
+
+@dataclass
+class Loop:
+    """A loop. `instructions` are those of the usual way through it, in the order of execution.
+
+    Where the way forks, the usual one has the most FFMAs, of those the one that moves the most bytes, of
+    those the shortest: the tiles inside the matrix, not those at its edge. The rest is in `aside`.
+    """
+
+    arch: str
+    instructions: list[Instruction]
+    aside: list[Instruction]  # in the loop, but executed rarely
+    offsets: frozenset[int]  # of all its instructions
+    outer: "Loop | None" = None  # the next loop around it
+
+    def unrolled(self, times: int) -> "Loop":
+        """The loop around this one, as it would be with this one written out `times` times in it.
+
+        Where the compiler left the loop over k a loop, this is a whole tile, loads and all.
+        """
+        if self.outer is None:
+            raise SassError("there is no loop around this one")
+        way = self.outer.instructions
+        inside = [n for n, i in enumerate(way) if i.offset in self.offsets]
+        whole = way[: inside[0]] + self.instructions * times + way[inside[-1] + 1 :]
+        return replace(self.outer, instructions=whole)
+
+    def count(self, pattern: str) -> int:
+        """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        return count(self.instructions, pattern)
+
+    @property
+    def ffma(self) -> int:
+        return self.count("FFMA")
+
+    def share(self, pattern: str) -> float:
+        """Of the issue slots, the part that these instructions take."""
+        return self.count(pattern) / len(self.instructions)
+
+    def per_ffma(self, pattern: str) -> float:
+        return self.count(pattern) / self.ffma
+
+    @property
+    def mix(self) -> dict[str, int]:
+        """How many of each opcode, the most frequent first: memory instructions by width."""
+        named = (i.opcode if i.bytes else i.mnemonic for i in self.instructions if not i.never)
+        return dict(Counter(named).most_common())
+
+    def lead(self, pattern: str) -> float:
+        """How many instructions before its first use a load stands, on average: 1 if just before it.
+
+        The loop is taken to go round: what is used after the jump back counts. Loads that nothing in the
+        loop uses do not.
+        """
+        way = self.instructions
+        leads = []
+        for n, load in enumerate(way):
+            if not matches(load, pattern) or not (to := REGISTER.fullmatch(load.operands[0])):
+                continue
+            loaded = {int(to[1]) + word for word in range(max(1, (load.bytes or 4) // 4))}
+            for distance in range(1, len(way)):
+                reads = source_registers(way[(n + distance) % len(way)]).values()
+                if loaded & {register for register, _ in reads}:
+                    leads.append(distance)
+                    break
+        if not leads:
+            raise SassError(f"the loop uses nothing that {pattern} loads")
+        return sum(leads) / len(leads)
+
+    @cached_property
+    def registers_read(self) -> "RegisterReads":
+        return register_reads(self.instructions)
+
+    @property
+    def reuse_share(self) -> float:
+        """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache."""
+        reads = self.registers_read
+        return reads.cached / max(1, reads.operands)
+
+    @property
+    def marked_share(self) -> float:
+        """Of the registers that the FFMAs take as operands, the part marked .reuse."""
+        reads = self.registers_read
+        return reads.marked / max(1, reads.operands)
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Cycles that the FFMAs lose because two operands lie in one bank."""
+        return sum(reads - 1 for reads in self.registers_read.most_of_a_bank if reads > 1)
+
+    @property
+    def predicted_cycles(self) -> int:
+        """Of one scheduler, for one warp's way through the loop, if nothing ever has to be waited for.
+
+        Every instruction takes a cycle to issue, every bank conflict one more. With 16 FFMA lanes to a
+        scheduler an FFMA occupies them for two cycles, under which conflicts of two operands and other
+        instructions hide.
+        """
+        slots = len(self.instructions) + self.bank_conflicts
+        width = ffma_cycles(self.arch)
+        lanes = sum(max(width, reads) for reads in self.registers_read.most_of_a_bank)
+        if width == 1:
+            return slots
+        extra = sum(max(0, reads - width) for reads in self.registers_read.most_of_a_bank)
+        return max(lanes, len(self.instructions) + extra)
+
+    @property
+    def issue_bound(self) -> float:
+        """Of the FFMA peak, what the issue slots leave: no order of registers makes it faster."""
+        lanes = self.ffma * ffma_cycles(self.arch)
+        return lanes / max(lanes, len(self.instructions))
+
+    @property
+    def predicted_tflops_fraction(self) -> float:
+        """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave.
+
+        An estimate, and no bound: where clashes in one bank and in the other take turns, the hardware hides
+        some. The unaligned kernels of steps 07 and 09 measured faster than this (4095 in ladder.json).
+        """
+        return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
+
+
+def compute_capability(arch: str) -> int:
+    """80 for "sm_80", 90 for "sm_90a"."""
+    return int(re.sub(r"\D", "", arch))
+
+
+def ffma_cycles(arch: str) -> int:
+    """Cycles a warp's FFMA occupies the lanes of its scheduler: 16 lanes up to 8.0, 32 from 8.6 on."""
+    return 2 if compute_capability(arch) <= 80 else 1
+
+
+@dataclass
+class RegisterReads:
+    """What the FFMAs of a loop read."""
+
+    operands: int = 0  # registers among their source operands
+    marked: int = 0  # of those, marked .reuse
+    cached: int = 0  # of those, read from the reuse cache
+    most_of_a_bank: list[int] = field(default_factory=list)  # for each FFMA
+
+
+def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
+    """By the operand's place: the register's number and whether it is marked .reuse."""
+    found: dict[int, tuple[int, bool]] = {}
+    operands = [o for o in instruction.operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
+    for place, operand in enumerate(operands[1:] if instruction.mnemonic != "ISETP" else operands):
+        match = REGISTER.fullmatch(operand)
+        if match:
+            found[place] = (int(match[1]), match[2] is not None)
+    return found
+
+
+def register_reads(instructions: list[Instruction]) -> RegisterReads:
+    result = RegisterReads()
+    cache: dict[int, int] = {}  # operand's place -> register
+    for i in instructions:
+        sources = source_registers(i)
+        if i.mnemonic == "FFMA":
+            from_banks = {r for place, (r, _) in sources.items() if cache.get(place) != r}
+            result.operands += len(sources)
+            result.marked += sum(marked for _, marked in sources.values())
+            result.cached += sum(cache.get(place) == r for place, (r, _) in sources.items())
+            banks = Counter(r % 2 for r in from_banks)
+            result.most_of_a_bank.append(max(banks.values(), default=0))
+        cache = {place: r for place, (r, marked) in sources.items() if marked}
+    return result
+
+
+def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
+    """The blocks on the usual way from the loop's header back to it; see Loop."""
+    order: list[int] = []
+    seen: set[int] = set()
+    on_way: set[int] = set()
+    edges: dict[int, list[int]] = {}
+
+    def visit(k: int) -> None:
+        seen.add(k)
+        on_way.add(k)
+        edges[k] = []
+        for n in blocks[k].next:
+            if n in body and n not in on_way:  # not back to the header of this or an inner loop
+                edges[k].append(n)
+                if n not in seen:
+                    visit(n)
+        on_way.remove(k)
+        order.append(k)
+
+    visit(header)
+    best: dict[int, tuple[tuple[int, int, int], list[int]]] = {}
+    for k in order:
+        own = blocks[k].instructions
+        weight = (count(own, "FFMA"), sum(i.bytes or 0 for i in own if not i.never), -len(own))
+        ways = [best[n] for n in edges[k] if n in best]
+        if header in blocks[k].next:
+            ways.append(((0, 0, 0), []))
+        if ways:
+            (ffma, moved, length), way = max(ways, key=lambda w: w[0])
+            best[k] = ((weight[0] + ffma, weight[1] + moved, weight[2] + length), [k, *way])
+    return best[header][1]
+
+
+def find_loops(instructions: list[Instruction], arch: str) -> list[Loop]:
+    """All loops, the innermost before those around them."""
+    blocks = basic_blocks(instructions)
+    above = dominators(blocks)
+    before: list[list[int]] = [[] for _ in blocks]
+    for k, block in enumerate(blocks):
+        for n in block.next:
+            before[n].append(k)
+    bodies: dict[int, set[int]] = {}
+    for k, block in enumerate(blocks):
+        for header in block.next:
+            if header not in above[k]:
+                continue  # not a way back
+            body, todo = {header}, [k]
+            while todo:
+                n = todo.pop()
+                if n not in body:
+                    body.add(n)
+                    todo += [b for b in before[n] if above[b]]
+            bodies.setdefault(header, set()).update(body)
+    loops: list[tuple[set[int], Loop]] = []
+    for header, body in sorted(bodies.items(), key=lambda item: (len(item[1]), item[0])):
+        way = usual_way(blocks, header, body)
+        usual = [i for k in way for i in blocks[k].instructions]
+        aside = [i for k in sorted(body - set(way)) for i in blocks[k].instructions]
+        loop = Loop(arch, usual, aside, frozenset(i.offset for i in usual + aside))
+        for inner_body, inner in loops:
+            if inner.outer is None and inner_body < body:
+                inner.outer = loop
+        loops.append((body, loop))
+    return [loop for _, loop in loops]
+
+
+def main_loop(loops: list[Loop]) -> Loop | None:
+    """Of the loops with FFMAs and no such loop inside, the one with the most FFMAs."""
+    with_ffma = [loop for loop in loops if loop.ffma]
+    around = {id(loop.outer) for loop in with_ffma}
+    innermost = [loop for loop in with_ffma if id(loop) not in around]
+    return max(innermost, key=lambda loop: loop.ffma, default=None)

@@ -1,0 +1,297 @@
+"""Reads the machine code (SASS) of a step: its main loop, what fills it, what the kernel needs.
+
+  ladder sass PROGRAM [--arch sm_90a] [--kernel REGEX] [--excerpt [N]] [--json FILE]
+          [--threads N] [--shared BYTES]
+
+As a module: kernels(program, arch) gives the step's kernels, each with its instructions, resources, loops
+(.loop is the main one), counts and theoretical occupancy. Needs cuobjdump and nvdisasm, which setup.sh
+installs, and no GPU.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from tools.base import Parser, write_whole
+from tools.machine_code import binary
+from tools.machine_code.listing import Instruction, SassError, count
+from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
+from tools.machine_code.occupancies import Occupancy, occupancy
+from tools.machine_code.words import explain
+
+__all__ = [
+    "Instruction",
+    "Kernel",
+    "Loop",
+    "Occupancy",
+    "SassError",
+    "archs",
+    "default_arch",
+    "excerpt",
+    "explain",
+    "kernels",
+]
+
+
+@dataclass
+class Kernel:
+    """A __global__ function as compiled for one architecture."""
+
+    name: str  # "sgemm_prefetch<true>"
+    symbol: str  # as the linker knows it
+    arch: str
+    instructions: list[Instruction]
+    registers: int  # of a thread
+    shared_bytes: int  # of a block, static
+    local_bytes: int  # of a thread
+    stack_bytes: int  # of a thread
+    barriers: int  # of a block
+    threads_per_block: int | None  # what __launch_bounds__ says; None where it says nothing
+
+    def count(self, pattern: str) -> int:
+        """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        return count(self.instructions, pattern)
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """All loops, inner ones first."""
+        return find_loops(self.instructions, self.arch)
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """The innermost loop with the most FFMAs."""
+        return main_loop(self.loops)
+
+    @property
+    def uses_dynamic_shared(self) -> bool:
+        return self.shared_bytes == 0 and any(self.count(name) for name in ("LDS", "STS", "LDGSTS"))
+
+    def occupancy(self, threads: int | None = None, extra_shared: int = 0) -> Occupancy:
+        """With `threads` to a block (default: of __launch_bounds__) and so much dynamic shared memory."""
+        threads = threads or self.threads_per_block
+        if threads is None:
+            raise SassError(f"{self.name} does not say how many threads a block has; pass it")
+        return occupancy(self.arch, self.registers, self.shared_bytes + extra_shared, threads)
+
+
+def archs(program: Path | str) -> list[str]:
+    """What the program holds machine code for: ["sm_80", "sm_90a"]."""
+    return sorted(binary.resources(Path(program)), key=lambda arch: (len(arch.rstrip("af")), arch))
+
+
+def default_arch(program: Path | str) -> str:
+    """sm_90a, if the program has it, else its first; raises SassError if it has none."""
+    found = archs(program)
+    if not found:
+        raise no_code(program)
+    return "sm_90a" if "sm_90a" in found else found[0]
+
+
+def no_code(program: Path | str) -> SassError:
+    return SassError(f"{program} has no machine code for a GPU; build it with CUDA (see ./setup.sh --help)")
+
+
+def kernels(program: Path | str, arch: str) -> list[Kernel]:
+    """The step's own kernels, in the order of their names; empty if it has none.
+
+    `program` may be an object file or a cubin, too. The harness's kernels are left out. Raises SassError.
+    """
+    path = Path(program)
+    stamp = path.stat().st_mtime_ns if path.exists() else 0
+    return list(_kernels(path, arch, stamp))
+
+
+@lru_cache(maxsize=64)
+def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
+    by_arch = binary.resources(program)
+    if not by_arch:
+        raise no_code(program)
+    if arch not in by_arch:
+        number = arch.removeprefix("sm_")
+        raise SassError(
+            f"{program} has no machine code for {arch}, only for {', '.join(archs(program))};"
+            f" to add it: meson configure -Dgpu_arch=...,{number}"
+        )
+    wanted = {symbol for symbol in by_arch[arch] if not symbol.startswith("_ZN7harness")}
+    found = []
+    for symbol, (listing, notes) in binary.disassemble(program, arch, wanted).items():
+        resources = by_arch[arch][symbol]
+        found.append(
+            Kernel(
+                name=binary.demangle(symbol),
+                symbol=symbol,
+                arch=arch,
+                instructions=listing.instructions,
+                registers=resources.registers,
+                shared_bytes=resources.shared_bytes,
+                local_bytes=resources.local_bytes,
+                stack_bytes=resources.stack_bytes,
+                barriers=notes.barriers,
+                threads_per_block=notes.threads_per_block,
+            )
+        )
+    return tuple(sorted(found, key=lambda kernel: kernel.name))
+
+
+# ---- The command -----------------------------------------------------------------------------------------
+
+
+def excerpt(instructions: list[Instruction], most: int | None = None) -> str:
+    """A listing: offset, source line, instruction, what it does."""
+    shown = instructions[:most]
+    width = max((len(i.text) for i in shown), default=0)
+    lines = []
+    for i in shown:
+        lines.append(f"  {i.offset:5x} {i.line or '':>5}  {i.text:<{width}}  {explain(i)}".rstrip())
+    if len(shown) < len(instructions):
+        lines.append(f"  ... {len(instructions) - len(shown)} more")
+    return "\n".join(lines)
+
+
+def source_lines(loop: Loop) -> str:
+    """Where the loop's work stands in the source: "steps/05_2d_tiling/kernel.cu:54-57".
+
+    By its FFMAs, memory accesses and barriers: addresses may come from anywhere before the loop.
+    """
+    work = [i for i in loop.instructions if i.bytes or i.mnemonic in ("FFMA", "BAR")]
+    places = [i.frames[-1] for i in work if i.frames]
+    if not places:
+        return "without line information"
+    file = Counter(place.file for place in places).most_common(1)[0][0]
+    lines = [place.line for place in places if place.file == file]
+    return f"{file}:{min(lines)}-{max(lines)}"
+
+
+def several(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def loop_report(loop: Loop) -> list[str]:
+    aside = f"; {len(loop.aside)} more are executed rarely" if loop.aside else ""
+    rest = [f"{n} {opcode}" for opcode, n in loop.mix.items() if opcode != "FFMA"]
+    fillers = sum(i.never for i in loop.instructions)
+    rest += [f"{fillers} never executed"] if fillers else []
+    conflicts = 100 * loop.bank_conflicts / loop.ffma
+    hidden = "; most hide: an FFMA takes two cycles" if ffma_cycles(loop.arch) == 2 else ""
+    return [
+        f"  main loop        {source_lines(loop)}, {len(loop.instructions)} instructions{aside}",
+        f"  FFMA             {loop.ffma}, {100 * loop.share('FFMA'):.1f} % of the issue slots",
+        f"  besides          {', '.join(rest)}",
+        f"  operands         {100 * loop.reuse_share:.1f} % of those of the FFMAs come from the reuse cache",
+        f"  bank conflicts   {loop.bank_conflicts} cycles, {conflicts:.1f} for 100 FFMAs (static){hidden}",
+        f"  at best          {100 * loop.issue_bound:.1f} % of the FFMA peak by the issue slots;"
+        f" about {100 * loop.predicted_tflops_fraction:.1f} % with the bank conflicts",
+    ]
+
+
+def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
+    lines = [
+        f"{kernel.name}, {kernel.arch}: {len(kernel.instructions)} instructions",
+        f"  a thread has     {kernel.registers} registers, {kernel.local_bytes} bytes of local memory,"
+        f" {kernel.stack_bytes} of stack",
+        f"  a block has      {kernel.shared_bytes} bytes of static shared memory,"
+        f" {several(kernel.barriers, 'barrier')},"
+        f" {kernel.threads_per_block or 'an unknown number of'} threads",
+    ]
+    if threads or kernel.threads_per_block:
+        o = kernel.occupancy(threads, extra_shared)
+        unknown = kernel.uses_dynamic_shared and not extra_shared
+        lines.append(
+            f"  an SM holds      {o.warps} of {o.max_warps} warps ({several(o.blocks, 'block')}), as the"
+            f" {' and the '.join(o.limited_by)} allow"
+            + (" (dynamic shared memory not counted: --shared)" if unknown else "")
+        )
+    return "\n".join([*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs"])])
+
+
+def as_json(kernel: Kernel, threads: int | None, extra_shared: int) -> dict[str, object]:
+    loop = kernel.loop
+    known_block = threads or kernel.threads_per_block
+    return {
+        "kernel": kernel.name,
+        "arch": kernel.arch,
+        "registers": kernel.registers,
+        "shared_bytes": kernel.shared_bytes,
+        "local_bytes": kernel.local_bytes,
+        "stack_bytes": kernel.stack_bytes,
+        "barriers": kernel.barriers,
+        "threads_per_block": kernel.threads_per_block,
+        "occupancy": asdict(kernel.occupancy(threads, extra_shared)) if known_block else None,
+        "loop": loop
+        and {
+            "offsets": [i.offset for i in loop.instructions],
+            "aside": [i.offset for i in loop.aside],
+            "mix": loop.mix,
+            "ffma": loop.ffma,
+            "ffma_share": loop.share("FFMA"),
+            "reuse_share": loop.reuse_share,
+            "issue_bound": loop.issue_bound,
+            "bank_conflicts": loop.bank_conflicts,
+            "predicted_tflops_fraction": loop.predicted_tflops_fraction,
+        },
+        "instructions": [
+            {"offset": i.offset, "sass": i.text, "file": i.file, "line": i.line} for i in kernel.instructions
+        ],
+    }
+
+
+def natural(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    if natural(text) == 0:
+        raise argparse.ArgumentTypeError("0 is too few")
+    return int(text)
+
+
+def choose(args: argparse.Namespace) -> list[Kernel]:
+    """The kernels that the command line asks for; at least one."""
+    found = kernels(args.program, args.arch or default_arch(args.program))
+    if not found:
+        raise SassError(f"{args.program} has no kernel of its own")
+    try:
+        chosen = [kernel for kernel in found if re.search(args.kernel, kernel.name)]
+    except re.error as error:
+        raise SassError(f"--kernel {args.kernel!r} is no regular expression: {error}") from None
+    if not chosen:
+        names = ", ".join(kernel.name for kernel in found)
+        raise SassError(f"no kernel of {args.program} matches {args.kernel!r}; it has {names}")
+    return chosen
+
+
+def main() -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("program", help="a step's program, an object file or a cubin")
+    parser.add_argument("--arch", help="default: sm_90a, else the first there is")
+    parser.add_argument("--kernel", default="", metavar="REGEX", help="only kernels whose names match")
+    parser.add_argument("--threads", type=positive, metavar="N", help="to a block, for the occupancy")
+    parser.add_argument(
+        "--shared", type=natural, default=0, metavar="BYTES", help="dynamic shared memory of a block"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write it all there, too, with every instruction")
+    parser.add_argument(
+        "--excerpt",
+        type=positive,
+        nargs="?",
+        const=40,
+        metavar="N",
+        help="the main loop's first N (40) instructions",
+    )
+    args = parser.parse_args()
+    chosen = choose(args)
+    texts = [report(kernel, args.threads, args.shared) for kernel in chosen]
+    records = [as_json(kernel, args.threads, args.shared) for kernel in chosen]
+    for kernel, text in zip(chosen, texts, strict=True):
+        print(text)
+        if args.excerpt is not None and kernel.loop:
+            print(excerpt(kernel.loop.instructions, args.excerpt))
+    if args.json:
+        write_whole(Path(args.json), json.dumps(records, indent=1) + "\n")
+    return 0
