@@ -16,10 +16,16 @@
 
 namespace {
 
-using harness::tolerance_any_data;
-using harness::tolerance_random_data;
+using harness::Input;
 using harness::Verdict;
 using harness::verify_on_host;
+
+double tolerance_any_data(int k, Input input = Input::fp32) {
+  return harness::tolerance_any_data(k, harness::traits(input).accumulation);
+}
+double tolerance_random_data(int k, Input input = Input::fp32) {
+  return harness::tolerance_random_data(k, harness::traits(input).accumulation);
+}
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float inf = std::numeric_limits<float>::infinity();
