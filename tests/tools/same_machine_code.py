@@ -53,6 +53,9 @@ def kernels_of(program: Path) -> Kernels:
         with tempfile.TemporaryDirectory() as folder:
             run_tool("cuobjdump", "--extract-elf", arch, program.resolve(), cwd=Path(folder))
             for cubin in sorted(Path(folder).glob(f"*.{arch}.cubin")):
+                data = cubin.read_bytes()
+                if not any(symbol.encode() in data for symbol in names):
+                    continue  # the harness's own
                 for symbol, code in instructions_of(cubin).items():
                     if symbol in names:
                         found[arch, names[symbol]] = (str(by_symbol[symbol]), code)
