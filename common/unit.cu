@@ -1,5 +1,7 @@
-// Compiles a step (STEP_SOURCE) for the GPU.
+// Compiles a kernel's file (STEP_SOURCE) for the GPU.
 
 #include STEP_SOURCE
 
-void run_on_gpu(const Gemm& gemm) { sgemm(gemm); }
+#include "common/unit.hpp"
+
+extern constinit const harness::Entry run_on_gpu = find_entry(&sgemm, &gemm);

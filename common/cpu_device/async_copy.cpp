@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/cpu_device/internal.hpp"
+#include "common/poison.hpp"
 
 namespace cpu_device {
 
@@ -30,7 +31,7 @@ void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
     check_alignment(shared, bytes, pc);
     if (valid) check_alignment(global, bytes, pc);
   }
-  constexpr std::uint32_t not_arrived = 0x7fc0dead;
+  constexpr std::uint32_t not_arrived = poison_bits | quiet_bits;
   for (unsigned i = 0; i < bytes; i += 4) std::memcpy(static_cast<char*>(shared) + i, &not_arrived, 4);
   AsyncCopies& copies = copies_of_running_thread();
   copies.waiting.push_back({shared, valid ? global : nullptr, bytes, copies.groups, pc});

@@ -26,10 +26,11 @@ void release(void* pointer);
 // What a part of an allocation holds, so that checked runs can say "A[3][80], but A is 100 x 80".
 struct MatrixView {
   std::string name;
-  const float* data;  // element (0, 0) of the first matrix, inside one allocation
-  std::int64_t rows, cols, leading_dimension, batch, stride;
+  const void* data;  // element (0, 0) of the first matrix, inside one allocation
+  std::int64_t rows, cols, leading_dimension, batch, stride;  // in elements
   bool readable;  // false: reading an element before the kernel has written it is a fault
   bool writable;
+  unsigned element_bytes = 4;
 };
 
 // Only elements inside the matrix may be touched from now on by observed kernels; elsewhere in an

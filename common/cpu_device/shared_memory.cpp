@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "common/cpu_device/internal.hpp"
+#include "common/poison.hpp"
 
 // A thread-local with a known name: the symbol table says where it lies in the thread's block, the program
 // where it lies in memory.
@@ -76,7 +77,7 @@ const TlsLayout& layout() {
 }
 
 // A quiet NaN that no arithmetic makes: a kernel that uses it spoils its result visibly.
-constexpr std::uint32_t poison_word = 0x7fc0dead;
+constexpr std::uint32_t poison_word = poison_bits | quiet_bits;
 
 void poison(std::byte* begin, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 4) {

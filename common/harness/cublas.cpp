@@ -22,11 +22,26 @@ void check(cublasStatus_t status, const char* call) {
 }
 #define CUBLAS_CHECK(call) check((call), #call)
 
+struct Types {
+  cudaDataType_t input;
+  cublasMath_t math;
+  const char* plain_call;
+};
+Types types_of(Input input) {
+  switch (input) {
+    case Input::bf16:
+      return {CUDA_R_16BF, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, "cublasGemmEx"};
+    case Input::fp32:
+      break;
+  }
+  return {CUDA_R_32F, CUBLAS_PEDANTIC_MATH, "cublasSgemm"};
+}
+
 // cuBLAS is column-major: it sees our row-major A, B and C as their transposes, and C^T = B^T A^T.
-cublasLtMatrixLayout_t make_layout(std::int64_t rows, std::int64_t cols, std::int64_t ld, int batch,
-                                   std::int64_t stride) {
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t cols, std::int64_t ld,
+                                   int batch, std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
-  CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, static_cast<std::uint64_t>(rows),
+  CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
                                           static_cast<std::uint64_t>(cols), ld));
   CUBLAS_CHECK(
       cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
@@ -46,7 +61,7 @@ struct Cublas::Impl {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;
-  int chosen = -1;  // index into candidates; -1: cublasSgemm
+  int chosen = -1;  // index into candidates; -1: the plain call
   std::string name;
 
   void forget() {
@@ -58,13 +73,29 @@ struct Cublas::Impl {
     chosen = -1;
   }
 
+  void plain_call(const AnyGemm& g) {
+    if (g.input == Input::fp32) {
+      sgemm(g.as<float>());
+    } else {
+      gemm_ex(g);
+    }
+  }
+
   void sgemm(const Gemm& g) {
     CUBLAS_CHECK(cublasSgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B,
                                               g.ldb, g.strideB, g.A, g.lda, g.strideA, &g.beta, g.C, g.ldc,
                                               g.strideC, g.batch));
   }
 
-  cublasStatus_t matmul(const Gemm& g, const cublasLtMatmulHeuristicResult_t& candidate) {
+  void gemm_ex(const AnyGemm& g) {
+    const cudaDataType_t type = types_of(g.input).input;
+    CUBLAS_CHECK(cublasGemmStridedBatchedEx_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B,
+                                               type, g.ldb, g.strideB, g.A, type, g.lda, g.strideA, &g.beta,
+                                               g.C, CUDA_R_32F, g.ldc, g.strideC, g.batch, CUBLAS_COMPUTE_32F,
+                                               CUBLAS_GEMM_DEFAULT));
+  }
+
+  cublasStatus_t matmul(const AnyGemm& g, const cublasLtMatmulHeuristicResult_t& candidate) {
     return cublasLtMatmul(lt, operation, &g.alpha, g.B, a, g.A, b, &g.beta, g.C, c, g.C, c, &candidate.algo,
                           workspace, workspace_bytes, nullptr);
   }
@@ -106,10 +137,6 @@ Cublas::Cublas() : impl_(std::make_unique<Impl>()) {
     }
   }
   CUBLAS_CHECK(cublasCreate(&i.handle));
-  CUBLAS_CHECK(cublasSetMathMode(i.handle, CUBLAS_PEDANTIC_MATH));
-  cublasMath_t mode = CUBLAS_DEFAULT_MATH;
-  CUBLAS_CHECK(cublasGetMathMode(i.handle, &mode));
-  if (mode != CUBLAS_PEDANTIC_MATH) throw std::runtime_error("cuBLAS did not take CUBLAS_PEDANTIC_MATH");
   CUBLAS_CHECK(cublasLtCreate(&i.lt));
   CUBLAS_CHECK(cublasLtMatmulDescCreate(&i.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   CUDA_CHECK(cudaMalloc(&i.workspace, Impl::workspace_bytes));
@@ -123,12 +150,17 @@ Cublas::~Cublas() {
   cudaFree(impl_->workspace);
 }
 
-void Cublas::choose(const Gemm& g) {
+void Cublas::choose(const AnyGemm& g) {
   Impl& i = *impl_;
   i.forget();
-  i.a = make_layout(g.N, g.K, g.ldb, g.batch, g.strideB);
-  i.b = make_layout(g.K, g.M, g.lda, g.batch, g.strideA);
-  i.c = make_layout(g.N, g.M, g.ldc, g.batch, g.strideC);
+  const Types types = types_of(g.input);
+  CUBLAS_CHECK(cublasSetMathMode(i.handle, types.math));
+  cublasMath_t mode = CUBLAS_DEFAULT_MATH;
+  CUBLAS_CHECK(cublasGetMathMode(i.handle, &mode));
+  if (mode != types.math) throw std::runtime_error("cuBLAS did not take the math mode that it was told");
+  i.a = make_layout(types.input, g.N, g.K, g.ldb, g.batch, g.strideB);
+  i.b = make_layout(types.input, g.K, g.M, g.lda, g.batch, g.strideA);
+  i.c = make_layout(CUDA_R_32F, g.N, g.M, g.ldc, g.batch, g.strideC);
   cublasLtMatmulPreference_t preference = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
   const std::size_t workspace = Impl::workspace_bytes;
@@ -142,9 +174,9 @@ void Cublas::choose(const Gemm& g) {
   cublasLtMatmulPreferenceDestroy(preference);
   if (status == CUBLAS_STATUS_SUCCESS) i.candidates.assign(found.begin(), found.begin() + count);
 
-  i.name = "cublasSgemm";
+  i.name = types.plain_call;
   float best = i.time([&] {
-    i.sgemm(g);
+    i.plain_call(g);
     return true;
   });
   for (std::size_t c = 0; c < i.candidates.size(); ++c) {
@@ -156,10 +188,10 @@ void Cublas::choose(const Gemm& g) {
   }
 }
 
-void Cublas::run(const Gemm& g) {
+void Cublas::run(const AnyGemm& g) {
   Impl& i = *impl_;
   if (i.chosen < 0) {
-    i.sgemm(g);
+    i.plain_call(g);
   } else {
     CUBLAS_CHECK(i.matmul(g, i.candidates[static_cast<std::size_t>(i.chosen)]));
   }

@@ -1,43 +1,43 @@
 #pragma once
 
-// What the harness asks of a device. Two exist: the GPU (device_gpu.cu) and the CPU device (device_cpu.cpp).
+// What the harness asks of a device. Two exist: the GPU (device_gpu.cpp) and the CPU device (device_cpu.cpp).
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "common/harness/problem.hpp"
+#include "common/harness/entry.hpp"
+#include "common/harness/extent.hpp"
+#include "common/harness/telemetry.hpp"
 #include "common/harness/verify.hpp"
 
 namespace harness {
 
-// One step, compiled for each device: entry points that launch its kernel on the whole problem.
-// nullptr: this build has none.
+// One step, compiled for each device that this build has.
 struct Step {
   const char* name;
-  void (*gpu)(const Gemm&);
-  void (*cpu)(const Gemm&);
-  void (*cpu_observed)(const Gemm&);
+  Entry gpu, cpu, cpu_observed;
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
-};
 
-// Bits of the NaN that fills every word the kernel must not touch, and C before the kernel runs. It is a
-// signalling NaN: arithmetic makes it quiet, so what a kernel computed from it is not mistaken for it.
-constexpr std::uint32_t poison_bits = 0x7f80dead;
+  Input input() const { return cpu.input(); }
+};
 
 struct DeviceInfo {
   std::string kind;  // "gpu" or "cpu"
   std::string name;
-  double peak_tflops = 0;  // FP32 FFMA at the highest clock; 0: unknown or meaningless
   // The GPU only; empty or 0 elsewhere.
   std::string driver, cuda;
   int compute_capability = 0;  // 90 for 9.0
   int multiprocessors = 0;
   double max_clock_mhz = 0;
   std::size_t l2_bytes = 0;
+
+  // At the highest clock, with inputs of this type; 0: unknown or meaningless.
+  double peak_tflops(Input input) const {
+    return multiprocessors * peak_flops_per_cycle(input, compute_capability) * max_clock_mhz * 1e-6;
+  }
 };
 
 // Measured by interleaving step and baseline: A B A B. Times are for one launch.
@@ -49,16 +49,10 @@ struct Timing {
   double baseline_us = 0;  // 0: no baseline
   double ratio = 0;        // baseline time / step time, the median over the pairs
   std::string baseline;    // what cuBLAS ran
-  double sm_clock_mhz = 0, memory_clock_mhz = 0, power_watts = 0, temperature = 0;  // medians during timing
+  Telemetry telemetry;     // during timing
 };
 
-struct TimingRequest {
-  int repeat = 20;
-  bool cold_cache = true;
-  bool baseline = true;
-};
-
-// Words of a buffer that must have kept the poison and did not.
+// Elements of a buffer that must have kept the poison and did not.
 struct StrayWrites {
   std::int64_t count = 0;
   std::int64_t first = 0;  // element offset from element (0, 0) of the matrix; may be negative
@@ -76,34 +70,31 @@ class Device {
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
 
-  // Sets every word of the buffer to the poison.
-  virtual void poison(float* buffer, std::size_t elements) = 0;
-  // Uniform in [-1, 1), a function of seed and position alone: the same on every device.
-  virtual void fill_uniform(float* data, const Extent& extent, std::uint64_t seed) = 0;
+  // Fills the buffer, a multiple of 4 bytes, with the poison.
+  virtual void poison(void* buffer, std::size_t bytes) = 0;
+  // Uniform in [-1, 1) and exact in the type, a function of seed and position alone: the same on every
+  // device.
+  virtual void fill_uniform(void* data, Input type, const Extent& extent, std::uint64_t seed) = 0;
   // Copies the elements of a matrix, not what lies between its rows.
   virtual void copy_matrix(float* to, const float* from, const Extent& extent) = 0;
-  // Looks at the whole buffer but for the matrix in it.
-  virtual StrayWrites stray_writes(const float* buffer, std::size_t elements, const float* data,
+  // Looks at the whole buffer but for the matrix in it, which begins at element number `origin`.
+  virtual StrayWrites stray_writes(const void* buffer, Input type, std::size_t elements, std::int64_t origin,
                                    const Extent& extent) = 0;
 
   // Runs the step once and waits. Faults found by a checking device are in faults() afterwards.
-  virtual void run(const Step& step, const Gemm& gemm) = 0;
+  virtual void run(const Step& step, const AnyGemm& gemm) = 0;
   virtual std::vector<std::string> faults() { return {}; }
   // Tells a checking device what the buffers hold. c_readable: beta is not 0.
-  virtual void describe(const Gemm& gemm) { (void)gemm; }
+  virtual void describe(const AnyGemm& gemm) { (void)gemm; }
 
   // Compares C with alpha * A * B + beta * C0 in double precision; C0 has C's layout, nullptr when beta is 0.
-  virtual Verdict verify(const Gemm& gemm, const float* c0, double tolerance) = 0;
+  virtual Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) = 0;
 
   // Times the step on `sets`, which are the same problem in different memory. `baseline_c` is where the
   // baseline writes, one for each set.
-  virtual Timing time(const Step& step, const std::vector<Gemm>& sets, const std::vector<float*>& baseline_c,
-                      const TimingRequest& request) = 0;
+  virtual Timing time(const Step& step, const std::vector<AnyGemm>& sets,
+                      const std::vector<float*>& baseline_c, int repeat) = 0;
 };
-
-// A grid has at most 65535 blocks in y and in z: runs `entry` on panels of at most 2^20 rows and on at most
-// 2^15 matrices at a time, so that no step needs to care.
-void run_in_panels(void (*entry)(const Gemm&), const Gemm& gemm);
 
 std::unique_ptr<Device> make_cpu_device(bool check);
 

@@ -13,13 +13,25 @@
 #include "common/harness/device.hpp"
 #include "common/harness/error.hpp"
 #include "common/harness/output_file.hpp"
+#include "common/harness/panels.hpp"
 #include "common/harness/parallel.hpp"
 #include "common/harness/random.hpp"
 #include "common/harness/reference_cpu.hpp"
+#include "common/poison.hpp"
 
 namespace harness {
 
 namespace {
+
+template <typename Word>
+StrayWrites stray_words(const Word* words, std::size_t count, std::int64_t origin, const Extent& extent) {
+  StrayWrites stray;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(count); ++i) {
+    if (words[i] == poison_pattern<Word> || extent.holds(i - origin)) continue;
+    if (stray.count++ == 0) stray.first = i - origin;
+  }
+  return stray;
+}
 
 class CpuDevice : public Device {
  public:
@@ -50,45 +62,38 @@ class CpuDevice : public Device {
   void upload(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
-  void poison(float* buffer, std::size_t elements) override {
-    auto* words = reinterpret_cast<std::uint32_t*>(buffer);
-    std::fill(words, words + elements, poison_bits);
+  void poison(void* buffer, std::size_t bytes) override {
+    std::fill_n(static_cast<std::uint32_t*>(buffer), bytes / sizeof poison_bits, poison_bits);
   }
 
-  void fill_uniform(float* data, const Extent& e, std::uint64_t seed) override {
-    parallel(e.batch * e.rows, [&](std::int64_t i) {
-      float* row = data + i / e.rows * e.stride + i % e.rows * e.leading_dimension;
-      for (std::int64_t col = 0; col < e.cols; ++col) row[col] = uniform(seed, i * e.cols + col);
+  void fill_uniform(void* data, Input type, const Extent& e, std::uint64_t seed) override {
+    with_element(type, [&]<typename T>(T) {
+      parallel(e.lines(), [&](std::int64_t line) {
+        T* row = static_cast<T*>(data) + e.offset_of_line(line);
+        for (std::int64_t col = 0; col < e.cols; ++col) {
+          row[col] = T(uniform(seed, line * e.cols + col, traits(type).significand_bits));
+        }
+      });
     });
   }
 
   void copy_matrix(float* to, const float* from, const Extent& e) override {
-    for (std::int64_t i = 0; i < e.batch * e.rows; ++i) {
-      const std::int64_t offset = i / e.rows * e.stride + i % e.rows * e.leading_dimension;
+    for (std::int64_t line = 0; line < e.lines(); ++line) {
+      const std::int64_t offset = e.offset_of_line(line);
       std::copy_n(from + offset, e.cols, to + offset);
     }
   }
 
-  StrayWrites stray_writes(const float* buffer, std::size_t elements, const float* data,
-                           const Extent& e) override {
-    const auto* words = reinterpret_cast<const std::uint32_t*>(buffer);
-    const std::int64_t origin = data - buffer;
-    StrayWrites stray;
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(elements); ++i) {
-      if (words[i] == poison_bits) continue;
-      const std::int64_t at = i - origin;
-      const bool inside = at >= 0 && e.stride > 0 && at / e.stride < e.batch &&
-                          at % e.stride / e.leading_dimension < e.rows &&
-                          at % e.stride % e.leading_dimension < e.cols;
-      if (inside) continue;
-      if (stray.count++ == 0) stray.first = at;
-    }
-    return stray;
+  StrayWrites stray_writes(const void* buffer, Input type, std::size_t elements, std::int64_t origin,
+                           const Extent& extent) override {
+    return traits(type).bytes == 2
+               ? stray_words(static_cast<const std::uint16_t*>(buffer), elements, origin, extent)
+               : stray_words(static_cast<const std::uint32_t*>(buffer), elements, origin, extent);
   }
 
-  void run(const Step& step, const Gemm& gemm) override {
-    auto* entry = check_ ? step.cpu_observed : step.cpu;
-    if (entry == nullptr) {
+  void run(const Step& step, const AnyGemm& gemm) override {
+    const Entry& entry = check_ ? step.cpu_observed : step.cpu;
+    if (!entry) {
       throw DeviceUnavailable("this build cannot check kernels; compile with GCC to have --check");
     }
     run_in_panels(entry, gemm);
@@ -99,22 +104,23 @@ class CpuDevice : public Device {
 
   std::vector<std::string> faults() override { return std::exchange(faults_, {}); }
 
-  void describe(const Gemm& g) override {
+  void describe(const AnyGemm& g) override {
     if (!check_) return;
-    cpu_device::describe({"A", g.A, g.M, g.K, g.lda, g.batch, g.strideA, true, false});
-    cpu_device::describe({"B", g.B, g.K, g.N, g.ldb, g.batch, g.strideB, true, false});
+    const auto bytes = static_cast<unsigned>(g.element_bytes());
+    cpu_device::describe({"A", g.A, g.M, g.K, g.lda, g.batch, g.strideA, true, false, bytes});
+    cpu_device::describe({"B", g.B, g.K, g.N, g.ldb, g.batch, g.strideB, true, false, bytes});
     cpu_device::describe({"C", g.C, g.M, g.N, g.ldc, g.batch, g.strideC, g.beta != 0, true});
   }
 
-  Verdict verify(const Gemm& gemm, const float* c0, double tolerance) override {
+  Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) override {
     return verify_on_host(gemm, c0, tolerance);
   }
 
   // The time that the simulation takes; it says nothing about a GPU.
-  Timing time(const Step& step, const std::vector<Gemm>& sets, const std::vector<float*>&,
-              const TimingRequest& request) override {
+  Timing time(const Step& step, const std::vector<AnyGemm>& sets, const std::vector<float*>&,
+              int repeat) override {
     std::vector<double> samples;
-    for (int i = 0; i < request.repeat; ++i) {
+    for (int i = 0; i < repeat; ++i) {
       const auto start = std::chrono::steady_clock::now();
       run(step, sets[i % sets.size()]);
       samples.push_back(
@@ -122,7 +128,7 @@ class CpuDevice : public Device {
     }
     std::sort(samples.begin(), samples.end());
     Timing timing;
-    timing.samples = request.repeat;
+    timing.samples = repeat;
     timing.median_us = samples[samples.size() / 2];
     timing.spread = (samples[samples.size() * 3 / 4] - samples[samples.size() / 4]) / timing.median_us;
     return timing;
@@ -135,21 +141,6 @@ class CpuDevice : public Device {
 };
 
 }  // namespace
-
-void run_in_panels(void (*entry)(const Gemm&), const Gemm& gemm) {
-  constexpr int max_rows = 1 << 20, max_matrices = 1 << 15;
-  for (int matrix = 0; matrix < gemm.batch; matrix += max_matrices) {
-    for (int row = 0; row < gemm.M; row += max_rows) {
-      Gemm panel = gemm;
-      panel.batch = std::min(max_matrices, gemm.batch - matrix);
-      panel.M = std::min(max_rows, gemm.M - row);
-      panel.A += matrix * gemm.strideA + row * gemm.lda;
-      panel.B += matrix * gemm.strideB;
-      panel.C += matrix * gemm.strideC + row * gemm.ldc;
-      entry(panel);
-    }
-  }
-}
 
 std::unique_ptr<Device> make_cpu_device(bool check) { return std::make_unique<CpuDevice>(check); }
 

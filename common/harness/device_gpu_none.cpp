@@ -1,4 +1,4 @@
-// Stands in for device_gpu.cu in a build without CUDA.
+// Stands in for device_gpu.cpp in a build without CUDA.
 
 #include "common/harness/device.hpp"
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/harness/run_case.hpp"
+#include "common/poison.hpp"
 
 namespace harness {
 
@@ -30,7 +31,17 @@ float fetch(Device& device, const float* from) {
   return value;
 }
 
-Element examine(Device& device, const Gemm& g, const float* c0, std::int64_t index) {
+// `count` elements of A or B in a row, the first of them `offset` behind the matrix's.
+std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* matrix, std::int64_t offset,
+                                int count = 1) {
+  return with_element(g.input, [&]<typename T>(T) {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    device.download(values.data(), g.behind(matrix, offset), values.size() * sizeof(T));
+    return std::vector<float>(values.begin(), values.end());
+  });
+}
+
+Element examine(Device& device, const AnyGemm& g, const float* c0, std::int64_t index) {
   Element e;
   e.matrix = index / g.N / g.M;
   e.row = index / g.N % g.M;
@@ -38,14 +49,17 @@ Element examine(Device& device, const Gemm& g, const float* c0, std::int64_t ind
   const std::int64_t offset = e.matrix * g.strideC + e.row * g.ldc + e.col;
   e.value = fetch(device, g.C + offset);
   if (c0 != nullptr) e.old = fetch(device, c0 + offset);
-  const float* A = g.A + e.matrix * g.strideA;
-  const float* B = g.B + e.matrix * g.strideB;
+  const void* A = g.behind(g.A, e.matrix * g.strideA);
+  const void* B = g.behind(g.B, e.matrix * g.strideB);
+  const auto input = [&](const void* matrix, std::int64_t offset) -> double {
+    return fetch_inputs(device, g, matrix, offset)[0];
+  };
   double sum = 0, magnitude = 0;
   for (int k = 0; k < g.K; ++k) {
-    const double a = fetch(device, A + e.row * g.lda + k), b = fetch(device, B + k * g.ldb + e.col);
+    const double a = input(A, e.row * g.lda + k), b = input(B, k * g.ldb + e.col);
     e.terms.push_back(a * b);
-    e.wrong_lda.push_back(g.lda == g.K ? NAN : fetch(device, A + e.row * g.K + k) * b);
-    e.wrong_ldb.push_back(g.ldb == g.N ? NAN : a * fetch(device, B + std::int64_t{k} * g.N + e.col));
+    e.wrong_lda.push_back(g.lda == g.K ? NAN : input(A, e.row * g.K + k) * b);
+    e.wrong_ldb.push_back(g.ldb == g.N ? NAN : a * input(B, std::int64_t{k} * g.N + e.col));
     sum += a * b;
     magnitude += std::fabs(a * b);
   }
@@ -61,20 +75,22 @@ std::uint32_t bits_of(float value) {
 }
 
 // What is known of the origin of a wrong NaN that is not the poison itself. On the CPU device arithmetic
-// makes a NaN quiet and keeps its other bits; a GPU makes one and the same NaN of all.
+// makes a NaN quiet and keeps its other bits; a GPU makes one and the same NaN of all. What comes from a BF16
+// element has nothing in its lower half.
 std::string origin_of_nan(float value, bool on_cpu) {
-  constexpr std::uint32_t sign = 1u << 31, quiet = 1u << 22, made = 0x7fc00000;
-  const std::uint32_t bits = bits_of(value) & ~sign;
-  if ((bits | quiet) == (poison_bits | quiet)) {
+  constexpr std::uint32_t sign = 1u << 31, made = 0x7fc00000, quiet = poison_bits | quiet_bits;
+  const std::uint32_t bits = (bits_of(value) & ~sign) | quiet_bits;
+  if (bits == quiet || bits == ((quiet & 0xffff0000) | (quiet_bits & 0xffff))) {
     return "NaN from what the kernel must not read: memory outside the matrices, C when beta is 0, shared "
            "memory that no thread has written, or a copy still under way";
   }
-  if (on_cpu && bits == made) return "NaN that the kernel's own arithmetic made: 0 / 0, 0 * inf or inf - inf";
+  if (on_cpu && (bits_of(value) & ~sign) == made)
+    return "NaN that the kernel's own arithmetic made: 0 / 0, 0 * inf or inf - inf";
   return "NaN, which the kernel read outside the matrices, from an unwritten C, or made itself";
 }
 
 // Says of an element that was never written where the others are, if there are any: their place may tell why.
-std::string unwritten_elements(Device& device, const Gemm& g, std::int64_t matrix) {
+std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t matrix) {
   constexpr std::int64_t max_elements = 1 << 24;
   const std::int64_t elements = (g.M - 1) * g.ldc + g.N;
   const std::string alone = "the element was never written";
@@ -110,18 +126,18 @@ std::string unwritten_elements(Device& device, const Gemm& g, std::int64_t matri
 
 // Whether rows of A taken to lie K elements apart explain a whole column of C: the elements that are NaN, as
 // part of their row comes from between the rows of A, those that are wrong, and those that are right.
-bool fits_dense_a(Device& device, const Gemm& g, const float* c0, double tolerance, std::int64_t matrix,
+bool fits_dense_a(Device& device, const AnyGemm& g, const float* c0, double tolerance, std::int64_t matrix,
                   std::int64_t col) {
   constexpr int max_rows = 64;
   const auto terms = static_cast<std::size_t>(g.K);
-  const float* A = g.A + matrix * g.strideA;
-  const float* B = g.B + matrix * g.strideB;
-  std::vector<float> a(terms), dense_a(terms), b(terms);
-  for (int k = 0; k < g.K; ++k) b[static_cast<std::size_t>(k)] = fetch(device, B + k * g.ldb + col);
+  const void* A = g.behind(g.A, matrix * g.strideA);
+  const void* B = g.behind(g.B, matrix * g.strideB);
+  std::vector<float> b;
+  for (int k = 0; k < g.K; ++k) b.push_back(fetch_inputs(device, g, B, k * g.ldb + col)[0]);
   bool telling = false;  // there is a number that is wrong, and just as wrong as expected
   for (std::int64_t row = 0; row < std::min(g.M, max_rows); ++row) {
-    device.download(a.data(), A + row * g.lda, terms * sizeof(float));
-    device.download(dense_a.data(), A + row * g.K, terms * sizeof(float));
+    const std::vector<float> a = fetch_inputs(device, g, A, row * g.lda, g.K);
+    const std::vector<float> dense_a = fetch_inputs(device, g, A, row * g.K, g.K);
     const std::int64_t offset = matrix * g.strideC + row * g.ldc + col;
     const double old = c0 == nullptr ? 0 : double{g.beta} * fetch(device, c0 + offset);
     double reference = old, expected = old, magnitude = std::fabs(old);
@@ -139,7 +155,7 @@ bool fits_dense_a(Device& device, const Gemm& g, const float* c0, double toleran
   return telling;
 }
 
-std::string dense_a_text(const Gemm& g) {
+std::string dense_a_text(const AnyGemm& g) {
   return fmt::format("fits a leading dimension of A of {} (its row length) instead of {}", g.K, g.lda);
 }
 
@@ -151,7 +167,7 @@ double sum_of(const std::vector<double>& terms, std::size_t begin, std::size_t e
 
 class Suspects {
  public:
-  Suspects(const Gemm& g, std::vector<Element> elements, double tolerance)
+  Suspects(const AnyGemm& g, std::vector<Element> elements, double tolerance)
       : g_(g), elements_(std::move(elements)), tolerance_(tolerance) {}
 
   std::string name() const {
@@ -249,14 +265,14 @@ class Suspects {
     return "";
   }
 
-  const Gemm& g_;
+  const AnyGemm& g_;
   std::vector<Element> elements_;
   double tolerance_;
 };
 
 }  // namespace
 
-std::string diagnose(Device& device, const Gemm& g, const float* c0, double tolerance,
+std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double tolerance,
                      std::int64_t first_wrong) {
   constexpr int max_k = 4096;  // element by element from the device: keep it short
   const std::int64_t matrix = first_wrong / g.N / g.M, row = first_wrong / g.N % g.M, col = first_wrong % g.N;

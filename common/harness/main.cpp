@@ -2,17 +2,12 @@
 
 #include "common/harness/run.hpp"
 
-void run_on_cpu(const Gemm& gemm);
-void run_on_cpu_observed(const Gemm& gemm);
-void run_on_gpu(const Gemm& gemm);
+extern const harness::Entry run_on_cpu, run_on_cpu_observed, run_on_gpu;  // from unit.cpp and unit.cu
 
 int main(int argc, char** argv) {
-  harness::Step step{STEP_NAME, nullptr, run_on_cpu, nullptr, 0};
+  harness::Step step{STEP_NAME, {}, run_on_cpu, {}, STEP_MIN_COMPUTE_CAPABILITY};
 #ifdef HAVE_GPU
   step.gpu = run_on_gpu;
-#endif
-#ifdef STEP_MIN_COMPUTE_CAPABILITY
-  step.min_compute_capability = STEP_MIN_COMPUTE_CAPABILITY;
 #endif
 #ifdef HAVE_OBSERVED
   step.cpu_observed = run_on_cpu_observed;

@@ -52,7 +52,9 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
       ->group(many);
   app.add_option("--cases", o.cases, "A file with one problem a line, written as options")->group(many);
   const char* files = "Files";
-  app.add_option("--a", o.a, "Matrix A, a NumPy float32 array (.npy); needs --b")->group(files);
+  app.add_option("--a", o.a,
+                 "Matrix A, a NumPy float32 array (.npy), rounded to the type that the step takes; needs --b")
+      ->group(files);
   app.add_option("--b", o.b, "Matrix B, likewise")->group(files);
   app.add_option("--c", o.c, "The old C, likewise")->group(files);
   app.add_option("--out", o.out, "Where to write the result C (.npy)")->group(files);
@@ -80,9 +82,9 @@ void check_finite(const Options& o) {
 }  // namespace
 
 std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
-                                      Options& o) {
-  CLI::App app{
-      fmt::format("Step {}: C = alpha * A * B + beta * C in single precision; runs, verifies, times.", step)};
+                                      const std::string& input, Options& o) {
+  CLI::App app{fmt::format(
+      "Step {}: C = alpha * A * B + beta * C, {} inputs, FP32 sums; runs, verifies, times.", step, input)};
   app.get_formatter()->column_width(28);
   add_problem_options(app, o);
   std::vector<std::int64_t> sweep;

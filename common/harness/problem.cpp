@@ -39,11 +39,6 @@ std::int64_t leading_dimension(const char* option, std::int64_t given, std::int6
   return given;
 }
 
-Extent extent(std::int64_t rows, std::int64_t cols, std::int64_t ld, std::int64_t batch,
-              std::int64_t stride) {
-  return {rows, cols, ld, batch, stride};
-}
-
 }  // namespace
 
 void check_size(const char* option, std::int64_t size, std::int64_t limit) {
@@ -66,8 +61,9 @@ Problem checked(Problem p) {
   return p;
 }
 
-Gemm to_row_major(const Problem& p) {
-  Gemm g{};
+AnyGemm to_row_major(const Problem& p, Input input) {
+  AnyGemm g;
+  g.input = input;
   const bool swap = p.layout == Layout::column_major;
   g.M = static_cast<int>(swap ? p.n : p.m);
   g.N = static_cast<int>(swap ? p.m : p.n);
@@ -84,9 +80,9 @@ Gemm to_row_major(const Problem& p) {
   return g;
 }
 
-Extent extent_a(const Gemm& g) { return extent(g.M, g.K, g.lda, g.batch, g.strideA); }
-Extent extent_b(const Gemm& g) { return extent(g.K, g.N, g.ldb, g.batch, g.strideB); }
-Extent extent_c(const Gemm& g) { return extent(g.M, g.N, g.ldc, g.batch, g.strideC); }
+Extent extent_a(const AnyGemm& g) { return {g.M, g.K, g.lda, g.batch, g.strideA}; }
+Extent extent_b(const AnyGemm& g) { return {g.K, g.N, g.ldb, g.batch, g.strideB}; }
+Extent extent_c(const AnyGemm& g) { return {g.M, g.N, g.ldc, g.batch, g.strideC}; }
 
 std::string to_string(const Problem& p) {
   const bool rows = p.layout == Layout::row_major;

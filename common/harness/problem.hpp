@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/gemm.hpp"
+#include "common/harness/entry.hpp"
+#include "common/harness/extent.hpp"
 
 namespace harness {
 
@@ -30,19 +31,14 @@ Problem checked(Problem problem);
 // Throws InputError, which names the option, unless 0 <= size <= limit.
 void check_size(const char* option, std::int64_t size, std::int64_t limit = max_dimension);
 
-// The problem as the steps see it, pointers still null. A column-major product is the row-major product of
-// the operands exchanged: C^T = B^T A^T, and the transpose of a column-major matrix is that matrix, read
-// row by row.
-Gemm to_row_major(const Problem& problem);
+// The problem as the steps see it, with inputs of this type, pointers still null. A column-major product is
+// the row-major product of the operands exchanged: C^T = B^T A^T, and the transpose of a column-major matrix
+// is that matrix, read row by row.
+AnyGemm to_row_major(const Problem& problem, Input input);
 
-// How much of a buffer a batch of matrices takes.
-struct Extent {
-  std::int64_t rows = 0, cols = 0, leading_dimension = 0, batch = 0, stride = 0;
-  std::size_t elements() const { return static_cast<std::size_t>(batch * stride); }
-};
-Extent extent_a(const Gemm& gemm);
-Extent extent_b(const Gemm& gemm);
-Extent extent_c(const Gemm& gemm);
+Extent extent_a(const AnyGemm& gemm);
+Extent extent_b(const AnyGemm& gemm);
+Extent extent_c(const AnyGemm& gemm);
 
 // "4096 x 4096 x 4096", and whatever is not as usual: batch, leading dimensions, alpha, beta, layout.
 std::string to_string(const Problem& problem);

@@ -13,26 +13,26 @@ namespace harness {
 namespace {
 
 // Row `row` of matrix `matrix` of the reference: sums of a * b, and of |a| * |b|.
-void reference_row(const Gemm& g, std::int64_t matrix, std::int64_t row, std::vector<double>& sums,
+template <typename T>
+void reference_row(const GemmOf<T>& g, std::int64_t matrix, std::int64_t row, std::vector<double>& sums,
                    std::vector<double>& magnitudes) {
   std::fill(sums.begin(), sums.end(), 0.0);
   std::fill(magnitudes.begin(), magnitudes.end(), 0.0);
   for (int k = 0; k < g.K; ++k) {
-    const double a = g.A[matrix * g.strideA + row * g.lda + k];
-    const float* b = g.B + matrix * g.strideB + k * g.ldb;
+    const double a = static_cast<float>(g.A[matrix * g.strideA + row * g.lda + k]);
+    const T* b = g.B + matrix * g.strideB + k * g.ldb;
     double* sum = sums.data();
     double* magnitude = magnitudes.data();
     for (int col = 0; col < g.N; ++col) {
-      const double product = a * b[col];
+      const double product = a * static_cast<float>(b[col]);
       sum[col] += product;
       magnitude[col] += std::fabs(product);
     }
   }
 }
 
-}  // namespace
-
-Verdict verify_on_host(const Gemm& g, const float* c0, double tolerance) {
+template <typename T>
+Verdict verify(const GemmOf<T>& g, const float* c0, double tolerance) {
   std::vector<Verdict> rows(static_cast<std::size_t>(std::int64_t{g.batch} * g.M));
   parallel(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
     std::vector<double> sums(g.N), magnitudes(g.N);
@@ -62,6 +62,12 @@ Verdict verify_on_host(const Gemm& g, const float* c0, double tolerance) {
     if (all.first_wrong < 0) all.first_wrong = row.first_wrong;
   }
   return all;
+}
+
+}  // namespace
+
+Verdict verify_on_host(const AnyGemm& gemm, const float* c0, double tolerance) {
+  return with_element(gemm.input, [&]<typename T>(T) { return verify(gemm.as<T>(), c0, tolerance); });
 }
 
 }  // namespace harness

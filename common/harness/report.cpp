@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -18,7 +20,13 @@ namespace harness {
 
 namespace {
 
-constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>10} {:>8} {:>11}  {}\n";
+constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>{}} {:>{}} {:>11}  {}\n";
+
+// The widths of the two columns that compare speeds.
+std::size_t baseline_width(Input input) {
+  return std::max<std::size_t>(10, std::strlen(traits(input).of_baseline));
+}
+std::size_t peak_width(Input input) { return std::max<std::size_t>(8, std::strlen(traits(input).of_peak)); }
 
 double tflops(const Result& result) {
   const Problem& p = result.problem;
@@ -59,21 +67,29 @@ void flush_stdout() {
                                std::generic_category().message(errno == 0 ? EIO : errno)));
 }
 
-void print_header(const DeviceInfo& device) {
+void print_header(const DeviceInfo& device, Input input) {
   const bool gpu = device.kind == "gpu";
-  fmt::print(row_format, "shape (M x N x K)", gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
-             gpu ? "of cuBLAS" : "", gpu ? "of peak" : "", "error/bound", "");
+  const std::string type = input == Input::fp32 ? "" : fmt::format(", A and B {}", traits(input).name);
+  fmt::print(row_format, "shape (M x N x K)" + type, gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
+             gpu ? traits(input).of_baseline : "", baseline_width(input), gpu ? traits(input).of_peak : "",
+             peak_width(input), "error/bound", "");
 }
 
 void print_result(const DeviceInfo& device, const Result& result) {
   const double rate = tflops(result);
   const bool gpu = device.kind == "gpu" && result.timing;
+  const double peak = device.peak_tflops(result.input);
   fmt::print(row_format, to_string(result.problem), result.timing ? duration(result.timing->median_us) : "-",
              gpu ? fmt::format("{:.2f}", rate) : "",
              gpu && result.timing->ratio > 0 ? fmt::format("{:.1f} %", 100 * result.timing->ratio) : "",
-             gpu && device.peak_tflops > 0 ? fmt::format("{:.1f} %", 100 * rate / device.peak_tflops) : "",
+             baseline_width(result.input), gpu && peak > 0 ? fmt::format("{:.1f} %", 100 * rate / peak) : "",
+             peak_width(result.input),
              result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
              result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
+  if (result.rounded_inputs) {
+    fmt::print("  A and B of the files were rounded to {}: {} elements changed\n", traits(result.input).name,
+               *result.rounded_inputs);
+  }
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
   if (result.xray) print_xray(*result.xray, result.verified);
   flush_stdout();
@@ -107,6 +123,7 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         {"ldc", p.ldc},
         {"alpha", p.alpha},
         {"beta", p.beta},
+        {"input", traits(result.input).name},
         {"layout", p.layout == Layout::row_major ? "row" : "col"},
         {"verified", result.verified},
         {"pass", result.pass},
@@ -131,27 +148,30 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["samples"] = t.samples;
       object["spread"] = t.spread;
     }
+    if (result.rounded_inputs) object["rounded_inputs"] = *result.rounded_inputs;
     if (result.xray) object["xray"] = to_json(*result.xray, result.verified);
     if (device.kind == "gpu") {
       object["driver"] = device.driver;
       object["cuda"] = device.cuda;
       object["compute_capability"] = device.compute_capability;
       object["multiprocessors"] = device.multiprocessors;
-      object["peak_tflops"] = number_or_null(device.peak_tflops);
+      const double peak = device.peak_tflops(result.input);
+      object["peak"] = traits(result.input).peak;
+      object["peak_tflops"] = number_or_null(peak);
       object["max_sm_clock_mhz"] = number_or_null(device.max_clock_mhz);
       if (result.timing) {
         const Timing& t = *result.timing;
         object["tflops"] = tflops(result);
-        object["fraction_of_peak"] =
-            number_or_null(device.peak_tflops > 0 ? tflops(result) / device.peak_tflops : 0);
+        object["fraction_of_peak"] = number_or_null(peak > 0 ? tflops(result) / peak : 0);
+        object["baseline"] = traits(result.input).baseline;
         object["ratio_to_cublas"] = number_or_null(t.ratio);
         object["cublas_time_us"] = number_or_null(t.baseline_us);
         object["cublas_algorithm"] = t.baseline;
         object["launches_per_sample"] = t.launches_per_sample;
-        object["sm_clock_mhz"] = number_or_null(t.sm_clock_mhz);
-        object["memory_clock_mhz"] = number_or_null(t.memory_clock_mhz);
-        object["power_watts"] = number_or_null(t.power_watts);
-        object["temperature_celsius"] = number_or_null(t.temperature);
+        object["sm_clock_mhz"] = number_or_null(t.telemetry.sm_clock_mhz);
+        object["memory_clock_mhz"] = number_or_null(t.telemetry.memory_clock_mhz);
+        object["power_watts"] = number_or_null(t.telemetry.power_watts);
+        object["temperature_celsius"] = number_or_null(t.telemetry.temperature);
       }
     }
     array.push_back(std::move(object));

@@ -31,7 +31,7 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   if (o.xray && o.device == "gpu") {
     throw InputError("--xray runs on the CPU device; on a GPU use Nsight Compute, or leave out --device");
   }
-  if (o.xray && step.cpu_observed == nullptr) {
+  if (o.xray && !step.cpu_observed) {
     throw DeviceUnavailable("this build cannot observe kernels; compile with GCC to have --xray");
   }
   std::string why_not;
@@ -40,8 +40,8 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   } else if (o.device == "cpu") {
     why_not = "as asked";
   } else {
-    std::unique_ptr<Device> gpu = step.gpu == nullptr ? nullptr : make_gpu_device(why_not);
-    if (step.gpu == nullptr) why_not = "this program was built without CUDA";
+    std::unique_ptr<Device> gpu = step.gpu ? make_gpu_device(why_not) : nullptr;
+    if (!step.gpu) why_not = "this program was built without CUDA";
     if (gpu != nullptr && gpu->info().compute_capability < step.min_compute_capability) {
       const auto dotted = [](int capability) {
         return fmt::format("{}.{}", capability / 10, capability % 10);
@@ -235,7 +235,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
       if (o.xray) {
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));
-        request.xray = plan_xray(step, to_row_major(request.problem), only);
+        request.xray = plan_xray(step, to_row_major(request.problem, step.input()), only);
       }
     } catch (const InputError& error) {
       throw InputError(one.origin + error.what());
@@ -253,7 +253,7 @@ int run_all(const Step& step, const Options& o) {
   if (!o.json.empty()) json.emplace(o.json);
   if (!o.out.empty()) out.emplace(o.out);
 
-  print_header(device->info());
+  print_header(device->info(), step.input());
   std::vector<Result> results;
   for (const Request& request : requests) {
     if (requests.size() > 1) print_progress(results.size(), requests.size(), to_string(request.problem));
@@ -294,7 +294,7 @@ int complain(const std::string& message, int status) {
 int run(const Step& step, int argc, const char* const* argv) {
   try {
     Options options;
-    std::optional<int> status = parse_command_line(argc, argv, step.name, options);
+    std::optional<int> status = parse_command_line(argc, argv, step.name, traits(step.input()).name, options);
     if (!status) status = run_all(step, options);
     flush_stdout();
     return *status;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "common/harness/error.hpp"
@@ -16,45 +17,64 @@ namespace {
 // Elements before and after every matrix that must keep the poison; a multiple of 256 bytes.
 constexpr std::int64_t guard = 4096;
 
+std::size_t buffer_bytes(Input type, const Extent& extent) {
+  const std::size_t bytes = (extent.elements() + 2 * guard) * traits(type).bytes;
+  return (bytes + 3) / 4 * 4;  // as the poison comes
+}
+
 // A batch of matrices in device memory between guard zones.
 class DeviceMatrix {
  public:
-  DeviceMatrix(Device& device, const Extent& extent)
-      : device_(device), extent_(extent), elements_(extent.elements() + 2 * guard) {
-    buffer_ = static_cast<float*>(device.allocate(elements_ * sizeof(float)));
-    device_.poison(buffer_, elements_);
+  DeviceMatrix(Device& device, Input type, const Extent& extent)
+      : device_(device), type_(type), extent_(extent) {
+    const std::size_t bytes = buffer_bytes(type, extent);
+    buffer_ = device.allocate(bytes);
+    device.poison(buffer_, bytes);
   }
   DeviceMatrix(const DeviceMatrix&) = delete;
   DeviceMatrix(DeviceMatrix&& from) noexcept
       : device_(from.device_),
+        type_(from.type_),
         extent_(from.extent_),
-        elements_(from.elements_),
         buffer_(std::exchange(from.buffer_, nullptr)) {}
   ~DeviceMatrix() { device_.release(buffer_); }
 
-  float* data() const { return buffer_ + guard; }
+  Input type() const { return type_; }
   const Extent& extent() const { return extent_; }
-  void poison() { device_.poison(buffer_, elements_); }
-  StrayWrites stray_writes() const { return device_.stray_writes(buffer_, elements_, data(), extent_); }
+  void* data() const { return at(0); }
+  // Element `offset`, counted from element (0, 0).
+  void* at(std::int64_t offset) const {
+    return static_cast<char*>(buffer_) + (guard + offset) * static_cast<std::int64_t>(traits(type_).bytes);
+  }
+  StrayWrites stray_writes() const {
+    return device_.stray_writes(buffer_, type_, extent_.elements() + 2 * guard, guard, extent_);
+  }
 
  private:
   Device& device_;
+  Input type_;
   Extent extent_;
-  std::size_t elements_;
-  float* buffer_ = nullptr;
+  void* buffer_ = nullptr;
+};
+
+// C is float, whatever A and B are.
+class FloatMatrix : public DeviceMatrix {
+ public:
+  FloatMatrix(Device& device, const Extent& extent) : DeviceMatrix(device, Input::fp32, extent) {}
+  float* data() const { return static_cast<float*>(DeviceMatrix::data()); }
 };
 
 // The buffers of one problem. C0 exists if the old C is read, baseline_c if there is a baseline.
 struct Buffers {
-  DeviceMatrix a, b, c;
-  std::optional<DeviceMatrix> c0, baseline_c;
+  DeviceMatrix a, b;
+  FloatMatrix c;
+  std::optional<FloatMatrix> c0, baseline_c;
 };
 
-std::size_t bytes_of(const Gemm& g, bool timed_on_gpu) {
+std::size_t bytes_of(const AnyGemm& g, bool timed_on_gpu) {
   const std::size_t c_copies = 1 + (g.beta != 0) + timed_on_gpu;
-  const std::size_t elements =
-      extent_a(g).elements() + extent_b(g).elements() + c_copies * extent_c(g).elements();
-  return (elements + (2 + c_copies) * 2 * guard) * sizeof(float);
+  return buffer_bytes(g.input, extent_a(g)) + buffer_bytes(g.input, extent_b(g)) +
+         c_copies * buffer_bytes(Input::fp32, extent_c(g));
 }
 
 void check_memory(Device& device, std::size_t needed) {
@@ -67,28 +87,37 @@ void check_memory(Device& device, std::size_t needed) {
 }
 
 // Reads a file into a device matrix. The file holds the matrix as the user sees it; its lines are rows in
-// row-major and columns in column-major layout, in either case what the steps see as rows.
-void load(Device& device, const std::string& path, const DeviceMatrix& matrix) {
+// row-major and columns in column-major layout, in either case what the steps see as rows. Returns how many
+// elements changed when they were rounded to the matrix's type.
+std::int64_t load(Device& device, const std::string& path, const DeviceMatrix& matrix) {
   const NpyHeader header = read_npy_header(path);
   std::vector<float> values(static_cast<std::size_t>(header.elements()));
   read_npy_data(path, header, values.data());
   const Extent& e = matrix.extent();
-  for (std::int64_t line = 0; line < e.batch * e.rows; ++line) {
-    float* to = matrix.data() + line / e.rows * e.stride + line % e.rows * e.leading_dimension;
-    device.upload(to, values.data() + line * e.cols, static_cast<std::size_t>(e.cols) * sizeof(float));
-  }
+  return with_element(matrix.type(), [&]<typename T>(T) {
+    std::vector<T> row(static_cast<std::size_t>(e.cols));
+    std::int64_t changed = 0;
+    for (std::int64_t line = 0; line < e.lines(); ++line) {
+      const float* from = values.data() + line * e.cols;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = T(from[i]);
+        changed += row[i] != from[i] && !std::isnan(from[i]);
+      }
+      device.upload(matrix.at(e.offset_of_line(line)), row.data(), row.size() * sizeof(T));
+    }
+    return changed;
+  });
 }
 
-void save(Device& device, const Problem& problem, const DeviceMatrix& matrix, OutputFile& out) {
+void save(Device& device, const Problem& problem, const FloatMatrix& matrix, OutputFile& out) {
   std::vector<std::int64_t> shape{problem.m, problem.n};
   if (problem.batch != 1) shape.insert(shape.begin(), problem.batch);
   const std::string header = npy_header_bytes(shape, problem.layout == Layout::column_major);
   out.write(header.data(), header.size());
   const Extent& e = matrix.extent();
   std::vector<float> row(static_cast<std::size_t>(e.cols));
-  for (std::int64_t line = 0; line < e.batch * e.rows; ++line) {
-    const float* from = matrix.data() + line / e.rows * e.stride + line % e.rows * e.leading_dimension;
-    device.download(row.data(), from, row.size() * sizeof(float));
+  for (std::int64_t line = 0; line < e.lines(); ++line) {
+    device.download(row.data(), matrix.at(e.offset_of_line(line)), row.size() * sizeof(float));
     out.write(row.data(), row.size() * sizeof(float));
   }
   out.commit();
@@ -98,9 +127,11 @@ void save(Device& device, const Problem& problem, const DeviceMatrix& matrix, Ou
 class Case {
  public:
   Case(Device& device, const Step& step, const Request& request)
-      : device_(device), step_(step), request_(request), gemm_(to_row_major(request.problem)) {
+      : device_(device), step_(step), request_(request), gemm_(to_row_major(request.problem, step.input())) {
     result_.problem = request.problem;
-    tolerance_ = request.files.a.empty() ? tolerance_random_data(gemm_.K) : tolerance_any_data(gemm_.K);
+    result_.input = gemm_.input;
+    const auto& tolerance = request.files.a.empty() ? tolerance_random_data : tolerance_any_data;
+    tolerance_ = tolerance(gemm_.K, traits(gemm_.input).accumulation);
   }
 
   Result run(OutputFile* out) {
@@ -134,18 +165,23 @@ class Case {
 
  private:
   void add_buffers(bool with_baseline) {
-    Buffers set{{device_, extent_a(gemm_)}, {device_, extent_b(gemm_)}, {device_, extent_c(gemm_)}, {}, {}};
+    Buffers set{{device_, gemm_.input, extent_a(gemm_)},
+                {device_, gemm_.input, extent_b(gemm_)},
+                {device_, extent_c(gemm_)},
+                {},
+                {}};
     if (gemm_.beta != 0) set.c0.emplace(device_, extent_c(gemm_));
     if (with_baseline) set.baseline_c.emplace(device_, extent_c(gemm_));
 
     // Operands in the order of the user, who in column-major layout calls our A "B".
     const bool swap = request_.problem.layout == Layout::column_major;
     const std::uint64_t seed = (request_.seed << 20) + 4 * sets_.size();
+    std::int64_t rounded = 0;
     const auto fill = [&](const DeviceMatrix& matrix, const std::string& file, std::uint64_t number) {
       if (file.empty()) {
-        device_.fill_uniform(matrix.data(), matrix.extent(), seed + number);
+        device_.fill_uniform(matrix.data(), matrix.type(), matrix.extent(), seed + number);
       } else {
-        load(device_, file, matrix);
+        rounded += load(device_, file, matrix);
       }
     };
     fill(set.a, swap ? request_.files.b : request_.files.a, 1);
@@ -155,11 +191,13 @@ class Case {
       device_.copy_matrix(set.c.data(), set.c0->data(), set.c.extent());
       if (set.baseline_c) device_.copy_matrix(set.baseline_c->data(), set.c0->data(), set.c.extent());
     }
+    const bool narrow = traits(gemm_.input).significand_bits < traits(Input::fp32).significand_bits;
+    if (!request_.files.a.empty() && narrow) result_.rounded_inputs = rounded;
     sets_.push_back(std::move(set));
   }
 
-  Gemm gemm(std::size_t set) const {
-    Gemm g = gemm_;
+  AnyGemm gemm(std::size_t set) const {
+    AnyGemm g = gemm_;
     g.A = sets_[set].a.data();
     g.B = sets_[set].b.data();
     g.C = sets_[set].c.data();
@@ -176,7 +214,7 @@ class Case {
     const bool whole = !request_.xray || request_.xray->all;  // all of C was computed
     if (!request_.verify || !whole) return;
     result_.verified = true;
-    const Gemm g = gemm(0);
+    const AnyGemm g = gemm(0);
     const float* c0 = sets_[0].c0 ? sets_[0].c0->data() : nullptr;
     const Verdict verdict = device_.verify(g, c0, tolerance_);
     result_.verdict.max_error = std::max(result_.verdict.max_error, verdict.max_error);
@@ -187,7 +225,9 @@ class Case {
                        std::int64_t{g.batch} * g.M * g.N,
                        diagnose(device_, g, c0, tolerance_, verdict.first_wrong)));
     }
-    for (const auto& [name, matrix] : {std::pair{"A", &sets_[0].a}, {"B", &sets_[0].b}, {"C", &sets_[0].c}}) {
+    const std::pair<const char*, const DeviceMatrix*> matrices[] = {
+        {"A", &sets_[0].a}, {"B", &sets_[0].b}, {"C", &sets_[0].c}};
+    for (const auto& [name, matrix] : matrices) {
       const StrayWrites stray = matrix->stray_writes();
       if (stray.count == 0) continue;
       fail(fmt::format(
@@ -204,27 +244,27 @@ class Case {
       const std::size_t possible = device_.free_bytes() / 2 / bytes;
       while (sets_.size() < std::min(wanted, 1 + possible)) add_buffers(true);
     }
-    std::vector<Gemm> gemms;
+    std::vector<AnyGemm> gemms;
     std::vector<float*> baseline_c;
     for (std::size_t i = 0; i < sets_.size(); ++i) {
       gemms.push_back(gemm(i));
       baseline_c.push_back(sets_[i].baseline_c->data());
     }
-    result_.timing = device_.time(step_, gemms, baseline_c, {request_.repeat, request_.cold_cache, true});
+    result_.timing = device_.time(step_, gemms, baseline_c, request_.repeat);
 
     // A baseline in reduced precision would be no baseline: it has to pass the same test.
     if (!request_.verify || result_.timing->baseline.empty() || gemm_.beta != 0) return;
-    Gemm baseline = gemm(0);
+    AnyGemm baseline = gemm(0);
     baseline.C = sets_[0].baseline_c->data();
     const Verdict verdict = device_.verify(baseline, nullptr, tolerance_);
     if (verdict.wrong > 0)
-      fail(fmt::format("the baseline {} is not FP32-exact: error over bound {:.2g}", result_.timing->baseline,
-                       verdict.max_error_over_bound));
+      fail(fmt::format("the baseline {} is not {}-exact: error over bound {:.2g}", result_.timing->baseline,
+                       traits(gemm_.input).name, verdict.max_error_over_bound));
   }
 
   void time_on_cpu(double first_run_us) {
     if (request_.repeat > 1) {
-      result_.timing = device_.time(step_, {gemm(0)}, {}, {request_.repeat, false, false});
+      result_.timing = device_.time(step_, {gemm(0)}, {}, request_.repeat);
     } else {
       result_.timing = Timing{};
       result_.timing->samples = 1;
@@ -235,7 +275,7 @@ class Case {
   Device& device_;
   const Step& step_;
   const Request& request_;
-  Gemm gemm_;  // row-major, without pointers
+  AnyGemm gemm_;  // row-major, without pointers
   double tolerance_ = 0;
   std::vector<Buffers> sets_;
   Result result_;

@@ -6,6 +6,8 @@
 
 #include "common/harness/device.hpp"
 #include "common/harness/output_file.hpp"
+#include "common/harness/problem.hpp"
+#include "common/harness/verify.hpp"
 #include "common/harness/xray.hpp"
 
 namespace harness {
@@ -29,7 +31,9 @@ struct Result {
   Problem problem;
   bool verified = false;  // compared with the reference
   bool pass = true;
-  Verdict verdict;  // the worst of before and after timing
+  Input input = Input::fp32;
+  std::optional<std::int64_t> rounded_inputs;  // elements of files that the type of A and B changed
+  Verdict verdict;                             // the worst of before and after timing
   std::optional<Timing> timing;
   std::optional<cpu_device::XrayReport> xray;
   std::vector<std::string> complaints;  // why it failed, one line each
@@ -42,7 +46,7 @@ Result run_case(Device& device, const Step& step, const Request& request, Output
 
 // Looks at up to three wrong elements and says which well-known mistake gives just these values, or "".
 // `c0`: the old C, nullptr when beta is 0.
-std::string diagnose(Device& device, const Gemm& gemm, const float* c0, double tolerance,
+std::string diagnose(Device& device, const AnyGemm& gemm, const float* c0, double tolerance,
                      std::int64_t first_wrong);
 
 }  // namespace harness

@@ -6,11 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define HARNESS_BOTH __host__ __device__
-#else
-#define HARNESS_BOTH
-#endif
+#include "common/harness/input.hpp"
+#include "common/host_device.hpp"
 
 namespace harness {
 
@@ -22,24 +19,29 @@ struct Verdict {
   std::int64_t first_wrong = -1;    // (matrix * M + row) * N + col
 };
 
-constexpr double unit_roundoff = 0x1p-24;  // of float
-
-// The factor tol(K) of the bound |c - reference| <= tol * (|alpha| |A||B| + |beta C|).
+// The factor tol(K) of the bound |c - reference| <= tol * (|alpha| |A||B| + |beta C|). The reference is
+// computed of the inputs as they are in memory, so it is the accumulation alone that errs, with a relative
+// error of at most u in each operation.
 //
 // For data of any kind: K products and sums, alpha, beta and the last sum each round once, in any order of
 // summation; the usual gamma_n = n u / (1 - n u), e.g. Higham, Accuracy and Stability of Numerical
 // Algorithms, section 3.1. No correct kernel exceeds it, but at large K it forgives a forgotten tile.
-inline double tolerance_any_data(int k) {
-  const double n = k + 4.0;
-  return n * unit_roundoff / (1 - n * unit_roundoff);
+// A term goes through its product, up to K - 1 sums, and those three; through one operation less where
+// products are exact, as those of two BF16 numbers are in float: 8 + 8 bits of significand make 16.
+inline double tolerance_any_data(int k, const Accumulation& accumulation) {
+  const double n = k + (accumulation.exact_products ? 3.0 : 4.0);
+  return n * accumulation.unit_roundoff / (1 - n * accumulation.unit_roundoff);
 }
 
 // For the harness's own random data: rounding errors are then independent, grow with the square root of K,
 // and stay below lambda * sqrt(K) * u with a probability that leaves no room for luck at lambda = 4 (Higham
 // and Mary, A new approach to probabilistic rounding error analysis, 2019). Never above the other.
-inline double tolerance_random_data(int k) {
-  const double statistical = (4 * std::sqrt(static_cast<double>(k)) + 4) * unit_roundoff;
-  return std::fmin(statistical, tolerance_any_data(k));
+// Errors that all go towards zero, as where sums are cut off, are not independent; but a sum of k random
+// terms is about sqrt(k) / 3 and errs by at most u times that, so K of them, each on average half as much,
+// err by u * K^1.5 / 9. The bound is 4 sqrt(K) u times the sum of |a||b|, about K / 4: nine times as much.
+inline double tolerance_random_data(int k, const Accumulation& accumulation) {
+  const double statistical = (4 * std::sqrt(static_cast<double>(k)) + 4) * accumulation.unit_roundoff;
+  return std::fmin(statistical, tolerance_any_data(k, accumulation));
 }
 
 // What the rounding errors of an element scale with, in double.
@@ -47,13 +49,12 @@ struct Magnitude {
   double sum;    // sum |a| |b|, before alpha
   double alpha;  // |alpha|
   double old;    // |beta * c0|
-  HARNESS_BOTH double total() const { return alpha * sum + old; }
+  HOST_DEVICE double total() const { return alpha * sum + old; }
 };
 
 // error / bound of one element; above 1 is wrong, infinite if a NaN or an infinity is wrong.
 // reference = alpha * sum a b + beta * c0, in double.
-HARNESS_BOTH inline double error_over_bound(float c, double reference, const Magnitude& magnitude,
-                                            double tolerance) {
+HOST_DEVICE double error_over_bound(float c, double reference, const Magnitude& magnitude, double tolerance) {
   if (std::isnan(reference)) return std::isnan(c) ? 0 : INFINITY;
   if (std::isinf(reference)) return c == reference ? 0 : INFINITY;
   // May overflow on the way, whatever the order: not judged.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/harness/error.hpp"
+#include "common/harness/panels.hpp"
 
 namespace harness {
 
@@ -161,7 +162,7 @@ void print_rows(const XrayKernel& kernel, Space space) {
 
 }  // namespace
 
-XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<BlockIndex>& only) {
+XrayPlan plan_xray(const Step& step, const AnyGemm& gemm, const std::optional<BlockIndex>& only) {
   const std::vector<LaunchShape> launches =
       cpu_device::launches_of([&] { run_in_panels(step.cpu_observed, gemm); });
   XrayPlan plan;
@@ -194,7 +195,7 @@ XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<Block
   return plan;
 }
 
-XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan) {
+XrayReport run_xray(Device& device, const Step& step, const AnyGemm& gemm, const XrayPlan& plan) {
   cpu_device::Xray xray;
   struct Observation {  // ends even if the launch is refused
     explicit Observation(cpu_device::Xray& xray) { cpu_device::set_listener(&xray); }

@@ -24,10 +24,10 @@ struct XrayPlan {
 
 // All blocks of a small problem, an evenly spread sample of a large one, or `only` that block, which must be
 // in the first launch. Nothing runs yet. Throws InputError if there is no such block.
-XrayPlan plan_xray(const Step& step, const Gemm& gemm, const std::optional<BlockIndex>& only);
+XrayPlan plan_xray(const Step& step, const AnyGemm& gemm, const std::optional<BlockIndex>& only);
 
 // Runs the step on the planned blocks. The device must be a checking CPU device.
-cpu_device::XrayReport run_xray(Device& device, const Step& step, const Gemm& gemm, const XrayPlan& plan);
+cpu_device::XrayReport run_xray(Device& device, const Step& step, const AnyGemm& gemm, const XrayPlan& plan);
 
 // Tables of at most 120 columns: for each kernel what it did to global and to shared memory.
 // `verified`: the result was compared with the reference.

@@ -31,8 +31,8 @@ def build_commands(build, step):
         words = shlex.split(line)
         if f"-o {target} " in line:
             link = words
-        elif " -c " in line and (match := re.search(rf"steps/lib(\w+)_{step}\.a\.p/", line)):
-            units[f"steps/lib{match[1]}_{step}.a"] = words
+        elif " -c " in line and (match := re.search(rf"common/programs/lib(\w+)_{step}\.a\.p/", line)):
+            units[f"common/programs/lib{match[1]}_{step}.a"] = words
     return units, link
 
 
@@ -60,7 +60,7 @@ def build_changed(build, step, folder, constants, machine_code):
     units, link = build_commands(build, step)
     # What computes on the CPU without being observed plays no part in the claims.
     kinds = ("observed", "gpu") if machine_code else ("observed",)
-    for number, library in enumerate(f"steps/lib{kind}_{step}.a" for kind in kinds):
+    for number, library in enumerate(f"common/programs/lib{kind}_{step}.a" for kind in kinds):
         if library not in units:
             continue  # no CUDA
         unit = folder / f"unit{number}.o"
@@ -81,7 +81,7 @@ def check(changed_build, step, source):
 @pytest.fixture
 def observed(build):
     """Skips where the kernels are not compiled for the X-ray."""
-    if not (build / "steps" / f"libobserved_{STEPS[1]}.a").exists():
+    if not (build / "common" / "programs" / f"libobserved_{STEPS[1]}.a").exists():
         pytest.skip("the build has no observed kernels: it needs GCC")
 
 

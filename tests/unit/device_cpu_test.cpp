@@ -3,103 +3,148 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "common/harness/device.hpp"
+#include "common/harness/panels.hpp"
 #include "common/harness/random.hpp"
+#include "common/poison.hpp"
 
 namespace {
 
 using harness::Extent;
 
+using harness::AnyGemm;
+using harness::Input;
+
+// Three matrices of 4 x 5, 7 elements from row to row, with a gap behind each, in a buffer of 120.
+template <typename T>
 class HarnessDevice : public testing::Test {
  protected:
-  // Three matrices of 4 x 5, 7 elements from row to row, with a gap behind each, in a buffer of 120.
+  using Word = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
+  static constexpr Input type = harness::input_of<T>;
   static constexpr Extent extent{4, 5, 7, 3, 30};
+  static constexpr int origin = 15;
   static bool inside(int at) { return at >= 0 && at < 90 && at % 30 / 7 < 4 && at % 30 % 7 < 5; }
 
-  std::unique_ptr<harness::Device> device = harness::make_cpu_device(false);
-  std::vector<float> buffer = std::vector<float>(120);
-  float* matrix = buffer.data() + 15;
-};
+  void poison() { device->poison(buffer.data(), buffer.size() * sizeof(T)); }
+  void fill(std::uint64_t seed) { device->fill_uniform(matrix, type, extent, seed); }
+  harness::StrayWrites stray_writes(const Extent& of) {
+    return device->stray_writes(buffer.data(), type, buffer.size(), origin, of);
+  }
 
-TEST_F(HarnessDevice, FillsTheMatrixOnly) {
-  device->poison(buffer.data(), buffer.size());
-  device->fill_uniform(matrix, extent, 42);
+  std::unique_ptr<harness::Device> device = harness::make_cpu_device(false);
+  std::vector<T> buffer = std::vector<T>(120);
+  T* matrix = buffer.data() + origin;
+};
+using Elements = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(HarnessDevice, Elements);
+
+TYPED_TEST(HarnessDevice, FillsTheMatrixOnly) {
+  this->poison();
+  this->fill(42);
   std::uint64_t index = 0;
   for (int i = -15; i < 105; ++i) {
-    if (inside(i)) {
-      EXPECT_EQ(matrix[i], harness::uniform(42, index++)) << i;
+    if (this->inside(i)) {
+      const float drawn = harness::uniform(42, index++, harness::traits(TestFixture::type).significand_bits);
+      EXPECT_EQ(static_cast<float>(this->matrix[i]), drawn) << i;
     } else {
-      std::uint32_t bits;
-      std::memcpy(&bits, matrix + i, sizeof bits);
-      EXPECT_EQ(bits, harness::poison_bits) << i;
+      typename TestFixture::Word bits;
+      std::memcpy(&bits, this->matrix + i, sizeof bits);
+      EXPECT_EQ(bits, poison_pattern<typename TestFixture::Word>) << i;
+      EXPECT_TRUE(std::isnan(static_cast<float>(this->matrix[i]))) << i;
     }
   }
   EXPECT_EQ(index, 60u);
 }
 
-TEST_F(HarnessDevice, CopiesTheMatrixOnly) {
-  device->fill_uniform(matrix, extent, 1);
-  std::vector<float> to(120, -2.0f);
-  device->copy_matrix(to.data() + 15, matrix, extent);
-  for (int i = -15; i < 105; ++i) EXPECT_EQ(to[15 + i], inside(i) ? matrix[i] : -2.0f) << i;
-}
-
-TEST_F(HarnessDevice, FindsEveryStrayWrite) {
-  device->poison(buffer.data(), buffer.size());
-  device->fill_uniform(matrix, extent, 1);
-  EXPECT_EQ(device->stray_writes(buffer.data(), buffer.size(), matrix, extent).count, 0);
+TYPED_TEST(HarnessDevice, FindsEveryStrayWrite) {
+  this->poison();
+  this->fill(1);
+  EXPECT_EQ(this->stray_writes(this->extent).count, 0);
   for (int i = -15; i < 105; ++i) {
-    if (inside(i)) continue;
-    const float before = matrix[i];
-    matrix[i] = 0.0f;
-    const harness::StrayWrites stray = device->stray_writes(buffer.data(), buffer.size(), matrix, extent);
+    if (this->inside(i)) continue;
+    const TypeParam before = this->matrix[i];
+    this->matrix[i] = TypeParam(0.0f);
+    const harness::StrayWrites stray = this->stray_writes(this->extent);
     EXPECT_EQ(stray.count, 1) << i;
     EXPECT_EQ(stray.first, i);
-    std::memcpy(matrix + i, &before, sizeof before);
+    std::memcpy(this->matrix + i, &before, sizeof before);
   }
 }
 
-TEST_F(HarnessDevice, StrayWritesAroundAnEmptyMatrix) {
+TYPED_TEST(HarnessDevice, StrayWritesAroundAnEmptyMatrix) {
   for (const Extent& empty : {Extent{0, 5, 5, 1, 0}, Extent{4, 0, 1, 1, 4}, Extent{4, 5, 5, 0, 20}}) {
-    device->poison(buffer.data(), buffer.size());
-    EXPECT_EQ(device->stray_writes(buffer.data(), buffer.size(), matrix, empty).count, 0);
-    *matrix = 0.0f;
-    EXPECT_EQ(device->stray_writes(buffer.data(), buffer.size(), matrix, empty).count, 1);
+    this->poison();
+    EXPECT_EQ(this->stray_writes(empty).count, 0);
+    *this->matrix = TypeParam(0.0f);
+    EXPECT_EQ(this->stray_writes(empty).count, 1);
   }
 }
 
-TEST_F(HarnessDevice, KnowsFreeMemory) {
+class FloatDevice : public HarnessDevice<float> {};
+
+TEST_F(FloatDevice, CopiesTheMatrixOnly) {
+  fill(1);
+  std::vector<float> to(120, -2.0f);
+  device->copy_matrix(to.data() + origin, matrix, extent);
+  for (int i = -15; i < 105; ++i) EXPECT_EQ(to[origin + i], inside(i) ? matrix[i] : -2.0f) << i;
+}
+
+TEST_F(FloatDevice, KnowsFreeMemory) {
   EXPECT_GT(device->free_bytes(), std::size_t{1} << 20);
   EXPECT_LT(device->free_bytes(), std::size_t{1} << 50);
+}
+
+TEST(Entry, CallsAStepWithInputsOfItsOwnTypeOnly) {
+  static int calls;
+  const harness::Entry none, fp32 = +[](const Gemm& g) { calls += g.M; },
+                             narrow = +[](const GemmBf16& g) { calls += 100 * g.M; };
+  EXPECT_FALSE(none);
+  EXPECT_TRUE(fp32);
+  EXPECT_EQ(fp32.input(), Input::fp32);
+  EXPECT_EQ(narrow.input(), Input::bf16);
+  Gemm gemm{};
+  gemm.M = 2;
+  GemmBf16 gemm_bf16{};
+  gemm_bf16.M = 3;
+  fp32(gemm);
+  narrow(gemm_bf16);
+  EXPECT_EQ(calls, 302);
+  EXPECT_THROW(fp32(gemm_bf16), std::logic_error);
+  EXPECT_THROW(narrow(gemm), std::logic_error);
 }
 
 // ---- Panels
 // ----------------------------------------------------------------------------------------------------
 
-std::vector<Gemm> panels;
+std::vector<AnyGemm> panels;
 
-std::vector<Gemm> panels_of(const Gemm& gemm) {
+template <typename T>
+std::vector<AnyGemm> panels_of(const GemmOf<T>& gemm) {
   panels.clear();
-  harness::run_in_panels([](const Gemm& panel) { panels.push_back(panel); }, gemm);
+  harness::run_in_panels(+[](const GemmOf<T>& panel) { panels.push_back(panel); }, gemm);
   return panels;
 }
 
 // The kernels never see these: addresses that tell their distance from the start.
-Gemm large(int M, int batch) {
+template <typename T>
+GemmOf<T> large(int M, int batch) {
   return {.M = M,
           .N = 3,
           .K = 2,
           .batch = batch,
           .alpha = 2,
-          .A = reinterpret_cast<const float*>(std::uintptr_t{1} << 60),
+          .A = reinterpret_cast<const T*>(std::uintptr_t{1} << 60),
           .lda = 4096,
           .strideA = 1000,
-          .B = reinterpret_cast<const float*>(std::uintptr_t{2} << 60),
+          .B = reinterpret_cast<const T*>(std::uintptr_t{2} << 60),
           .ldb = 3,
           .strideB = 100000,
           .beta = 3,
@@ -108,14 +153,14 @@ Gemm large(int M, int batch) {
           .strideC = 70000};
 }
 
+// In bytes.
 std::int64_t distance(const void* to, const void* from) {
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) -
-                                   reinterpret_cast<std::uintptr_t>(from)) /
-         4;
+                                   reinterpret_cast<std::uintptr_t>(from));
 }
 
 TEST(Panels, SmallProblemsStayWhole) {
-  const std::vector<Gemm> all = panels_of(large(1 << 20, 1 << 15));
+  const std::vector<AnyGemm> all = panels_of(large<float>(1 << 20, 1 << 15));
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].M, 1 << 20);
   EXPECT_EQ(all[0].batch, 1 << 15);
@@ -124,13 +169,14 @@ TEST(Panels, SmallProblemsStayWhole) {
 }
 
 TEST(Panels, EmptyProblemsRunNothing) {
-  EXPECT_TRUE(panels_of(large(0, 5)).empty());
-  EXPECT_TRUE(panels_of(large(5, 0)).empty());
+  EXPECT_TRUE(panels_of(large<float>(0, 5)).empty());
+  EXPECT_TRUE(panels_of(large<float>(5, 0)).empty());
 }
 
-TEST(Panels, LargeOnesAreCutInRowsAndMatrices) {
-  const Gemm whole = large((1 << 21) + 7, (1 << 15) + 9);
-  const std::vector<Gemm> all = panels_of(whole);
+template <typename T>
+void expect_cut() {
+  const GemmOf<T> whole = large<T>((1 << 21) + 7, (1 << 15) + 9);
+  const std::vector<AnyGemm> all = panels_of(whole);
   ASSERT_EQ(all.size(), 6u);
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -138,12 +184,17 @@ TEST(Panels, LargeOnesAreCutInRowsAndMatrices) {
                                                                               << 15;
     EXPECT_EQ(all[i].M, i % 3 == 2 ? 7 : 1 << 20);
     EXPECT_EQ(all[i].batch, i / 3 == 1 ? 9 : 1 << 15);
-    EXPECT_EQ(distance(all[i].A, whole.A), matrix * 1000 + row * 4096);
-    EXPECT_EQ(distance(all[i].B, whole.B), matrix * 100000);
-    EXPECT_EQ(distance(all[i].C, whole.C), matrix * 70000 + row * 5000);
+    EXPECT_EQ(distance(all[i].A, whole.A), (matrix * 1000 + row * 4096) * std::int64_t{sizeof(T)});
+    EXPECT_EQ(distance(all[i].B, whole.B), matrix * 100000 * std::int64_t{sizeof(T)});
+    EXPECT_EQ(distance(all[i].C, whole.C), (matrix * 70000 + row * 5000) * 4);
     elements += std::int64_t{all[i].M} * all[i].batch;
   }
   EXPECT_EQ(elements, std::int64_t{whole.M} * whole.batch);
+}
+
+TEST(Panels, LargeOnesAreCutInRowsAndMatrices) {
+  expect_cut<float>();
+  expect_cut<bf16>();
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 
 namespace {
 
+using harness::AnyGemm;
 using harness::checked;
 using harness::Extent;
+using harness::Input;
 using harness::InputError;
 using harness::Layout;
 using harness::Problem;
@@ -148,7 +150,7 @@ TEST(Problem, RowMajorForTheSteps) {
   p.ldc = 97;
   p.alpha = 2.0f;
   p.beta = -0.5f;
-  const Gemm g = harness::to_row_major(checked(p));
+  const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
   EXPECT_EQ(g.M, 35);
   EXPECT_EQ(g.N, 79);
   EXPECT_EQ(g.K, 19);
@@ -174,7 +176,7 @@ TEST(Problem, ColumnMajorExchangesTheOperands) {
   p.lda = 36;
   p.ldb = 20;
   p.ldc = 40;
-  const Gemm g = harness::to_row_major(checked(p));
+  const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
   EXPECT_EQ(g.M, 79);
   EXPECT_EQ(g.N, 35);
   EXPECT_EQ(g.K, 19);
@@ -188,7 +190,7 @@ TEST(Problem, ColumnMajorExchangesTheOperands) {
 }
 
 TEST(Problem, StridesBeyond32Bits) {
-  const Gemm g = harness::to_row_major(checked(shape(1 << 20, 1 << 18, 1 << 19)));
+  const AnyGemm g = harness::to_row_major(checked(shape(1 << 20, 1 << 18, 1 << 19)), Input::fp32);
   EXPECT_EQ(g.strideA, std::int64_t{1} << 39);
   EXPECT_EQ(g.strideB, std::int64_t{1} << 37);
   EXPECT_EQ(g.strideC, std::int64_t{1} << 38);
@@ -198,7 +200,7 @@ TEST(Problem, Extents) {
   Problem p = shape(35, 79, 19);
   p.batch = 3;
   p.ldb = 83;
-  const Gemm g = harness::to_row_major(checked(p));
+  const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
   const auto expect = [](const Extent& e, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
     EXPECT_EQ(e.rows, rows);
     EXPECT_EQ(e.cols, cols);

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <set>
 
+#include "common/bf16.hpp"
+
 namespace {
 
 using harness::uniform;
@@ -68,6 +70,22 @@ TEST(Random, ValuesNeverChange) {
   EXPECT_EQ(uniform(1, 0), 0x1p-23f * 6601422);
   EXPECT_EQ(uniform(1, 1), 0x1p-23f * -4240729);
   EXPECT_EQ(uniform(1, std::uint64_t{1} << 40), 0x1p-23f * -2797176);
+}
+
+// What BF16 and the like hold: as drawn, but for the bits that the type has no room for.
+TEST(Random, NarrowTypesHoldTheirValuesExactly) {
+  std::set<float> values;
+  for (int i = 0; i < count; ++i) {
+    const float value = uniform(1, i, 8), whole = uniform(1, i);
+    ASSERT_EQ(static_cast<float>(bf16(value)), value);
+    ASSERT_GE(value, -1.0f);
+    ASSERT_LT(value, 1.0f);
+    ASSERT_LE(std::fabs(value), std::fabs(whole));
+    ASSERT_LE(std::fabs(whole - value), std::fabs(whole) * 0x1p-7);
+    ASSERT_EQ(uniform(1, i, 24), whole);
+    values.insert(value);
+  }
+  EXPECT_GT(values.size(), 2000u);  // of about 16 binades of 128 values and two signs
 }
 
 TEST(Random, HardlyEverTwiceTheSame) {

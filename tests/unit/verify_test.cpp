@@ -16,10 +16,16 @@
 
 namespace {
 
-using harness::tolerance_any_data;
-using harness::tolerance_random_data;
+using harness::Input;
 using harness::Verdict;
 using harness::verify_on_host;
+
+double tolerance_any_data(int k, Input input = Input::fp32) {
+  return harness::tolerance_any_data(k, harness::traits(input).accumulation);
+}
+double tolerance_random_data(int k, Input input = Input::fp32) {
+  return harness::tolerance_random_data(k, harness::traits(input).accumulation);
+}
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -106,8 +112,9 @@ TEST(Tolerance, GrowsWithK) {
 // --------------------------------------------------------------------------------------------
 
 // A product with matrices of its own. C is not filled in.
-struct Product {
-  Product(int M, int N, int K, int batch = 1, int pad = 0) {
+template <typename T>
+struct ProductOf {
+  ProductOf(int M, int N, int K, int batch = 1, int pad = 0) {
     gemm.M = M;
     gemm.N = N;
     gemm.K = K;
@@ -119,8 +126,8 @@ struct Product {
     gemm.strideB = gemm.ldb * K + pad;
     gemm.strideC = gemm.ldc * M + pad;
     // What lies outside of the matrices spoils every result that it gets into.
-    a.assign(gemm.strideA * batch + 1, nan);
-    b.assign(gemm.strideB * batch + 1, nan);
+    a.assign(gemm.strideA * batch + 1, T(nan));
+    b.assign(gemm.strideB * batch + 1, T(nan));
     c.assign(gemm.strideC * batch + 1, nan);
     c0.assign(gemm.strideC * batch + 1, nan);
     fill(a, M, K, gemm.lda, gemm.strideA, 1);
@@ -130,15 +137,17 @@ struct Product {
     gemm.B = b.data();
     gemm.C = c.data();
   }
-  Product(const Product&) = delete;
+  ProductOf(const ProductOf&) = delete;
 
-  void fill(std::vector<float>& to, int rows, int cols, std::int64_t ld, std::int64_t stride,
+  template <typename E>
+  void fill(std::vector<E>& to, int rows, int cols, std::int64_t ld, std::int64_t stride,
             std::uint64_t seed) {
     std::uint64_t index = 0;
     for (int matrix = 0; matrix < gemm.batch; ++matrix) {
       for (int row = 0; row < rows; ++row) {
         for (int col = 0; col < cols; ++col) {
-          to[matrix * stride + row * ld + col] = harness::uniform(seed, index++);
+          to[matrix * stride + row * ld + col] =
+              E(harness::uniform(seed, index++, harness::traits(harness::input_of<E>).significand_bits));
         }
       }
     }
@@ -169,11 +178,13 @@ struct Product {
   Verdict verify(double tolerance) const {
     return verify_on_host(gemm, gemm.beta == 0 ? nullptr : c0.data(), tolerance);
   }
-  Verdict verify() const { return verify(tolerance_random_data(gemm.K)); }
+  Verdict verify() const { return verify(tolerance_random_data(gemm.K, harness::input_of<T>)); }
 
-  Gemm gemm{};
-  std::vector<float> a, b, c, c0;
+  GemmOf<T> gemm{};
+  std::vector<T> a, b;
+  std::vector<float> c, c0;
 };
+using Product = ProductOf<float>;
 
 float forwards(const std::vector<float>& a, const std::vector<float>& b) {
   float sum = 0;
@@ -385,6 +396,97 @@ TEST(VerifyOnHost, EmptyProducts) {
   EXPECT_EQ(no_terms.verify().wrong, 0);
   no_terms.at(0, 1, 1) = 1e-30f;
   EXPECT_EQ(no_terms.verify().wrong, 1);
+}
+
+// ---- BF16 inputs
+// --------------------------------------------------------------------------------------------------
+
+using ProductBf16 = ProductOf<bf16>;
+using Terms = std::vector<float>;
+
+TEST(VerifyBf16, AcceptsSumsInFloatInAnyOrder) {
+  for (const int k : {1, 2, 17, 1000, 8192}) {
+    for (const Product::Sum& order : orders) {
+      ProductBf16 p(9, 7, k, 1, 3);
+      p.compute(order);
+      EXPECT_EQ(p.verify().wrong, 0) << k;
+      EXPECT_LT(p.verify().max_error_over_bound, 0.25) << k;
+    }
+  }
+}
+
+// A tensor core cuts off where the FP32 units round.
+TEST(VerifyBf16, AcceptsSumsThatAreCutOff) {
+  for (const int k : {1, 2, 17, 1000, 8192}) {
+    ProductBf16 p(9, 7, k);
+    p.compute([](const Terms& a, const Terms& b) {
+      float sum = 0;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double exact = double{sum} + double{a[i]} * b[i];
+        sum = static_cast<float>(exact);
+        if (std::fabs(sum) > std::fabs(exact)) sum = std::nextafter(sum, 0.0f);
+      }
+      return sum;
+    });
+    EXPECT_EQ(p.verify().wrong, 0) << k;
+    EXPECT_EQ(p.verify(tolerance_any_data(k, Input::bf16)).wrong, 0) << k;
+  }
+}
+
+// With numbers that all go one way the errors do, too: the bound for any data has to hold.
+TEST(VerifyBf16, AcceptsAnyDataWithinItsBound) {
+  ProductBf16 p(1, 1, 8192);
+  for (bf16& value : p.a) value = bf16(0x1.fep-1f);
+  for (bf16& value : p.b) value = bf16(0x1.fcp-1f);
+  p.compute(forwards);
+  EXPECT_EQ(p.verify(tolerance_any_data(8192, Input::bf16)).wrong, 0);
+}
+
+TEST(VerifyBf16, FindsASumThatIsRounded) {
+  for (const int k : {2, 17, 1000, 8192}) {
+    for (const bool any_data : {false, true}) {
+      if (any_data && k > 1000) continue;  // that bound forgives as much
+      const auto expect_found = [&](const char* what, const Product::Sum& sum) {
+        ProductBf16 p(24, 24, k);
+        p.compute(sum);
+        const double tolerance =
+            any_data ? tolerance_any_data(k, Input::bf16) : tolerance_random_data(k, Input::bf16);
+        EXPECT_GT(p.verify(tolerance).wrong, 24) << what << " " << k << " " << any_data;
+      };
+      expect_found("the accumulator", [](const Terms& a, const Terms& b) {
+        bf16 sum(0.0f);
+        for (std::size_t i = 0; i < a.size(); ++i) sum = bf16(sum + a[i] * b[i]);
+        return static_cast<float>(sum);
+      });
+      expect_found("the result",
+                   [](const Terms& a, const Terms& b) { return static_cast<float>(bf16(forwards(a, b))); });
+      if (k <= 1000) {
+        expect_found("the products", [](const Terms& a, const Terms& b) {
+          float sum = 0;
+          for (std::size_t i = 0; i < a.size(); ++i) sum += bf16(a[i] * b[i]);
+          return sum;
+        });
+      }
+    }
+  }
+}
+
+TEST(VerifyBf16, FindsAMissingTile) {
+  ProductBf16 p(24, 24, 4096);
+  p.compute([](Terms a, const Terms& b) {
+    for (std::size_t k = 4096 - 16; k < 4096; ++k) a[k] = 0;
+    return split(a, b);
+  });
+  EXPECT_GT(p.verify().wrong, 24 * 24 * 9 / 10);
+}
+
+TEST(VerifyBf16, FindsASingleWrongElement) {
+  ProductBf16 p(5, 6, 300, 2, 1);
+  p.compute(split);
+  EXPECT_EQ(p.verify().wrong, 0);
+  p.at(1, 4, 5) += 0.01f;
+  EXPECT_EQ(p.verify().wrong, 1);
+  EXPECT_EQ(p.verify().first_wrong, 59);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ void kernel(Gemm) { launched = true; }
 void entry(const Gemm& g) {
   launch(kernel, dim3((g.N + TILE - 1) / TILE, (g.M + TILE - 1) / TILE, g.batch), dim3(TILE * TILE), 0, g);
 }
-const harness::Step step{"step", nullptr, entry, entry};
+const harness::Step step{"step", {}, entry, entry};
 
 Gemm problem(int M, int N, int K, int batch = 1) {
   Gemm g{};
@@ -102,10 +102,9 @@ TEST(Plan, LargeBlocks) {
   const auto in_one_dimension = [](const Gemm& g, int rows, int threads) {
     static int block_rows, block_threads;
     block_rows = rows, block_threads = threads;
-    const auto launch_it = [](const Gemm& p) {
-      launch(kernel, dim3(1, p.M / block_rows), dim3(block_threads), 0, p);
-    };
-    return plan_xray({"step", nullptr, launch_it, launch_it}, g, std::nullopt).blocks.at(0).size();
+    const harness::Entry launch_it =
+        +[](const Gemm& p) { launch(kernel, dim3(1, p.M / block_rows), dim3(block_threads), 0, p); };
+    return plan_xray({"step", {}, launch_it, launch_it}, g, std::nullopt).blocks.at(0).size();
   };
   const Gemm g = problem(4096, 4096, 4096);
   EXPECT_EQ(in_one_dimension(g, 1, 256), 9u);
@@ -157,7 +156,7 @@ TEST(Plan, NoSuchBlock) {
 
 TEST(Run, SaysWhyItCannotObserve) {
   harness::Step blind = step;
-  blind.cpu_observed = nullptr;
+  blind.cpu_observed = {};
   const char* const arguments[] = {"run", "--xray"};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();

@@ -21,21 +21,15 @@
 #include <vector>
 
 #include "common/gemm.hpp"
+#include "common/harness/entry.hpp"
 #include "tests/unit/device_buffer.hpp"
 
 #ifdef HAVE_OBSERVED
 #include "common/cpu_device/member_names.hpp"
 
-void step_01_naive(const Gemm& gemm);
-void step_02_coalescing(const Gemm& gemm);
-void step_03_shared_memory(const Gemm& gemm);
-void step_04_1d_tiling(const Gemm& gemm);
-void step_05_2d_tiling(const Gemm& gemm);
-void step_06_vectorization(const Gemm& gemm);
-void step_07_bank_conflicts(const Gemm& gemm);
-void step_08_warp_tiling(const Gemm& gemm);
-void step_09_async_copy(const Gemm& gemm);
-void step_10_prefetch(const Gemm& gemm);
+extern const harness::Entry step_01_naive, step_02_coalescing, step_03_shared_memory, step_04_1d_tiling,
+    step_05_2d_tiling, step_06_vectorization, step_07_bank_conflicts, step_08_warp_tiling, step_09_async_copy,
+    step_10_prefetch;
 #endif
 
 namespace cpu_device {
@@ -529,7 +523,7 @@ TEST(Members, OfWhatHasNoneOrTooMany) {
 
 struct StepUnderTest {
   std::string name;
-  void (*run)(const Gemm&);
+  harness::Entry run;
 };
 void PrintTo(const StepUnderTest& step, std::ostream* out) { *out << step.name; }
 
@@ -559,7 +553,8 @@ XrayReport report_of(const StepUnderTest& step, int M, int N, int K, int padding
   Xray xray;
   cpu_device::set_checking(true);
   cpu_device::set_listener(&xray);
-  step.run({M, N, K, 1, 1.0f, A.data(), lda, M * lda, B.data(), ldb, K * ldb, 0.0f, C.data(), ldc, M * ldc});
+  step.run(
+      Gemm{M, N, K, 1, 1.0f, A.data(), lda, M * lda, B.data(), ldb, K * ldb, 0.0f, C.data(), ldc, M * ldc});
   cpu_device::set_listener(nullptr);
   cpu_device::set_checking(false);
   for (const cpu_device::Fault& fault : cpu_device::take_faults()) ADD_FAILURE() << describe(fault);

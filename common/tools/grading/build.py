@@ -77,9 +77,9 @@ class Toolchain:
             check=False,
         )
         lines = result.stdout.splitlines()
-        self._plain = self._compile_line(lines, f"steps/libcpu_{step}.a.p/")
-        self._observed = self._compile_line(lines, f"steps/libobserved_{step}.a.p/")
-        self._gpu = self._compile_line(lines, f"steps/libgpu_{step}.a.p/")
+        self._plain = self._compile_line(lines, f"common/programs/libcpu_{step}.a.p/")
+        self._observed = self._compile_line(lines, f"common/programs/libobserved_{step}.a.p/")
+        self._gpu = self._compile_line(lines, f"common/programs/libgpu_{step}.a.p/")
         self._main = self._compile_line(lines, f"steps/{step}/run.p/")
         self._link = next((shlex.split(x) for x in lines if f" -o steps/{step}/run " in x), None)
         if result.returncode != 0 or not (self._plain and self._main and self._link):
@@ -88,9 +88,7 @@ class Toolchain:
             raise BuildError(
                 "this build cannot observe kernels, which grading needs; configure it with CXX=g++"
             )
-        libraries = [
-            build / word for word in self._link if word.startswith("common/") and word.endswith(".a")
-        ]
+        libraries = [build / word for word in self._link if re.fullmatch(r"common/lib\w+\.a", word)]
         if missing := [path for path in libraries if not path.exists()]:
             raise BuildError(f"{missing[0]} is not built; run `meson compile -C {build}` first")
         self._libraries = libraries
@@ -257,7 +255,7 @@ class Toolchain:
         place = f"steps/{self.step}/run"
         # The step's own objects and libraries make way for the student's.
         words = [
-            w for w in self._link if not re.match(rf"steps/({self.step}/run\.p/|lib\w+_{self.step}\.a)", w)
+            w for w in self._link if not re.match(rf"{place}\.p/|common/programs/lib\w+_{self.step}\.a", w)
         ]
         temporary = folder / f"new-{out}"
         at = words.index("-o") + 1

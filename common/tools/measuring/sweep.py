@@ -65,7 +65,7 @@ def build_source(build: Path, step: str, source: str, folder: Path) -> str | Non
     kernel = folder / "kernel.cu"
     kernel.write_text(source)
     compile_command, link_command = commands(build, step)
-    library = f"steps/libgpu_{step}.a"
+    library = f"common/programs/libgpu_{step}.a"
     unit = folder / "unit.o"
     compile_command = [
         f'-DSTEP_SOURCE="{kernel}"' if w.startswith("-DSTEP_SOURCE=") else w for w in compile_command

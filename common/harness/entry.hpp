@@ -1,0 +1,63 @@
+#pragma once
+
+// Where the type of a step's inputs ends: a step takes a Gemm, a GemmBf16 and so on; the harness has one
+// problem, AnyGemm, and one Entry to call any step with it.
+
+#include <stdexcept>
+#include <variant>
+
+#include "common/gemm.hpp"
+#include "common/harness/input.hpp"
+
+namespace harness {
+
+// A problem with inputs of any type.
+struct AnyGemm : GemmOf<void> {
+  Input input = Input::fp32;
+
+  AnyGemm() : GemmOf<void>{} {}
+  template <typename T>
+  AnyGemm(const GemmOf<T>& g)
+      : GemmOf<void>{g.M, g.N,   g.K,       g.batch, g.alpha, g.A,   g.lda,    g.strideA,
+                     g.B, g.ldb, g.strideB, g.beta,  g.C,     g.ldc, g.strideC},
+        input(input_of<T>) {}
+
+  // Throws std::logic_error if the inputs are of another type.
+  template <typename T>
+  GemmOf<T> as() const {
+    if (input != input_of<T>) throw std::logic_error("a step was given inputs of another type than its own");
+    return {M,     N,       K,
+            batch, alpha,   static_cast<const T*>(A),
+            lda,   strideA, static_cast<const T*>(B),
+            ldb,   strideB, beta,
+            C,     ldc,     strideC};
+  }
+
+  std::size_t element_bytes() const { return traits(input).bytes; }
+  // The address `elements` behind an input's.
+  const void* behind(const void* matrix, std::int64_t elements) const {
+    return static_cast<const char*>(matrix) + elements * static_cast<std::int64_t>(element_bytes());
+  }
+};
+
+// The function of a step that launches its kernel on the whole problem, or none.
+class Entry {
+ public:
+  constexpr Entry() = default;
+  template <typename T>
+  constexpr Entry(void (*step)(const GemmOf<T>&)) : step_(step) {}
+
+  constexpr explicit operator bool() const { return step_.index() != 0; }
+  Input input() const { return static_cast<Input>(step_.index() - 1); }
+
+  void operator()(const AnyGemm& gemm) const {
+    with_element(input(), [&]<typename T>(T) { std::get<Function<T>>(step_)(gemm.as<T>()); });
+  }
+
+ private:
+  template <typename T>
+  using Function = void (*)(const GemmOf<T>&);
+  std::variant<std::monostate, Function<float>, Function<bf16>> step_;  // in the order of Input
+};
+
+}  // namespace harness

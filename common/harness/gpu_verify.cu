@@ -1,0 +1,102 @@
+// The reference product on the GPU.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/cuda/check.hpp"
+#include "common/harness/gpu_buffer.hpp"
+#include "common/harness/gpu_matrices.hpp"
+#include "common/harness/panels.hpp"
+
+namespace harness::gpu {
+
+namespace {
+
+struct Sum {
+  unsigned long long max_error_bits;  // of doubles >= 0, whose bits order as they do
+  unsigned long long max_over_bits;
+  unsigned long long wrong;
+  unsigned long long first_wrong;
+};
+
+constexpr int TILE = 32;  // the verifying block's
+
+// One thread computes one element of the reference in double precision and judges C's. Simple tiles in
+// shared memory: fast enough, and independent of everything that it verifies.
+template <typename T>
+__global__ void verify_kernel(GemmOf<T> g, const float* c0, double tolerance, Sum* verdict) {
+  __shared__ double a_tile[TILE][TILE + 1];  // [row][k]
+  __shared__ double b_tile[TILE][TILE];      // [k][col]
+  const T* A = g.A + blockIdx.z * g.strideA;
+  const T* B = g.B + blockIdx.z * g.strideB;
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const std::int64_t row = std::int64_t{blockIdx.y} * TILE + ty;
+  const std::int64_t col = std::int64_t{blockIdx.x} * TILE + tx;
+  double sum = 0, magnitude = 0;
+  for (int k0 = 0; k0 < g.K; k0 += TILE) {
+    a_tile[ty][tx] = row < g.M && k0 + tx < g.K ? static_cast<float>(A[row * g.lda + k0 + tx]) : 0.0;
+    b_tile[ty][tx] = k0 + ty < g.K && col < g.N ? static_cast<float>(B[(k0 + ty) * g.ldb + col]) : 0.0;
+    __syncthreads();
+    const int depth = min(TILE, g.K - k0);  // beyond it 0 * NaN could arise from a NaN in the matrix
+    for (int k = 0; k < depth; ++k) {
+      const double product = a_tile[ty][k] * b_tile[k][tx];
+      sum += product;
+      magnitude += fabs(product);
+    }
+    __syncthreads();
+  }
+  if (row >= g.M || col >= g.N) return;
+  const std::int64_t offset = blockIdx.z * g.strideC + row * g.ldc + col;
+  const double old = c0 == nullptr ? 0.0 : static_cast<double>(g.beta) * c0[offset];
+  const double reference = static_cast<double>(g.alpha) * sum + old;
+  const float c = g.C[offset];
+  const double over =
+      error_over_bound(c, reference, {magnitude, fabs(static_cast<double>(g.alpha)), fabs(old)}, tolerance);
+  const double error = fabs(c - reference);
+  if (!isnan(error))
+    atomicMax(&verdict->max_error_bits, static_cast<unsigned long long>(__double_as_longlong(error)));
+  atomicMax(&verdict->max_over_bits, static_cast<unsigned long long>(__double_as_longlong(over)));
+  if (over <= 1) return;
+  atomicAdd(&verdict->wrong, 1ull);
+  atomicMin(&verdict->first_wrong,
+            static_cast<unsigned long long>((blockIdx.z * std::int64_t{g.M} + row) * g.N + col));
+}
+
+double as_double(unsigned long long bits) {
+  double value;
+  static_assert(sizeof value == sizeof bits);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+Verdict verify(const AnyGemm& g, const float* c0, double tolerance) {
+  Verdict verdict;
+  if (g.N == 0) return verdict;
+  const Sum none{0, 0, 0, ~0ull};
+  Result<Sum> result(none);
+  for_each_panel(g, [&](const AnyGemm& panel, std::int64_t matrix, std::int64_t row) {
+    result.set(none);
+    const dim3 grid((panel.N + TILE - 1) / TILE, (panel.M + TILE - 1) / TILE, panel.batch);
+    const float* panel_c0 = c0 == nullptr ? nullptr : c0 + (panel.C - g.C);
+    with_element(g.input, [&]<typename T>(T) {
+      verify_kernel<<<grid, dim3(TILE, TILE)>>>(panel.as<T>(), panel_c0, tolerance, result.pointer());
+    });
+    CUDA_CHECK(cudaGetLastError());
+    const Sum sum = result.get();
+    verdict.max_error = std::max(verdict.max_error, as_double(sum.max_error_bits));
+    verdict.max_error_over_bound = std::max(verdict.max_error_over_bound, as_double(sum.max_over_bits));
+    verdict.wrong += static_cast<std::int64_t>(sum.wrong);
+    if (sum.wrong == 0 || verdict.first_wrong >= 0) return;
+    // The kernel counts from the panel's first element.
+    const auto index = static_cast<std::int64_t>(sum.first_wrong);
+    const std::int64_t line = index / g.N;
+    const std::int64_t whole = (matrix + line / panel.M) * g.M + row + line % panel.M;
+    verdict.first_wrong = whole * g.N + index % g.N;
+  });
+  return verdict;
+}
+
+}  // namespace harness::gpu

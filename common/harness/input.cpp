@@ -1,0 +1,49 @@
+#include "common/harness/input.hpp"
+
+namespace harness {
+
+namespace {
+
+// Of the FP32 units, each of which does one multiply-add in a cycle. CUDA programming guide, arithmetic
+// throughput.
+int of_fp32_units(int compute_capability) {
+  switch (compute_capability) {
+    case 60:
+    case 70:
+    case 72:
+    case 75:
+    case 80:
+      return 2 * 64;
+    default:
+      return 2 * 128;
+  }
+}
+
+// Of the tensor cores, dense matrices, sums in FP32. NVIDIA A100 Tensor Core GPU Architecture: 1024 FMA for
+// each SM in a cycle, which makes 312 TFLOP/s of 108 SMs at 1410 MHz. NVIDIA H100 Tensor Core GPU
+// Architecture: twice as many, which makes 989.4 TFLOP/s of 132 SMs at 1830 MHz. 8.6 and 8.9 are left out:
+// there GeForce products do half of what the others do, and nothing tells them apart.
+int of_tensor_cores_bf16(int compute_capability) {
+  switch (compute_capability) {
+    case 80:
+      return 2 * 1024;
+    case 90:
+      return 2 * 2048;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+int peak_flops_per_cycle(Input input, int compute_capability) {
+  switch (input) {
+    case Input::bf16:
+      return of_tensor_cores_bf16(compute_capability);
+    case Input::fp32:
+      break;
+  }
+  return of_fp32_units(compute_capability);
+}
+
+}  // namespace harness
