@@ -5,6 +5,7 @@
 // observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
 // It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +27,11 @@ void release(void* pointer);
 // What a part of an allocation holds, so that checked runs can say "A[3][80], but A is 100 x 80".
 struct MatrixView {
   std::string name;
-  const float* data;  // element (0, 0) of the first matrix, inside one allocation
-  std::int64_t rows, cols, leading_dimension, batch, stride;
+  const void* data;  // element (0, 0) of the first matrix, inside one allocation
+  std::int64_t rows, cols, leading_dimension, batch, stride;  // in elements
   bool readable;  // false: reading an element before the kernel has written it is a fault
   bool writable;
+  unsigned element_bytes = 4;
 };
 
 // Only elements inside the matrix may be touched from now on by observed kernels; elsewhere in an
@@ -118,6 +120,22 @@ struct Access {
   bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
 };
 
+enum class Operation : std::uint8_t { load, store, copy };
+
+// What a warp asks of a memory at once, where the device itself knows it: by a warp-wide instruction, or by
+// an asynchronous copy of a whole tile. Everything else comes lane by lane, as Access. A copy is two
+// requests: what it reads of global memory, then what it writes to shared memory.
+struct CollectiveRequest {
+  const void* pc = nullptr;
+  Space space = Space::shared;
+  Operation operation = Operation::load;
+  std::uint32_t bytes = 0;  // of a lane
+  std::uint64_t block = 0;  // linear, x fastest
+  std::uint32_t warp = 0;
+  std::uint32_t active = 0;                    // bit i: lane i takes part
+  std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
+};
+
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
 // come from one OS thread, each thread's in program order.
 class AccessListener {
@@ -125,6 +143,7 @@ class AccessListener {
   virtual ~AccessListener() = default;
   virtual void on_launch(const LaunchShape&) {}  // before its first block, by the thread that launches
   virtual void on_access(const Access& access) = 0;
+  virtual void on_request(const CollectiveRequest&) {}
   // After the last access of a block (linear) or a warp of it; by the OS thread that ran it.
   virtual void on_warp_end(std::uint64_t, std::uint32_t) {}
   virtual void on_block_end(std::uint64_t) {}
