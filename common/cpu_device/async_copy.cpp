@@ -3,13 +3,10 @@
 #include <cstring>
 
 #include "common/cpu_device/internal.hpp"
-#include "common/poison.hpp"
 
 namespace cpu_device {
 
 namespace {
-
-AsyncCopies& copies_of_running_thread() { return current_worker->async_copies[current_worker->current]; }
 
 void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0) return;
@@ -17,6 +14,8 @@ void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
          "copies " + std::to_string(bytes) + " bytes asynchronously at an address that is no multiple of " +
              std::to_string(bytes));
 }
+
+AsyncCopies& copies_of_running_thread() { return current_worker->async_copies[current_worker->current]; }
 
 }  // namespace
 
@@ -31,32 +30,45 @@ void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
     check_alignment(shared, bytes, pc);
     if (valid) check_alignment(global, bytes, pc);
   }
-  constexpr std::uint32_t not_arrived = poison_bits | quiet_bits;
-  for (unsigned i = 0; i < bytes; i += 4) std::memcpy(static_cast<char*>(shared) + i, &not_arrived, 4);
+  poison(shared, bytes);
   AsyncCopies& copies = copies_of_running_thread();
   copies.waiting.push_back({shared, valid ? global : nullptr, bytes, copies.groups, pc});
+  ++copies.asked;
 }
 
 void async_copy_commit() { ++copies_of_running_thread().groups; }
 
 void async_copy_wait(unsigned pending) {
   Worker& worker = *current_worker;
-  AsyncCopies& copies = copies_of_running_thread();
-  std::size_t done = 0;
+  const AsyncCopies& copies = copies_of_running_thread();
+  std::uint64_t number = copies.asked - copies.waiting.size();
   for (const AsyncCopies::Copy& copy : copies.waiting) {
     if (copy.group + pending >= copies.groups) break;  // this one and all later ones may still be under way
-    if (copy.global == nullptr) {
-      std::memset(copy.shared, 0, copy.bytes);
-    } else {
-      std::memcpy(copy.shared, copy.global, copy.bytes);
-    }
-    if (worker.launch->checked) {  // ... and a write when it is waited for, at the latest
-      mark_pending(copy.shared, copy.bytes, false);
-      check_shared_write(copy.shared, copy.bytes, copy.pc);
-    }
-    ++done;
+    ++number;
   }
-  copies.waiting.erase(copies.waiting.begin(), copies.waiting.begin() + static_cast<std::ptrdiff_t>(done));
+  finish_copies(worker, worker.current, number, nullptr, 0);
+}
+
+void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const Mbarrier* by_engine,
+                   Tick tick) {
+  AsyncCopies& copies = worker.async_copies[thread];
+  std::uint64_t next = copies.asked - copies.waiting.size();
+  auto copy = copies.waiting.begin();
+  for (; copy != copies.waiting.end() && next < number; ++copy, ++next) {
+    if (copy->global == nullptr) {
+      std::memset(copy->shared, 0, copy->bytes);
+    } else {
+      std::memcpy(copy->shared, copy->global, copy->bytes);
+    }
+    if (!worker.launch->checked) continue;
+    if (by_engine != nullptr) {
+      fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, copy->pc);
+    } else {  // ... and a write when it is waited for, at the latest
+      mark_pending(copy->shared, copy->bytes, false);
+      check_shared_write(copy->shared, copy->bytes, copy->pc);
+    }
+  }
+  copies.waiting.erase(copies.waiting.begin(), copy);
 }
 
 }  // namespace cpu_device

@@ -5,6 +5,7 @@
 // observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
 // It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,9 @@ enum class FaultKind {
   async_not_arrived,
   exit_before_barrier,
   divergent_barrier,
+  missing_lane,
+  barrier_misuse,
+  mbarrier_misuse,
   deadlock,
 };
 
@@ -73,8 +77,10 @@ struct Fault {
 // One line: kind, place, kernel, block, thread, detail.
 std::string describe(const Fault& fault);
 
-// The faults since the last call, one for each kind and place, at most 20. A fault after which the kernel
-// cannot go on (a wild address, a barrier that can never open) ends the launch.
+// The faults since the last call, one for each kind and place, at most 20: those of the lowest block first, each
+// block's in the order in which it made them, whichever core was faster. (Of two blocks that race with each
+// other, the later one is reported.) A fault after which the kernel cannot go on (a wild address, a barrier that
+// can never open) ends the launch; the blocks before it run to their end.
 std::vector<Fault> take_faults();
 
 // Whether kernels compiled for observation report their accesses. Off, they run unchecked.
@@ -119,6 +125,22 @@ struct Access {
   bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
 };
 
+enum class Operation : std::uint8_t { load, store, copy };
+
+// What a warp asks of a memory at once, where the device itself knows it: by a warp-wide instruction, or by
+// an asynchronous copy of a whole tile. Everything else comes lane by lane, as Access. A copy is two
+// requests: what it reads of global memory, then what it writes to shared memory.
+struct CollectiveRequest {
+  const void* pc = nullptr;
+  Space space = Space::shared;
+  Operation operation = Operation::load;
+  std::uint32_t bytes = 0;  // of a lane
+  std::uint64_t block = 0;  // linear, x fastest
+  std::uint32_t warp = 0;
+  std::uint32_t active = 0;                    // bit i: lane i takes part
+  std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
+};
+
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
 // come from one OS thread, each thread's in program order.
 class AccessListener {
@@ -126,6 +148,7 @@ class AccessListener {
   virtual ~AccessListener() = default;
   virtual void on_launch(const LaunchShape&) {}  // before its first block, by the thread that launches
   virtual void on_access(const Access& access) = 0;
+  virtual void on_request(const CollectiveRequest&) {}
   // After the last access of a block (linear) or a warp of it; by the OS thread that ran it.
   virtual void on_warp_end(std::uint64_t, std::uint32_t) {}
   virtual void on_block_end(std::uint64_t) {}

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/cpu_device/shuffle.hpp"
+
 using std::max;
 using std::min;
 
@@ -49,7 +51,7 @@ void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_b
                  const void* arguments);
 
 void barrier_block(int line);
-void barrier_warp(int line);
+void barrier_warp(unsigned mask, int line);
 
 // Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, the
 // copy of a float4 may become four scalar accesses, and the observation would be false.
@@ -69,9 +71,9 @@ void name_dynamic_shared(std::span<const Member> members);
 inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE()) {
   cpu_device::barrier_block(line);
 }
-// Only for all lanes of a warp at once, which is CUDA's default mask.
-inline __attribute__((always_inline)) void __syncwarp(int line = __builtin_LINE()) {
-  cpu_device::barrier_warp(line);
+inline __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffff,
+                                                      int line = __builtin_LINE()) {
+  cpu_device::barrier_warp(mask, line);
 }
 
 struct alignas(8) float2 {

@@ -4,11 +4,15 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "common/cpu_device/internal.hpp"
 
@@ -19,12 +23,52 @@ namespace {
 constexpr std::size_t max_faults = 20;
 
 std::mutex faults_mutex;
-struct Recorded {
-  Fault fault;
-  const void* pc;
-  const void* kernel;
+std::vector<Recorded> faults;     // to be taken
+std::atomic<bool> any_faults{false};  // whether there are some: spares a look at them
+
+// Of the launch that runs: the blocks under way, and what the blocks did wrong that are not the first of those.
+struct OfBlock {
+  std::vector<Recorded> own;
+  std::vector<Recorded> seen_by_others;
 };
-std::vector<Recorded> faults;
+std::set<std::uint64_t> running;
+std::map<std::uint64_t, OfBlock> waiting;
+
+Recorded* find(std::vector<Recorded>& list, FaultKind kind, const void* pc) {
+  for (Recorded& known : list) {
+    if (known.pc == pc && known.fault.kind == kind) return &known;
+  }
+  return nullptr;
+}
+
+void add(std::vector<Recorded>& list, Recorded&& fault) {
+  if (Recorded* known = find(list, fault.fault.kind, fault.pc)) {
+    known->fault.times += fault.fault.times;
+  } else if (list.size() < max_faults) {
+    list.push_back(std::move(fault));
+  }
+}
+
+// The first block that does not count, as one before it could not go on.
+std::uint64_t end_of(const Launch& launch) {
+  const std::uint64_t last = launch.stop_after;
+  return std::max(last, last + 1);  // the largest number: no block
+}
+
+// Hands on what the blocks before `end` did wrong. The mutex is held.
+void hand_on(std::uint64_t end) {
+  while (!waiting.empty() && waiting.begin()->first < end) {
+    OfBlock& block = waiting.begin()->second;
+    // In an order that does not depend on when the others saw them.
+    std::sort(block.seen_by_others.begin(), block.seen_by_others.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.fault.kind, a.pc) < std::tie(b.fault.kind, b.pc);
+    });
+    for (Recorded& fault : block.own) add(faults, std::move(fault));
+    for (Recorded& fault : block.seen_by_others) add(faults, std::move(fault));
+    waiting.erase(waiting.begin());
+  }
+  any_faults = !faults.empty();
+}
 
 // The program's load address: addr2line wants addresses relative to it.
 std::uintptr_t load_address() {
@@ -98,6 +142,12 @@ const char* to_string(FaultKind kind) {
       return "thread exit before a barrier";
     case FaultKind::divergent_barrier:
       return "divergent barrier";
+    case FaultKind::missing_lane:
+      return "lane missing from a warp-wide operation";
+    case FaultKind::barrier_misuse:
+      return "misuse of a barrier";
+    case FaultKind::mbarrier_misuse:
+      return "misuse of an mbarrier";
     case FaultKind::deadlock:
       return "deadlock";
   }
@@ -112,30 +162,71 @@ std::string describe(const Fault& fault) {
 }
 
 bool reported_before(FaultKind kind, const void* pc) {
-  const std::lock_guard lock(faults_mutex);
-  for (Recorded& known : faults) {
-    if (known.pc != pc || known.fault.kind != kind) continue;
-    ++known.fault.times;
+  std::vector<Recorded>& own = current_worker->faults;
+  if (Recorded* known = find(own, kind, pc)) {
+    ++known->fault.times;
     return true;
   }
-  return false;
+  if (!any_faults) return false;
+  const std::lock_guard lock(faults_mutex);
+  if (find(faults, kind, pc) == nullptr) return false;
+  own.push_back({{kind, "", "", ""}, pc, nullptr, 0});  // counts; the message is that of a block before
+  return true;
 }
 
 void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread) {
   if (reported_before(kind, pc)) return;
-  const std::lock_guard lock(faults_mutex);
-  if (faults.size() == max_faults) return;
-  Fault fault{kind,
-              "",
-              "",
-              std::move(detail),
-              unflatten(worker.block, worker.launch->grid),
-              unflatten(thread, worker.launch->block)};
-  faults.push_back({std::move(fault), pc, worker.launch->kernel});
+  add(current_worker->faults, {{kind, "", "", std::move(detail), unflatten(worker.block, worker.launch->grid),
+                                unflatten(thread, worker.launch->block)},
+                               pc, worker.launch->kernel, thread});
 }
 
 void report(FaultKind kind, const void* pc, std::string detail) {
   report(kind, pc, std::move(detail), *current_worker, current_worker->current);
+}
+
+void report_later_block(FaultKind kind, const void* pc, std::string detail, std::uint64_t block,
+                        unsigned thread) {
+  const Launch& launch = *current_worker->launch;
+  const std::lock_guard lock(faults_mutex);
+  std::vector<Recorded>& list = waiting[block].seen_by_others;
+  if (Recorded* known = find(list, kind, pc)) {
+    ++known->fault.times;
+    if (std::tie(thread, detail) < std::tie(known->thread, known->fault.detail)) {
+      known->thread = thread;
+      known->fault.thread = unflatten(thread, launch.block);
+      known->fault.detail = std::move(detail);
+    }
+    return;
+  }
+  list.push_back(
+      {{kind, "", "", std::move(detail), unflatten(block, launch.grid), unflatten(thread, launch.block)},
+       pc, launch.kernel, thread});
+}
+
+bool next_block(Worker& worker, std::uint64_t blocks) {
+  Launch& launch = *worker.launch;
+  const std::lock_guard lock(faults_mutex);
+  if (launch.next == blocks) return false;
+  const std::uint64_t block = launch.all ? launch.next : launch.selected[launch.next];
+  if (block > launch.stop_after) return false;
+  ++launch.next;
+  worker.block = block;
+  running.insert(block);
+  return true;
+}
+
+void end_block_faults(Worker& worker) {
+  const std::lock_guard lock(faults_mutex);
+  running.erase(worker.block);
+  if (!worker.faults.empty()) waiting[worker.block].own = std::exchange(worker.faults, {});
+  hand_on(running.empty() ? end_of(*worker.launch) : std::min(*running.begin(), end_of(*worker.launch)));
+}
+
+void end_launch_faults(const Launch& launch) {
+  const std::lock_guard lock(faults_mutex);
+  hand_on(end_of(launch));
+  waiting.clear();
 }
 
 std::string thread_name(const Worker& worker, unsigned thread) {
@@ -165,6 +256,7 @@ std::vector<Fault> take_faults() {
     result.push_back(std::move(fault));
   }
   faults.clear();
+  any_faults = false;
   return result;
 }
 

@@ -12,24 +12,22 @@
 #include <string_view>
 #include <vector>
 
+#include "common/cpu_device/async_engine.hpp"
+#include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/cpu_device.hpp"
 #include "common/cpu_device/member_names.hpp"
+#include "common/cpu_device/race.hpp"
+#include "common/cpu_device/sync.hpp"
 
 namespace cpu_device {
 
 // ---- scheduler.cpp ---------------------------------------------------------------------------------------
 
-enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, exited };
-
 struct Thread {  // one CUDA thread
   boost::context::detail::fcontext_t context = nullptr;
   int stack = -1;  // index in the worker's stacks while the thread is alive
-  State state = State::ready;
-  int barrier_line = 0;  // where it waits
-  const void* barrier_pc = nullptr;
+  Wait wait;
 };
-
-class SharedShadow;
 
 constexpr std::size_t shared_slack = 4096;
 
@@ -43,7 +41,16 @@ struct AsyncCopies {
     const void* pc;
   };
   std::vector<Copy> waiting;
-  unsigned groups = 0;  // closed so far
+  unsigned groups = 0;      // closed so far
+  std::uint64_t asked = 0;  // copies so far
+};
+
+// A fault whose place is still to be looked up.
+struct Recorded {
+  Fault fault;
+  const void* pc;
+  const void* kernel;
+  unsigned thread;
 };
 
 struct Launch {
@@ -56,8 +63,10 @@ struct Launch {
   bool checked;
   std::vector<std::uint64_t> selected;  // the blocks to run, if not `all`
   bool all = true;
-  std::atomic<std::uint64_t> next_block{0};
-  std::atomic<bool> stop{false};  // a fault after which the kernel cannot go on
+  std::uint64_t next = 0;  // how many blocks have begun; see next_block()
+  // The first block in which the kernel could not go on after a fault. Those before it run to their end, so that
+  // what is reported does not depend on which core was faster.
+  std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
 };
 
 // One OS thread at work on a launch, with the block that it runs.
@@ -66,18 +75,36 @@ struct Worker {
   std::vector<Thread> threads;            // of the block
   std::vector<AsyncCopies> async_copies;  // of the threads
   boost::context::detail::fcontext_t scheduler = nullptr;
-  unsigned current = 0;                   // the running thread
-  std::uint64_t block = 0;                // linear
+  unsigned current = 0;     // the running thread
+  std::uint64_t block = 0;  // linear
+  // Of each warp's lanes: bit i is lane i.
+  std::vector<std::uint32_t> ready;       // can run, and do so before the next warp does
+  std::vector<std::uint32_t> ready_next;  // can run, once all warps had their turn
+  std::vector<std::uint32_t> exited;      // or never were
+  std::vector<std::uint32_t> passed;      // barriers, all of the warp's lanes together; not bits
+  unsigned alive = 0;                     // threads
+  bool ended = false;                     // by a fault it cannot survive
+  std::uint64_t progress = 0;             // synchronisations so far
+  SyncObjects sync;
+  AsyncEngine engine;
   std::vector<std::byte> dynamic_shared;  // and some slack, so that an overrun stays harmless
   std::span<const Member> dynamic_members;
   std::byte* tls = nullptr;              // tls_base()
-  std::unique_ptr<SharedShadow> shadow;  // checked launches only
+  std::unique_ptr<Clocks> clocks;        // checked launches only
+  std::unique_ptr<SharedShadow> shadow;  // likewise
+  std::vector<Recorded> faults;          // of the block, in its order
   const char* stack_bottom = nullptr;    // of the running fiber
   const char* stack_top = nullptr;
 };
 
 // nullptr outside a launch. constinit spares every use a look at whether it has been initialised.
 extern constinit thread_local Worker* current_worker;
+
+// Suspends the running thread, whose `wait` says for what, until it is woken; which may have happened already.
+void wait_for_wake(Worker& worker);
+// A thread that waits can run: at once, or when all warps have had their turn. The first is for lanes of a warp that
+// wait for each other.
+void wake(Worker& worker, unsigned thread, bool at_once);
 
 // Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
 [[noreturn]] void stop_launch();
@@ -88,9 +115,19 @@ extern constinit thread_local Worker* current_worker;
 void report(FaultKind kind, const void* pc, std::string detail);
 // The same for thread number `thread` of the block, where the running fiber is not the culprit.
 void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread);
+// The same for a thread of a later block that another OS thread runs or has run.
+void report_later_block(FaultKind kind, const void* pc, std::string detail, std::uint64_t block,
+                        unsigned thread);
 
 // True if this fault was reported at this place before, and counts it: spares making the message.
 bool reported_before(FaultKind kind, const void* pc);
+
+// What is reported is as if the blocks had run one after the other: what a block does wrong is kept apart until
+// all blocks before it have come to their end.
+// Gives the worker its next block; false: there is none, or none is needed as the launch has been ended.
+bool next_block(Worker& worker, std::uint64_t blocks);
+void end_block_faults(Worker& worker);
+void end_launch_faults(const Launch& launch);
 
 std::string thread_name(const Worker& worker, unsigned thread);  // "thread (3,0,0)"
 std::string block_name(const dim3& grid, std::uint64_t linear);  // "block (1,0,0)"
@@ -118,57 +155,31 @@ void poison_shared(Worker& worker);
 
 // Checks an access of the running CUDA thread, and tells the listener. Checked launches only.
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// The same for an access that the listener is told of otherwise, or not at all.
+void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
 // The same for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
 void tell_launch(const LaunchShape& shape);
 void tell_warp_end(std::uint64_t block, std::uint32_t warp);
 void tell_block_end(std::uint64_t block);
+void tell_request(const CollectiveRequest& request);
 // A write to shared memory that the listener was told of before.
 void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 // Whether an asynchronous copy to this place is under way: then nobody may touch it.
 void mark_pending(const void* shared, unsigned bytes, bool pending);
+// An engine has filled this place.
+void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+// The byte offset of an address in shared memory, as an Access has it.
+std::size_t shared_offset(const void* shared);
+// Fills memory with the NaN that stands for what has not arrived or was never written.
+void poison(void* begin, std::size_t bytes);
 
-// ---- race.cpp --------------------------------------------------------------------------------------------
+// ---- async_copy.cpp --------------------------------------------------------------------------------------
 
-// Who touched each word of the block's shared memory since when; one per worker.
-class SharedShadow {
- public:
-  explicit SharedShadow(std::size_t words, unsigned warps);
-  void new_block();                   // everything becomes uninitialised
-  void block_barrier() { ++epoch_; }  // all threads passed a __syncthreads
-  void warp_barrier(unsigned warp) { ++warp_epoch_[warp]; }
-  std::uint32_t epoch_of_warp(unsigned warp) const { return epoch_ + warp_epoch_[warp]; }
-  std::uint32_t barriers_passed() const { return epoch_ - first_epoch_; }
+// The thread's own copies up to this number arrive; by an engine, where one has waited for them.
+void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const Mbarrier* by_engine, Tick tick);
 
-  // An access to word number `word` by `thread`. Reports races and reads of words nobody wrote.
-  // `name` says what the word is, for the message; it is asked only in case of a fault.
-  void access(std::size_t word, unsigned thread, bool write, const void* pc, std::size_t offset);
-
-  void mark_pending(std::size_t word, bool pending) { words_[word].pending_in = pending ? first_epoch_ : 0; }
-
- private:
-  struct Event {
-    std::uint32_t epoch = 0;  // 0: none
-    std::uint32_t warp_epoch = 0;
-    std::uint32_t thread = 0;
-    const void* pc = nullptr;
-  };
-  struct Word {
-    Event write;
-    Event reader;                  // the latest
-    Event reader_same_warp;        // the latest by another thread of that warp
-    Event reader_other_warp;       // the latest by another warp than that
-    std::uint32_t pending_in = 0;  // first_epoch_ of the block that is copying here asynchronously
-  };
-  bool ordered(const Event& earlier, unsigned thread) const;
-  void conflict(const Event& earlier, bool earlier_wrote, unsigned thread, bool write, const void* pc,
-                std::size_t offset) const;
-
-  std::vector<Word> words_;
-  std::vector<std::uint32_t> warp_epoch_;
-  std::uint32_t epoch_ = 0;
-  std::uint32_t first_epoch_ = 1;  // of this block
-};
+// ---- What shared memory holds ----------------------------------------------------------------------------
 
 // What lies at a byte offset into shared memory (dynamic shared memory follows the variables).
 std::string describe_shared(std::size_t offset);
@@ -187,6 +198,8 @@ NamedArray shared_array_at(std::size_t offset);
 // Checks one access to global memory of an observed kernel: bounds, permissions, races between threads.
 // Returns false if the address is in no allocation.
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// An engine has read this; only what orders it is checked.
+void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
 // The matrix of describe() at an address, or before or after it in its allocation.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "common/cpu_device/internal.hpp"
 
@@ -15,7 +17,15 @@ namespace cpu_device {
 
 namespace {
 
-constexpr std::uint8_t may_read = 1, may_write = 2;
+// Of each byte of a word two bits.
+constexpr unsigned may_read = 1, may_write = 2;
+
+// One of these for each of the word's bytes that `bytes` names (bit i: byte i).
+constexpr std::uint8_t for_bytes(unsigned bytes, unsigned permission) {
+  unsigned bits = 0;
+  for (unsigned byte = 0; byte < 4; ++byte) bits |= (bytes >> byte & 1) * permission << 2 * byte;
+  return static_cast<std::uint8_t>(bits);
+}
 
 struct Free {
   void operator()(void* pointer) const { std::free(pointer); }
@@ -29,49 +39,37 @@ std::unique_ptr<T[], Free> zeroed(std::size_t count) {
   return std::unique_ptr<T[], Free>(words);
 }
 
-// A thread's access to a word, packed: block, thread, barriers passed, and a bit that says there was one.
-struct Toucher {
-  std::uint64_t bits;
-  static Toucher current(const Worker& worker) {
-    return {(worker.block << 32) | (std::uint64_t{worker.current} << 22) |
-            ((worker.shadow->barriers_passed() & 0x1fffff) << 1) | 1};
+// An access to some bytes of a word. Its pc takes 48 bits of `what`, see make().
+struct Touch {
+  std::uint64_t what = 0;  // 0: none
+  std::uint32_t block = 0;
+  Tick tick = 0;
+  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t block, Tick tick) {
+    return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{actor} << 52,
+            static_cast<std::uint32_t>(block), tick};
   }
-  bool any() const { return bits != 0; }
-  std::uint64_t block() const { return bits >> 32; }
-  unsigned thread() const { return static_cast<unsigned>(bits >> 22) & 1023; }
-  // Within a block a barrier orders two accesses; nothing orders two blocks.
-  bool races_with(Toucher other) const {
-    if (!any() || !other.any()) return false;
-    if (block() != other.block()) return true;
-    const bool same_epoch = ((bits ^ other.bits) & 0x3fffff) == 0;
-    return same_epoch && thread() != other.thread();
-  }
+  bool any() const { return what != 0; }
+  const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
+  unsigned bytes() const { return what >> 48 & 15; }
+  unsigned actor() const { return what >> 52 & 2047; }  // the thread, or an engine
+  static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;  // in Touched::read
 };
 
-// Who touched a word in this launch: enough to find every race, in whatever order threads and blocks run.
+// Who touched a word in this launch: the latest write, and the latest read. What these have replaced, and is not
+// ordered before them, is among the older ones.
 struct Touched {
-  Toucher writer;              // the latest
-  Toucher reader;              // the latest
-  Toucher reader_same_block;   // the latest by another thread of that block
-  Toucher reader_other_block;  // the latest by another block than that
-
-  // Three readers stand for all, as in race.cpp.
-  void read_by(Toucher now) {
-    if (reader.any() && reader.block() != now.block()) {
-      reader_other_block = reader;
-      reader_same_block = Toucher{};
-    } else if (reader.any() && reader.thread() != now.thread()) {
-      reader_same_block = reader;
-    }
-    reader = now;
-  }
+  Touch write, read;
+};
+struct Older {
+  Touch touch;
+  bool write;
 };
 
 struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   std::vector<MatrixView> views;
-  // One entry per 4-byte word, once a view says what lies here. Bits: may_read, may_write.
+  // One entry per 4-byte word, once a view says what lies here.
   std::unique_ptr<std::uint8_t[], Free> permission;
   std::unique_ptr<Touched[], Free> touched;  // where a view is writable
 
@@ -81,8 +79,12 @@ struct Allocation {
 std::mutex allocations_mutex;  // changes only; kernels read the map, and nothing changes it during a launch
 std::map<std::uintptr_t, Allocation> allocations;  // by begin
 
-// Blocks on several cores touch the same words; a mutex serves every 64th.
-std::array<std::mutex, 64> touched_mutexes;
+// Blocks on several cores touch the same words; one of these serves every 64th.
+struct Stripe {
+  std::mutex mutex;
+  std::unordered_map<const Touched*, std::vector<Older>> older;
+};
+std::array<Stripe, 64> stripes;
 
 // The allocation that holds the address, or nullptr.
 Allocation* find(std::uintptr_t address) {
@@ -103,7 +105,7 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
     if (address < begin) {
       return std::to_string(begin - address) + " bytes before " + view.name + "[0][0]; " + shape(view);
     }
-    const std::int64_t element = static_cast<std::int64_t>(address - begin) / 4;
+    const std::int64_t element = static_cast<std::int64_t>(address - begin) / view.element_bytes;
     const std::int64_t in_matrix = view.stride > 0 ? element % view.stride : element;
     const std::int64_t matrix = view.stride > 0 ? element / view.stride : 0;
     const std::int64_t ld = std::max<std::int64_t>(view.leading_dimension, 1);
@@ -111,7 +113,7 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
       const std::int64_t last = (view.batch - 1) * view.stride + (view.rows - 1) * ld + view.cols;
       const std::string where = element == last
                                     ? "right behind the end"
-                                    : std::to_string((element - last) * 4) + " bytes past the end";
+                                    : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
       return where + " of " + view.name + "; " + shape(view);
     }
     return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
@@ -119,6 +121,8 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
   }
   return "an address outside every matrix";
 }
+
+unsigned first_byte(unsigned bytes) { return static_cast<unsigned>(std::countr_zero(bytes)); }
 
 std::string describe_element(const Allocation& allocation, std::uintptr_t address) {
   if (allocation.views.empty()) {
@@ -128,49 +132,116 @@ std::string describe_element(const Allocation& allocation, std::uintptr_t addres
   return text.substr(0, text.find(", but "));
 }
 
-std::string who(Toucher other) {
-  return thread_name(*current_worker, other.thread()) + " of " +
-         block_name(current_worker->launch->grid, other.block());
+// Nothing orders two blocks of a launch; inside a block the clocks say.
+bool races(const Touch& other, unsigned bytes, const Worker& worker) {
+  if (!other.any() || (other.bytes() & bytes) == 0) return false;
+  if (other.block != static_cast<std::uint32_t>(worker.block)) return true;
+  return !worker.clocks->ordered(other.actor(), other.tick, worker.current);
 }
 
-void check_word(Allocation& allocation, std::size_t word, bool write, const void* pc) {
-  const std::uintptr_t address = allocation.begin + word * 4;
-  if (allocation.permission != nullptr) {
-    std::uint8_t& permission = allocation.permission[word];
-    if (permission == 0) {
-      report(FaultKind::out_of_bounds_global, pc,
-             (write ? "writes " : "reads ") + describe_outside(allocation, address));
-      return;
-    }
-    if (write && (permission & may_write) == 0) {
-      report(FaultKind::read_only, pc, "writes " + describe_element(allocation, address));
-    }
-    if (!write && (__atomic_load_n(&permission, __ATOMIC_RELAXED) & may_read) == 0) {
-      report(FaultKind::uninitialised_global, pc,
-             "reads " + describe_element(allocation, address) + ", which may hold anything");
-    }
-    if (write) __atomic_fetch_or(&permission, may_read, __ATOMIC_RELAXED);
+void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write, const void* pc) {
+  const Worker& worker = *current_worker;
+  const dim3& grid = worker.launch->grid;
+  const auto text = [&](bool writes, unsigned thread, std::uint64_t block, bool wrote, const void* at) {
+    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(worker, thread) + " of " +
+           block_name(grid, block) + (wrote ? " wrote" : " read") + " in the same launch at " + place_of(at) +
+           "; nothing orders the two";
+  };
+  unsigned thread = other.actor();
+  if (worker.clocks->is_engine(thread) && other.block == worker.block) {
+    thread = worker.engine.started_by(thread, other.tick);
   }
-  if (allocation.touched == nullptr) return;
-  const Toucher now = Toucher::current(*current_worker);
-  const std::lock_guard lock(touched_mutexes[word % touched_mutexes.size()]);
+  if (other.block > worker.block) {  // as if the blocks had run one after the other
+    report_later_block(FaultKind::race_global, other.pc(),
+                       text(other_wrote, worker.current, worker.block, write, pc), other.block, thread);
+    return;
+  }
+  if (reported_before(FaultKind::race_global, pc)) return;
+  report(FaultKind::race_global, pc, text(write, thread, other.block, other_wrote, other.pc()));
+}
+
+// A read that the running thread has seen is not needed any more, now that it reads these bytes itself.
+void thin_out(std::vector<Older>& older, unsigned bytes, const Worker& worker) {
+  std::erase_if(older, [&](const Older& o) {
+    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, worker);
+  });
+}
+
+void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
+  const Worker& worker = *current_worker;
+  const Touch now = Touch::make(pc, bytes, worker.current, worker.block, worker.clocks->now());
+  Stripe& stripe = stripes[word % stripes.size()];
+  const std::lock_guard lock(stripe.mutex);
   Touched& touched = allocation.touched[word];
-  const auto race = [&](Toucher other, const char* did) {
-    if (!other.races_with(now)) return false;
-    report(FaultKind::race_global, pc,
-           (write ? "writes " : "reads ") + describe_element(allocation, address) + ", which " + who(other) +
-               did + " in the same launch; nothing orders the two");
+  const auto check = [&](const Touch& other, bool other_wrote) {
+    if (!races(other, bytes, worker)) return false;
+    report_race(other, other_wrote, describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)),
+                write, pc);
     return true;
   };
-  race(touched.writer, " wrote");
-  if (write) {
-    for (const Toucher& reader : {touched.reader, touched.reader_same_block, touched.reader_other_block}) {
-      if (race(reader, " read")) break;
-    }
-    touched.writer = now;
-  } else {
-    touched.read_by(now);
+  std::vector<Older>* older =
+      (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  const auto keep = [&](Touch touch, bool wrote) {
+    if (older == nullptr) older = &stripe.older[&touched];
+    touch.what &= ~Touch::has_more;
+    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, worker);
+    older->push_back({touch, wrote});
+  };
+  const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
+
+  check(touched.write, true);
+  for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
+    if ((*older)[i].write) check((*older)[i].touch, true);
   }
+  if (write) {
+    bool found = check(touched.read, false);
+    for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
+      if (!(*older)[i].write) found = check((*older)[i].touch, false);
+    }
+    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return covered(o.touch); });
+    if (touched.write.any() && !covered(touched.write)) keep(touched.write, true);
+    if (covered(touched.read)) touched.read = Touch{};
+    touched.write = now;
+  } else {
+    const bool same = touched.read.block == now.block && touched.read.actor() == now.actor();
+    // Who races with an earlier read that this one has seen races with this one.
+    if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
+        (!covered(touched.read) || races(touched.read, touched.read.bytes(), worker))) {
+      keep(touched.read, false);
+    }
+    touched.read = now;
+  }
+  if (older != nullptr && older->empty()) {
+    stripe.older.erase(&touched);
+    older = nullptr;
+  }
+  if (older != nullptr) touched.read.what |= Touch::has_more;
+}
+
+void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
+  if (allocation.permission != nullptr) {
+    std::uint8_t& permission = allocation.permission[word];
+    const std::uint8_t readable = for_bytes(bytes, may_read), writable = for_bytes(bytes, may_write);
+    const std::uint8_t has = __atomic_load_n(&permission, __ATOMIC_RELAXED);
+    const auto element = [&](std::uint8_t lacking) {  // the first byte that lacks the permission
+      return allocation.begin + word * 4 + static_cast<unsigned>(std::countr_zero(lacking)) / 2;
+    };
+    const auto known = static_cast<std::uint8_t>(has | (has << 1 & 0xaa) | (has >> 1 & 0x55));
+    if (const auto outside = static_cast<std::uint8_t>(~known & readable)) {
+      report(FaultKind::out_of_bounds_global, pc,
+             (write ? "writes " : "reads ") + describe_outside(allocation, element(outside)));
+      return;
+    }
+    if (const auto lacking = static_cast<std::uint8_t>(~has & writable); write && lacking != 0) {
+      report(FaultKind::read_only, pc, "writes " + describe_element(allocation, element(lacking)));
+    }
+    if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0) {
+      report(FaultKind::uninitialised_global, pc,
+             "reads " + describe_element(allocation, element(lacking)) + ", which may hold anything");
+    }
+    if (write) __atomic_fetch_or(&permission, readable, __ATOMIC_RELAXED);
+  }
+  if (allocation.touched != nullptr) touch_word(allocation, word, bytes, write, pc);
 }
 
 }  // namespace
@@ -205,25 +276,31 @@ void describe(const MatrixView& view) {
   const std::int64_t last =
       empty ? 0 : (view.batch - 1) * view.stride + (view.rows - 1) * view.leading_dimension + view.cols;
   if (allocation == nullptr ||
-      begin + static_cast<std::size_t>(last) * 4 > allocation->begin + allocation->bytes) {
+      begin + static_cast<std::size_t>(last) * view.element_bytes > allocation->begin + allocation->bytes) {
     throw std::invalid_argument("describe: " + view.name + " does not lie inside one allocation");
   }
   if (allocation->permission == nullptr) allocation->permission = zeroed<std::uint8_t>(allocation->words());
   if (view.writable && allocation->touched == nullptr) {
     allocation->touched = zeroed<Touched>(allocation->words());
   }
-  const std::uint8_t permission = (view.readable ? may_read : 0) | (view.writable ? may_write : 0);
-  std::uint8_t* first = allocation->permission.get() + (begin - allocation->begin) / 4;
+  const unsigned permission = (view.readable ? may_read : 0) | (view.writable ? may_write : 0);
+  const std::size_t first = begin - allocation->begin, element = view.element_bytes;
   for (std::int64_t matrix = 0; !empty && matrix < view.batch; ++matrix) {
     for (std::int64_t row = 0; row < view.rows; ++row) {
-      std::uint8_t* start = first + matrix * view.stride + row * view.leading_dimension;
-      std::fill(start, start + view.cols, permission);
+      const std::int64_t at = matrix * view.stride + row * view.leading_dimension;
+      for_words(first + static_cast<std::size_t>(at) * element, static_cast<std::size_t>(view.cols) * element,
+                [&](std::size_t word, unsigned bytes) {
+                  std::uint8_t& bits = allocation->permission[word];
+                  bits = static_cast<std::uint8_t>((bits & ~for_bytes(bytes, may_read | may_write)) |
+                                                   for_bytes(bytes, permission));
+                });
     }
   }
   allocation->views.push_back(view);
 }
 
 void forget_global_accesses() {
+  for (Stripe& stripe : stripes) stripe.older.clear();
   for (auto& [begin, allocation] : allocations) {
     // New memory: of a large matrix only the part that the launch touches will take any.
     if (allocation.touched != nullptr) allocation.touched = zeroed<Touched>(allocation.words());
@@ -233,12 +310,22 @@ void forget_global_accesses() {
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
   Allocation* allocation = find(address);
   if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
-  const std::size_t first = (address - allocation->begin) / 4;
-  const std::size_t last = (address + bytes - 1 - allocation->begin) / 4;
-  for (std::size_t word = first; word <= last && word < allocation->words(); ++word) {
-    check_word(*allocation, word, write, pc);
-  }
+  for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
+    if (word < allocation->words()) check_word(*allocation, word, mask, write, pc);
+  });
   return true;
+}
+
+void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+  Allocation* allocation = find(address);
+  if (allocation == nullptr || allocation->touched == nullptr) return;
+  for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
+    Stripe& stripe = stripes[word % stripes.size()];
+    const std::lock_guard lock(stripe.mutex);
+    Touched& touched = allocation->touched[word];
+    stripe.older[&touched].push_back({Touch::make(pc, mask, engine, current_worker->block, tick), false});
+    touched.read.what |= Touch::has_more;
+  });
 }
 
 NamedArray global_array_at(std::uintptr_t address) {

@@ -15,7 +15,7 @@ void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned
           bool write, bool copy, std::uintptr_t source) {
   if (listener == nullptr) return;
   listener->on_access({pc, address, bytes, space, write, worker.block, worker.current,
-                       worker.shadow->epoch_of_warp(worker.current / warpSize), copy, source,
+                       worker.passed[worker.current / warpSize], copy, source,
                        !worker.async_copies[worker.current].waiting.empty()});
 }
 
@@ -47,9 +47,36 @@ SharedPlace find_shared(const Worker& worker, std::uintptr_t address, unsigned b
 }
 
 void check_shared(Worker& worker, std::size_t offset, unsigned bytes, bool write, const void* pc) {
-  for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; ++word) {
-    worker.shadow->access(word, worker.current, write, pc, word * 4);
+  for_words(offset, bytes, [&](std::size_t word, unsigned mask) {
+    worker.shadow->access(word, mask, worker.current, write, pc);
+  });
+}
+
+void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
+                    bool told, bool copy, std::uintptr_t source) {
+  const SharedPlace place = find_shared(worker, address, bytes);
+  if (place.shared) {
+    if (!place.inside) {
+      report(FaultKind::out_of_bounds_shared, pc,
+             std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
+                 " bytes of shared memory outside every __shared__ variable");
+      stop_launch();
+    }
+    if (!told) tell(worker, pc, place.offset, bytes, Space::shared, write, copy, source);
+    check_shared(worker, place.offset, bytes, write, pc);
+    return;
   }
+
+  if (!told) tell(worker, pc, address, bytes, Space::global, write, copy, source);
+  if (check_global(address, bytes, write, pc)) return;
+  const std::string nearest = describe_nearest(address);
+  if (nearest.empty()) {
+    report(FaultKind::host_pointer, pc,
+           std::string(write ? "writes " : "reads ") + "memory that was not allocated on the device");
+  } else {
+    report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
+  }
+  stop_launch();
 }
 
 // `copy`: a side of an asynchronous copy, `source` where it reads; see Access.
@@ -60,29 +87,7 @@ void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes, bool
            std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
                " bytes at an address that is no multiple of " + std::to_string(bytes));
   }
-  const SharedPlace place = find_shared(worker, address, bytes);
-  if (place.shared) {
-    if (!place.inside) {
-      report(FaultKind::out_of_bounds_shared, pc,
-             std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
-                 " bytes of shared memory outside every __shared__ variable");
-      stop_launch();
-    }
-    tell(worker, pc, place.offset, bytes, Space::shared, write, copy, source);
-    check_shared(worker, place.offset, bytes, write, pc);
-    return;
-  }
-
-  tell(worker, pc, address, bytes, Space::global, write, copy, source);
-  if (check_global(address, bytes, write, pc)) return;
-  const std::string nearest = describe_nearest(address);
-  if (nearest.empty()) {
-    report(FaultKind::host_pointer, pc,
-           std::string(write ? "writes " : "reads ") + "memory that was not allocated on the device");
-  } else {
-    report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
-  }
-  stop_launch();
+  tell_and_check(worker, address, bytes, write, pc, false, copy, source);
 }
 
 // Most accesses are to a thread's own stack, which stands for registers and local memory: nothing to observe.
@@ -100,6 +105,10 @@ inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, c
 
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
   observe_access(address, bytes, write, pc, false, 0);
+}
+
+void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
+  tell_and_check(*current_worker, address, bytes, write, pc, true, false, 0);
 }
 
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
@@ -120,6 +129,10 @@ void tell_block_end(std::uint64_t block) {
   if (listener != nullptr) listener->on_block_end(block);
 }
 
+void tell_request(const CollectiveRequest& request) {
+  if (listener != nullptr) listener->on_request(request);
+}
+
 void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
   const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
   if (place.inside) check_shared(*current_worker, place.offset, bytes, true, pc);
@@ -128,9 +141,19 @@ void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
 void mark_pending(const void* shared, unsigned bytes, bool pending) {
   const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
   if (!place.inside) return;
-  for (std::size_t word = place.offset / 4; word <= (place.offset + bytes - 1) / 4; ++word) {
-    current_worker->shadow->mark_pending(word, pending);
-  }
+  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    current_worker->shadow->mark_pending(word, mask, pending);
+  });
+}
+
+void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+  for_words(shared_offset(shared), bytes, [&](std::size_t word, unsigned mask) {
+    current_worker->shadow->fill(word, mask, engine, tick, pc);
+  });
+}
+
+std::size_t shared_offset(const void* shared) {
+  return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), 1).offset;
 }
 
 void set_listener(AccessListener* new_listener) { listener = new_listener; }

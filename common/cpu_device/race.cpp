@@ -1,73 +1,177 @@
-// Data races on shared memory: two threads touch one word, one of them writes, and no barrier stands
-// between. What is remembered of each word is enough to find every race, in whatever order the fibers run.
+// Data races on shared memory: two threads touch one byte, one of them writes, and nothing orders the two. What is
+// remembered of each word is enough to find every race, in whatever order the fibers run: the latest write, and
+// every read since that no later read has seen.
+
+#include "common/cpu_device/race.hpp"
+
+#include <bit>
 
 #include "common/cpu_device/internal.hpp"
 
 namespace cpu_device {
 
-SharedShadow::SharedShadow(std::size_t words, unsigned warps) : words_(words), warp_epoch_(warps, 1) {}
+SharedShadow::SharedShadow(std::size_t words, const Clocks& clocks) : words_(words), clocks_(clocks) {}
 
-void SharedShadow::new_block() { first_epoch_ = ++epoch_; }
-
-// Whether a barrier, of the block or of the warp that both belong to, lies between `earlier` and now.
-bool SharedShadow::ordered(const Event& earlier, unsigned thread) const {
-  if (earlier.epoch < epoch_ || earlier.thread == thread) return true;
-  const unsigned warp = thread / warpSize;
-  return earlier.thread / warpSize == warp && earlier.warp_epoch < warp_epoch_[warp];
+void SharedShadow::forget() {
+  std::fill(words_.begin(), words_.end(), Word{});
+  more_.clear();
 }
 
-void SharedShadow::conflict(const Event& earlier, bool earlier_wrote, unsigned thread, bool write,
-                            const void* pc, std::size_t offset) const {
-  if (reported_before(FaultKind::race_shared, pc)) return;
-  report(FaultKind::race_shared, pc,
-         std::string(write ? "writes " : "reads ") + describe_shared(offset) + ", which " +
-             thread_name(*current_worker, earlier.thread) + (earlier_wrote ? " wrote at " : " read at ") +
-             place_of(earlier.pc) + "; no barrier stands between",
-         *current_worker, thread);
+SharedShadow::Touch SharedShadow::Touch::make(const void* pc, unsigned bytes, unsigned group, bool write,
+                                              Tick tick, std::uint32_t lanes) {
+  return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{write} << 52 |
+              std::uint64_t{group} << 53,
+          tick, lanes};
 }
 
-void SharedShadow::access(std::size_t index, unsigned thread, bool write, const void* pc,
-                          std::size_t offset) {
-  Word& word = words_[index];
-  const unsigned warp = thread / warpSize;
-  const Event now{epoch_, warp_epoch_[warp], thread, pc};
-
-  if (word.pending_in == first_epoch_) {
-    if (reported_before(FaultKind::async_not_arrived, pc)) return;
-    report(FaultKind::async_not_arrived, pc,
-           std::string(write ? "writes " : "reads ") + describe_shared(offset) +
-               ", to which the asynchronous copy started at " + place_of(word.write.pc) + " by " +
-               thread_name(*current_worker, word.write.thread) + " has not been waited for",
-           *current_worker, thread);
-    return;
+unsigned SharedShadow::unseen(const Touch& touch, unsigned thread) const {
+  if (touch.by_engine()) {
+    return clocks_.ordered(touch.group(), touch.tick, thread) ? nobody : touch.group();
   }
-  if (word.write.epoch >= first_epoch_) {
-    if (!ordered(word.write, thread)) conflict(word.write, true, thread, write, pc, offset);
-  } else if (!write && !reported_before(FaultKind::uninitialised_shared, pc)) {
-    report(FaultKind::uninitialised_shared, pc,
-           "reads " + describe_shared(offset) + ", which no thread of this block has written",
-           *current_worker, thread);
+  for (std::uint32_t lanes = touch.lanes; lanes != 0; lanes &= lanes - 1) {
+    const unsigned actor = touch.group() * 32 + static_cast<unsigned>(std::countr_zero(lanes));
+    if (!clocks_.ordered(actor, touch.tick, thread)) return actor;
   }
+  return nobody;
+}
 
-  if (write) {
-    for (const Event* earlier : {&word.reader, &word.reader_same_warp, &word.reader_other_warp}) {
-      if (earlier->epoch >= first_epoch_ && !ordered(*earlier, thread)) {
-        conflict(*earlier, false, thread, write, pc, offset);
-        break;
+bool SharedShadow::conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread,
+                            bool write, const void* pc) const {
+  if (!is_recent(earlier) || (earlier.bytes() & bytes) == 0) return false;
+  const unsigned actor = unseen(earlier, thread);
+  if (actor == nobody) return false;
+  const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
+  if (reported_before(kind, pc)) return true;
+  const Worker& worker = *current_worker;
+  const std::string what = std::string(write ? "writes " : "reads ") + describe_shared(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+  if (earlier.by_engine()) {
+    report(kind, pc,
+           what + ", to which the asynchronous copy started at " + place_of(earlier.pc()) + " by " +
+               thread_name(worker, worker.engine.started_by(actor, earlier.tick)) +
+               " has not been waited for",
+           worker, thread);
+  } else {
+    report(kind, pc,
+           what + ", which " + thread_name(worker, actor) + (earlier.write() ? " wrote at " : " read at ") +
+               place_of(earlier.pc()) + "; no barrier stands between",
+           worker, thread);
+  }
+  return true;
+}
+
+// The older touches, unless all of them are ordered before everything to come: none is newer than the word's
+// latest write and read.
+SharedShadow::More* SharedShadow::recent_more(Word& word) {
+  if (word.more == 0) return nullptr;
+  More& more = more_[word.more - 1];
+  if (is_recent(word.write) || is_recent(word.read) || word.more_engine) return &more;
+  more.clear();
+  word.more_writes = false;
+  return nullptr;
+}
+
+// Moves a touch to the older ones, before another one replaces it.
+void SharedShadow::keep(Word& word, const Touch& touch) {
+  if (word.more == 0) {
+    more_.emplace_back();
+    word.more = static_cast<std::uint32_t>(more_.size());
+  }
+  recent_more(word);  // forgets what is over
+  More& more = more_[word.more - 1];
+  if (more.size() == more.capacity() && more.size() >= 16) thin_out(more);
+  more.push_back(touch);
+  word.more_writes |= touch.write();
+  word.more_engine |= touch.by_engine();
+}
+
+// Of a thread that touches the same again and again, only the latest touch counts.
+void SharedShadow::thin_out(More& more) {
+  for (std::size_t newer = more.size(); newer-- > 0;) {
+    for (std::size_t older = 0; older < newer; ++older) {
+      const bool same_warp = ((more[older].what ^ more[newer].what) >> 52) == 0 && !more[older].by_engine();
+      if (same_warp && (more[older].bytes() & ~more[newer].bytes()) == 0) {
+        more[older].lanes &= ~more[newer].lanes;
+        if (more[older].lanes == 0) more[older] = Touch{};
       }
     }
-    word.write = now;
+  }
+  std::erase_if(more, [](const Touch& touch) { return touch.tick == 0; });
+  if (more.size() > more.capacity() / 2) more.reserve(2 * more.capacity());
+}
+
+void SharedShadow::mark_pending(std::size_t index, unsigned bytes, bool pending) {
+  Word& word = words_[index];
+  word.pending = static_cast<std::uint8_t>(pending ? word.pending | bytes : word.pending & ~bytes);
+}
+
+void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+  Word& word = words_[index];
+  mark_pending(index, bytes, false);
+  if ((word.write.bytes() & ~bytes) != 0) keep(word, word.write);
+  word.write = Touch::make(pc, bytes, engine, true, tick, 0);
+  word.written |= bytes;
+}
+
+void SharedShadow::access(std::size_t index, unsigned bytes, unsigned thread, bool write, const void* pc) {
+  Word& word = words_[index];
+  if (word.write.tick < clocks_.block_began()) word.written = word.pending = 0;  // of another block
+
+  if ((word.pending & bytes) != 0) {
+    if (reported_before(FaultKind::async_not_arrived, pc)) return;
+    const unsigned lane = static_cast<unsigned>(std::countr_zero(word.write.lanes));
+    report(FaultKind::async_not_arrived, pc,
+           std::string(write ? "writes " : "reads ") + describe_shared(index * 4) +
+               ", to which the asynchronous copy started at " + place_of(word.write.pc()) + " by " +
+               thread_name(*current_worker, word.write.group() * 32 + lane) + " has not been waited for",
+           *current_worker, thread);
     return;
   }
-  // Three readers stand for all: a later writer either is in the warp of the latest reader, and then that
-  // one, the latest other lane and the latest other warp decide; or is not, and the latest decides.
-  if (word.reader.epoch == 0 || word.reader.thread / warpSize != warp) {
-    word.reader_other_warp = word.reader;
-    word.reader_same_warp = Event{};
-  } else if (word.reader.thread != thread) {
-    word.reader_same_warp = word.reader;
+  if (!write && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
+    const auto byte = static_cast<std::size_t>(std::countr_zero(bytes & ~word.written));
+    report(FaultKind::uninitialised_shared, pc,
+           "reads " + describe_shared(index * 4 + byte) + ", which no thread of this block has written",
+           *current_worker, thread);
   }
-  word.reader = now;
+  conflict(word.write, index, bytes, thread, write, pc);
+
+  const Touch now =
+      Touch::make(pc, bytes, thread / 32, write, clocks_.now(), std::uint32_t{1} << thread % 32);
+  // Of bytes that were accessed apart, the latest write to each.
+  if (More* more = word.more_writes ? recent_more(word) : nullptr) {
+    for (const Touch& touch : *more) {
+      if (touch.write()) conflict(touch, index, bytes, thread, write, pc);
+    }
+  }
+  if (!write) {
+    Touch& latest = word.read;
+    if (latest.what == now.what && latest.tick == now.tick) {
+      latest.lanes |= now.lanes;
+      return;
+    }
+    const bool replaced = !is_recent(latest) || (latest.lanes == now.lanes && latest.group() == now.group() &&
+                                                 (latest.bytes() & ~bytes) == 0);
+    if (!replaced) keep(word, latest);
+    latest = now;
+    return;
+  }
+
+  bool found = conflict(word.read, index, bytes, thread, write, pc);
+  if (More* more = recent_more(word)) {
+    for (auto touch = more->rbegin(); touch != more->rend() && !found; ++touch) {
+      if (!touch->write()) found = conflict(*touch, index, bytes, thread, write, pc);
+    }
+    // Who races with one of these from now on races with this write, too.
+    std::erase_if(*more, [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; });
+    word.more_writes = word.more_engine = false;
+    for (const Touch& touch : *more) {
+      word.more_writes |= touch.write();
+      word.more_engine |= touch.by_engine();
+    }
+  }
+  if ((word.read.bytes() & ~bytes) == 0) word.read = Touch{};
+  if (is_recent(word.write) && (word.write.bytes() & ~bytes) != 0) keep(word, word.write);
+  word.write = now;
+  word.written |= bytes;
 }
 
 }  // namespace cpu_device

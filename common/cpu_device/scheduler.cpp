@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -103,6 +104,18 @@ uint3 unflatten(std::uint64_t linear, const dim3& extent) {
           static_cast<unsigned>(linear / extent.x / extent.y)};
 }
 
+bool has_exited(const Worker& worker, unsigned thread) {
+  return (worker.exited[thread / warpSize] >> thread % warpSize & 1) != 0;
+}
+
+// The block cannot go on; those after it need not.
+void end_launch(Worker& worker) {
+  worker.ended = true;
+  std::atomic<std::uint64_t>& stop = worker.launch->stop_after;
+  for (std::uint64_t known = stop; worker.block < known && !stop.compare_exchange_weak(known, worker.block);) {
+  }
+}
+
 void leave_to_scheduler(Worker& worker) {
   worker.scheduler = context::jump_fcontext(worker.scheduler, nullptr).fctx;
 }
@@ -111,7 +124,14 @@ void fiber_main(context::transfer_t from) {
   Worker& worker = *static_cast<Worker*>(from.data);
   worker.scheduler = from.fctx;
   worker.launch->body(worker.launch->arguments);
-  worker.threads[worker.current].state = State::exited;
+  Thread& thread = worker.threads[worker.current];
+  const unsigned warp = worker.current / warpSize;
+  worker.exited[warp] |= 1u << worker.current % warpSize;
+  --worker.alive;
+  ++worker.progress;
+  leave_rendezvous(worker, worker.current);
+  if (worker.launch->checked && worker.exited[warp] == ~0u) tell_warp_end(worker.block, warp);
+  thread.wait = {};
   leave_to_scheduler(worker);
   std::abort();  // an exited thread is never resumed
 }
@@ -127,122 +147,90 @@ void resume(Worker& worker, Stacks& stacks, unsigned index) {
   worker.stack_top = stacks.top(thread.stack);
   current_thread_index = unflatten(index, worker.launch->block);
   thread.context = context::jump_fcontext(thread.context, &worker).fctx;
-  if (thread.state == State::exited) {  // its stack serves the next thread that starts
+  if (has_exited(worker, index)) {  // its stack serves the next thread that starts
     stacks.give_back(thread.stack);
     thread.stack = -1;
   }
 }
 
-// True if the threads [begin, end) that have not exited all wait at one barrier of this kind.
-bool all_wait(const Worker& worker, unsigned begin, unsigned end, State barrier) {
-  const Thread* first = nullptr;
-  for (unsigned i = begin; i < end; ++i) {
-    const Thread& thread = worker.threads[i];
-    if (thread.state == State::exited) continue;
-    if (thread.state != barrier) return false;
-    if (first == nullptr) first = &thread;
-    if (thread.barrier_line != first->barrier_line) return false;
-  }
-  return first != nullptr;
-}
-
-void open_barrier(Worker& worker, unsigned begin, unsigned end) {
-  for (unsigned i = begin; i < end; ++i) {
-    if (worker.threads[i].state != State::exited) worker.threads[i].state = State::ready;
-  }
-}
-
-bool all_exited(const Worker& worker, unsigned begin, unsigned end) {
-  return std::all_of(worker.threads.begin() + begin, worker.threads.begin() + end,
-                     [](const Thread& thread) { return thread.state == State::exited; });
+// Whether to give up the block, as it or one before it cannot go on.
+bool stopped(const Worker& worker) {
+  return worker.ended || worker.launch->stop_after.load(std::memory_order_relaxed) < worker.block;
 }
 
 // Runs the lanes of a warp until each has exited or waits for other warps.
-void run_warp(Worker& worker, Stacks& stacks, unsigned begin, unsigned end) {
-  do {
-    for (unsigned i = begin; i < end; ++i) {
-      if (worker.threads[i].state == State::ready) resume(worker, stacks, i);
-      if (worker.launch->stop) return;
+void run_warp(Worker& worker, Stacks& stacks, unsigned warp) {
+  while (worker.ready[warp] != 0) {
+    for (std::uint32_t lanes = std::exchange(worker.ready[warp], 0); lanes != 0; lanes &= lanes - 1) {
+      resume(worker, stacks, warp * warpSize + static_cast<unsigned>(std::countr_zero(lanes)));
+      if (stopped(worker)) return;
     }
-    if (!all_wait(worker, begin, end, State::at_warp_barrier)) break;
-    if (worker.shadow) worker.shadow->warp_barrier(begin / warpSize);
-    open_barrier(worker, begin, end);
-  } while (true);
-  if (worker.launch->checked && all_exited(worker, begin, end)) {
-    tell_warp_end(worker.block, begin / warpSize);
   }
 }
 
-// No thread can run and the block is not done: says why.
-void report_stuck_block(const Worker& worker) {
-  const Thread* waiting = nullptr;
-  unsigned waiting_index = 0, exited_index = 0;
-  bool any_exited = false;
+// Threads that can go on without what they wait for do so, when nothing else can happen. If that changes nothing
+// for long, nothing ever will.
+bool give_up_waiting(Worker& worker, std::uint64_t& progress, unsigned& vain) {
+  constexpr unsigned long_enough = 100;
+  vain = worker.progress == progress ? vain + 1 : 0;
+  progress = worker.progress;
+  if (vain == long_enough) return false;
+  bool any = false;
   for (unsigned i = 0; i < worker.threads.size(); ++i) {
-    const Thread& thread = worker.threads[i];
-    if (thread.state == State::exited) {
-      if (!any_exited) exited_index = i;
-      any_exited = true;
-      continue;
-    }
-    if (waiting == nullptr) {
-      waiting = &thread;
-      waiting_index = i;
-      continue;
-    }
-    if (thread.state != waiting->state) {
-      report(FaultKind::deadlock, thread.barrier_pc,
-             "waits here at a barrier of one kind, while " + thread_name(worker, waiting_index) +
-                 " waits at one of another kind (" + place_of(waiting->barrier_pc) + "); neither can open",
-             worker, i);
-      return;
-    }
-    if (thread.barrier_line != waiting->barrier_line) {
-      report(FaultKind::divergent_barrier, thread.barrier_pc,
-             "waits here, while " + thread_name(worker, waiting_index) + " waits at " +
-                 place_of(waiting->barrier_pc) + "; all threads must reach the same barrier",
-             worker, i);
-      return;
-    }
+    const Wait& wait = worker.threads[i].wait;
+    if (wait.on == nullptr || !wait.may_fail) continue;
+    wake(worker, i, false);
+    any = true;
   }
-  if (any_exited) {
-    report(FaultKind::exit_before_barrier, waiting->barrier_pc,
-           "waits here for " + thread_name(worker, exited_index) + ", which has left the kernel", worker,
-           waiting_index);
-    return;
-  }
-  report(FaultKind::deadlock, waiting->barrier_pc, "waits here, and no thread can run", worker,
-         waiting_index);
+  return any;
 }
 
-void run_block(Worker& worker, Stacks& stacks) {
+void begin_block(Worker& worker) {
   const unsigned count = worker.launch->threads_per_block;
+  const unsigned warps = (count + warpSize - 1) / warpSize;
   worker.threads.assign(count, Thread{});
   worker.async_copies.resize(count);
   for (AsyncCopies& copies : worker.async_copies) {
     copies.waiting.clear();
     copies.groups = 0;
+    copies.asked = 0;
   }
+  worker.ready.assign(warps, 0);
+  worker.ready_next.assign(warps, ~0u);
+  worker.exited.assign(warps, 0);
+  worker.passed.resize(warps);
+  if (count % warpSize != 0) {
+    worker.ready_next.back() = (1u << count % warpSize) - 1;
+    worker.exited.back() = ~worker.ready_next.back();
+  }
+  worker.alive = count;
+  worker.ended = false;
+  worker.sync.new_block();
+  worker.engine.new_block();
   current_block_index = unflatten(worker.block, worker.launch->grid);
   poison_shared(worker);
-  if (worker.shadow) worker.shadow->new_block();
+  if (worker.clocks && worker.clocks->new_block()) worker.shadow->forget();
+}
+
+void run_block(Worker& worker, Stacks& stacks) {
+  begin_block(worker);
+  std::uint64_t progress = 0;
+  unsigned vain = 0;
   while (true) {
-    for (unsigned begin = 0; begin < count; begin += warpSize) {
-      run_warp(worker, stacks, begin, min(begin + warpSize, count));
-      if (worker.launch->stop) return;
+    bool any = false;
+    for (unsigned warp = 0; warp < worker.ready.size(); ++warp) {
+      worker.ready[warp] |= std::exchange(worker.ready_next[warp], 0);
+      any = any || worker.ready[warp] != 0;
     }
-    bool any_alive = false, any_exited = false;
-    for (const Thread& thread : worker.threads) {
-      (thread.state == State::exited ? any_exited : any_alive) = true;
+    for (unsigned warp = 0; warp < worker.ready.size() && any; ++warp) {
+      run_warp(worker, stacks, warp);
+      if (stopped(worker)) return;
     }
-    if (!any_alive) return;
-    if (any_exited || !all_wait(worker, 0, count, State::at_block_barrier)) {
-      report_stuck_block(worker);
-      worker.launch->stop = true;
-      return;
-    }
-    if (worker.shadow) worker.shadow->block_barrier();
-    open_barrier(worker, 0, count);
+    if (worker.alive == 0) return;
+    if (any || worker.engine.act(worker) || give_up_waiting(worker, progress, vain)) continue;
+    report_stuck_block(worker);
+    end_launch(worker);
+    return;
   }
 }
 
@@ -253,16 +241,17 @@ void work(Launch& launch, std::uint64_t blocks) {
   worker.dynamic_shared.resize(launch.shared_bytes + shared_slack);
   worker.tls = tls_base();
   if (launch.checked) {
-    worker.shadow = std::make_unique<SharedShadow>((tls_bytes() + launch.shared_bytes) / 4 + 1,
-                                                   launch.threads_per_block / warpSize + 1);
+    worker.clocks = std::make_unique<Clocks>(launch.threads_per_block);
+    worker.shadow =
+        std::make_unique<SharedShadow>((tls_bytes() + launch.shared_bytes) / 4 + 1, *worker.clocks);
   }
   current_block_dim = {launch.block.x, launch.block.y, launch.block.z};
   current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
   current_worker = &worker;
-  for (std::uint64_t i; !launch.stop && (i = launch.next_block++) < blocks;) {
-    worker.block = launch.all ? i : launch.selected[i];
+  while (next_block(worker, blocks)) {
     run_block(worker, *stacks);
     if (launch.checked) tell_block_end(worker.block);
+    end_block_faults(worker);
   }
   poison_shared(worker);  // the host, which may go on in this OS thread, gets no sight of it
   current_worker = nullptr;
@@ -306,15 +295,6 @@ void install_crash_handler() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-void wait_at(State barrier, int line, const void* pc) {
-  Worker& worker = *current_worker;
-  Thread& thread = worker.threads[worker.current];
-  thread.state = barrier;
-  thread.barrier_line = line;
-  thread.barrier_pc = pc;
-  leave_to_scheduler(worker);
-}
-
 }  // namespace
 
 void set_checking(bool on) { checking = on; }
@@ -333,14 +313,18 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
   launches_since_selection = 0;
 }
 
-void barrier_block(int line) { wait_at(State::at_block_barrier, line, __builtin_return_address(0)); }
-void barrier_warp(int line) { wait_at(State::at_warp_barrier, line, __builtin_return_address(0)); }
+void wait_for_wake(Worker& worker) { leave_to_scheduler(worker); }
+
+void wake(Worker& worker, unsigned thread, bool at_once) {
+  worker.threads[thread].wait.on = nullptr;
+  (at_once ? worker.ready : worker.ready_next)[thread / warpSize] |= 1u << thread % warpSize;
+}
 
 void* dynamic_shared() { return current_worker->dynamic_shared.data(); }
 
 void stop_launch() {
   Worker& worker = *current_worker;
-  worker.launch->stop = true;
+  end_launch(worker);
   leave_to_scheduler(worker);
   std::abort();  // a stopped thread is never resumed
 }
@@ -371,6 +355,7 @@ void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_b
     if (number >= selection->size()) return;
     launch.all = false;
     launch.selected = (*selection)[number];
+    std::sort(launch.selected.begin(), launch.selected.end());
     blocks = launch.selected.size();
   }
   if (checking) {
@@ -389,6 +374,7 @@ void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_b
   install_crash_handler();
   work(launch, blocks);
   for (std::thread& other : others) other.join();
+  end_launch_faults(launch);
 }
 
 }  // namespace cpu_device

@@ -76,15 +76,6 @@ const TlsLayout& layout() {
   return read;
 }
 
-// A quiet NaN that no arithmetic makes: a kernel that uses it spoils its result visibly.
-constexpr std::uint32_t poison_word = poison_bits | quiet_bits;
-
-void poison(std::byte* begin, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 4) {
-    std::memcpy(begin + i, &poison_word, std::min<std::size_t>(4, bytes - i));
-  }
-}
-
 }  // namespace
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
@@ -99,6 +90,15 @@ std::byte* tls_base() {
   auto* anchor = reinterpret_cast<std::byte*>(&cpu_device_tls_anchor);
   __asm__("" : "+r"(anchor));  // more lies around it than the compiler knows
   return anchor - layout().anchor_offset;
+}
+
+// A quiet NaN that no arithmetic makes, as float, bfloat16 and half: a kernel that uses it spoils its result
+// visibly.
+void poison(void* begin, std::size_t bytes) {
+  constexpr std::uint32_t nan = poison_bits | quiet_bits;
+  for (std::size_t i = 0; i < bytes; i += 4) {
+    std::memcpy(static_cast<std::byte*>(begin) + i, &nan, std::min<std::size_t>(4, bytes - i));
+  }
 }
 
 void poison_shared(Worker& worker) {

@@ -30,8 +30,6 @@
 
 namespace cpu_device {
 
-enum class Operation : std::uint8_t { load, store, copy };
-
 const char* to_string(Space space);          // "global", "shared"
 const char* to_string(Operation operation);  // "load", "store", "copy"
 

@@ -1,0 +1,197 @@
+// Lanes that do something at once: they meet, and the last one to come does it for all.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/shuffle.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+const Collective syncwarp{"__syncwarp", false, true, nullptr};
+
+std::uint32_t exited_lanes(const Worker& worker, const Rendezvous& r, unsigned warp) {
+  const unsigned number = r.first / 32 + warp;
+  return number < worker.exited.size() ? worker.exited[number] : ~0u;
+}
+
+// The lanes of one of its warps that are still to come.
+std::uint32_t to_come(const Worker& worker, const Rendezvous& r, unsigned warp) {
+  const std::uint32_t gone = exited_lanes(worker, r, warp);
+  return r.mask & ~r.arrived[warp] & (r.operation->needs_exited_lanes ? ~0u : ~gone);
+}
+
+bool is_complete(const Worker& worker, const Rendezvous& r) {
+  for (unsigned warp = 0; warp < r.warps; ++warp) {
+    if (to_come(worker, r, warp) != 0) return false;
+  }
+  return true;
+}
+
+void order(Worker& worker, const Rendezvous& r, unsigned warp) {
+  const unsigned number = r.first / 32 + warp;
+  const unsigned lanes = std::min(32u, worker.launch->threads_per_block - number * 32);
+  if (static_cast<unsigned>(std::popcount(r.arrived[warp])) == lanes) {
+    worker.clocks->warp_barrier(number);
+    return;
+  }
+  std::array<unsigned, 32> threads;
+  unsigned count = 0;
+  for (std::uint32_t left = r.arrived[warp]; left != 0; left &= left - 1) {
+    threads[count++] = number * 32 + static_cast<unsigned>(std::countr_zero(left));
+  }
+  worker.clocks->barrier(std::span(threads.data(), count));
+}
+
+void finish(Worker& worker, Rendezvous& r) {
+  ++worker.progress;
+  if (r.operation->execute != nullptr) r.operation->execute(worker, r);
+  for (unsigned warp = 0; warp < r.warps; ++warp) {
+    if (worker.clocks && r.operation->is_barrier) order(worker, r, warp);
+    if (~(r.arrived[warp] | exited_lanes(worker, r, warp)) == 0) ++worker.passed[r.first / 32 + warp];
+    for (std::uint32_t lanes = r.arrived[warp]; lanes != 0; lanes &= lanes - 1) {
+      wake(worker, r.first + warp * 32 + static_cast<unsigned>(std::countr_zero(lanes)), r.warps == 1);
+    }
+  }
+}
+
+auto& open_ones(Worker& worker, unsigned thread) { return worker.sync.open[thread / 128]; }
+
+void close(Worker& worker, std::vector<std::unique_ptr<Rendezvous>>& open, std::size_t at) {
+  worker.sync.closed.push_back(std::move(open[at]));
+  open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+}  // namespace
+
+void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
+          const void* pc) {
+  Worker& worker = *current_worker;
+  const unsigned thread = worker.current, first = thread / (32 * warps) * (32 * warps);
+  if ((mask >> thread % 32 & 1) == 0) {
+    report(FaultKind::missing_lane, pc,
+           std::string("comes to ") + operation.name + " with a mask that leaves it out itself");
+    stop_launch();
+  }
+  auto& open = open_ones(worker, thread);
+  std::size_t at = 0;
+  const auto is_the_one = [&](const Rendezvous& r) {
+    return r.first == first && r.operation == &operation && r.mask == mask && r.line == line &&
+           r.warps == warps;
+  };
+  while (at < open.size() && !is_the_one(*open[at])) ++at;
+  if (at == open.size()) {
+    if (worker.sync.closed.empty()) worker.sync.closed.push_back(std::make_unique<Rendezvous>());
+    open.push_back(std::move(worker.sync.closed.back()));
+    worker.sync.closed.pop_back();
+    Rendezvous& r = *open.back();
+    r.operation = &operation;
+    r.first = first;
+    r.warps = warps;
+    r.mask = mask;
+    r.line = line;
+    r.arrived.fill(0);
+  }
+  Rendezvous& r = *open[at];
+  const unsigned index = thread - first;
+  r.arrived[index / 32] |= 1u << index % 32;
+  r.operands_[index] = operand;
+  r.pcs_[index] = pc;
+  worker.threads[thread].wait = {&r, pc, line};
+  if (is_complete(worker, r)) {
+    finish(worker, r);
+    close(worker, open, at);
+  }
+  wait_for_wake(worker);
+}
+
+void leave_rendezvous(Worker& worker, unsigned thread) {
+  auto& open = open_ones(worker, thread);
+  for (std::size_t at = 0; at < open.size();) {
+    if (is_complete(worker, *open[at])) {
+      finish(worker, *open[at]);
+      close(worker, open, at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+std::string Rendezvous::awaited_by(const Worker& worker, unsigned) const {
+  const unsigned thread = missing(worker);
+  return std::string("at ") + operation->name + " for " + thread_name(worker, thread);
+}
+
+unsigned Rendezvous::missing(const Worker& worker) const {
+  for (unsigned warp = 0; warp < warps; ++warp) {
+    const std::uint32_t lanes = to_come(worker, *this, warp);
+    if (lanes != 0) return first + warp * 32 + static_cast<unsigned>(std::countr_zero(lanes));
+  }
+  return first;  // nobody
+}
+
+void barrier_warp(unsigned mask, int line) {
+  meet(syncwarp, 1, mask, nullptr, line, __builtin_return_address(0));
+}
+
+// ---- Shuffles --------------------------------------------------------------------------------------------
+
+namespace {
+
+// PTX ISA, "shfl.sync": the lane whose value `lane` gets; its own if there is none.
+unsigned source_lane(const Shuffle& shuffle, unsigned lane) {
+  const unsigned width = static_cast<unsigned>(shuffle.width);
+  const unsigned segment = lane & ~(width - 1), last = segment | (width - 1);
+  const unsigned by = static_cast<unsigned>(shuffle.by);
+  switch (shuffle.kind) {
+    case Shuffle::Kind::index:
+      return segment | (by & (width - 1));
+    case Shuffle::Kind::up:
+      return lane - segment >= by ? lane - by : lane;
+    case Shuffle::Kind::down:
+      return by <= last - lane ? lane + by : lane;
+    case Shuffle::Kind::exclusive_or:
+      return ((lane ^ by) & 31) <= last ? (lane ^ by) & 31 : lane;
+  }
+  return lane;
+}
+
+void exchange(Worker& worker, Rendezvous& r) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!r.has(lane)) continue;
+    auto& mine = *static_cast<Shuffle*>(r.operand(lane));
+    const unsigned source = source_lane(mine, lane);
+    if (r.has(source)) {
+      mine.result = static_cast<const Shuffle*>(r.operand(source))->value;
+      continue;
+    }
+    poison(&mine.result, sizeof mine.result);
+    if (reported_before(FaultKind::missing_lane, r.pc(lane))) continue;
+    const unsigned thread = r.thread(source);
+    const bool exists = thread < worker.launch->threads_per_block;
+    const bool exited = exists && (worker.exited[thread / 32] >> source & 1) != 0;
+    report(FaultKind::missing_lane, r.pc(lane),
+           std::string("takes at ") + r.operation->name + " the value of " +
+               (exists ? thread_name(worker, thread) : "lane " + std::to_string(source)) + ", which " +
+               (!exists  ? "does not exist"
+                : exited ? "has left the kernel"
+                         : "the mask leaves out"),
+           worker, r.thread(lane));
+  }
+}
+
+constexpr std::array<Collective, 4> shuffles{{{"__shfl_sync", false, false, exchange},
+                                              {"__shfl_up_sync", false, false, exchange},
+                                              {"__shfl_down_sync", false, false, exchange},
+                                              {"__shfl_xor_sync", false, false, exchange}}};
+
+}  // namespace
+
+void shuffle(Shuffle& operand, unsigned mask, int line) {
+  meet(shuffles[static_cast<unsigned>(operand.kind)], 1, mask, &operand, line, __builtin_return_address(0));
+}
+
+}  // namespace cpu_device

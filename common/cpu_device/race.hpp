@@ -1,0 +1,86 @@
+#pragma once
+
+// Who touched each word of the block's shared memory, and when; one per worker.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/cpu_device/clocks.hpp"
+
+namespace cpu_device {
+
+constexpr unsigned whole_word = 0xf;
+
+// Calls f(word, bytes) for each word that an access touches; bit i of `bytes` is the word's byte i.
+template <typename F>
+void for_words(std::size_t offset, std::size_t bytes, F f) {
+  const std::size_t end = offset + bytes;
+  for (std::size_t word = offset / 4; word * 4 < end; ++word) {
+    unsigned mask = whole_word;
+    if (word * 4 < offset) mask &= mask << (offset - word * 4);
+    if (word * 4 + 4 > end) mask &= whole_word >> (word * 4 + 4 - end);
+    f(word, mask);
+  }
+}
+
+class SharedShadow {
+ public:
+  SharedShadow(std::size_t words, const Clocks& clocks);
+  void forget();  // the ticks begin anew
+
+  // An access by `thread` to some bytes (bit i: byte i) of word number `word`. Reports races, reads of what
+  // nobody wrote and accesses to what a copy is still to fill.
+  void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc);
+
+  // An asynchronous copy to these bytes is under way, or has come to its end: then nobody may touch them.
+  void mark_pending(std::size_t word, unsigned bytes, bool pending);
+  // An engine has filled them at this tick; who has not acquired that may not touch them.
+  void fill(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+
+ private:
+  // Accesses to the same bytes from one place by lanes of one warp between two synchronisations, or one by an
+  // engine. One number says most of it, as it is compared most often.
+  struct Touch {
+    std::uint64_t what = 0;  // see make()
+    Tick tick = 0;           // 0: none
+    std::uint32_t lanes = 0;
+    static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, Tick tick,
+                      std::uint32_t lanes);
+    const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
+    unsigned bytes() const { return what >> 48 & 15; }
+    bool write() const { return (what >> 52 & 1) != 0; }
+    unsigned group() const { return static_cast<unsigned>(what >> 53); }  // the warp, or the engine
+    bool by_engine() const { return lanes == 0; }
+  };
+  struct Word {
+    Touch write, read;          // the latest
+    std::uint32_t more = 0;     // its number in more_, plus 1; 0: has none
+    std::uint8_t written = 0;   // bytes, if write is of this block
+    std::uint8_t pending = 0;   // likewise
+    bool more_writes = false;   // in more_, and maybe out of date
+    bool more_engine = false;   // likewise
+  };
+  // The older touches of a word that are not yet ordered before a newer one.
+  using More = std::vector<Touch>;
+
+  // The first actor of a touch that `thread` has not seen; nobody: it has seen all.
+  static constexpr unsigned nobody = ~0u;
+  unsigned unseen(const Touch& touch, unsigned thread) const;
+  bool is_recent(const Touch& touch) const {
+    return touch.tick >= clocks_.block_barrier_passed() ||
+           (touch.by_engine() && touch.tick >= clocks_.block_began());
+  }
+  // Reports it if the thread has not seen the touch.
+  bool conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
+                const void* pc) const;
+  More* recent_more(Word& word);
+  void keep(Word& word, const Touch& touch);
+  static void thin_out(More& more);
+
+  std::vector<Word> words_;
+  std::vector<More> more_;
+  const Clocks& clocks_;
+};
+
+}  // namespace cpu_device

@@ -1,0 +1,157 @@
+#pragma once
+
+// What threads of a block wait for: barriers, operations of whole warps, mbarriers. A thread that waits, waits on
+// an object; a block that is not done, and in which nothing is ready, is stuck, and its objects say what they lack.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/cpu_device/clocks.hpp"
+
+namespace cpu_device {
+
+struct Worker;
+
+class SyncObject {
+ public:
+  virtual ~SyncObject() = default;
+  // What the waiting thread waits for: "barrier 1, which 64 of 96 threads have reached".
+  virtual std::string awaited_by(const Worker& worker, unsigned thread) const = 0;
+};
+
+struct Wait {
+  const SyncObject* on = nullptr;  // nullptr: the thread can run, or has exited
+  const void* pc = nullptr;
+  int line = 0;           // tells two calls apart that the compiler has merged
+  unsigned phase = 0;     // on an mbarrier
+  bool may_fail = false;  // it can go on without, too
+};
+
+// ---- sync.cpp --------------------------------------------------------------------------------------------
+
+// The barrier of all threads (number 0), or one that counts threads.
+class Barrier : public SyncObject {
+ public:
+  explicit Barrier(unsigned id = 0) : id_(id) {}
+  // The running thread arrives, and waits unless `only_arrives`. The line counts for the barrier of all threads
+  // alone: threads that wait at two of those do not meet.
+  void arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc);
+  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  void reset();
+
+ private:
+  void open(Worker& worker);
+  const unsigned id_;
+  unsigned expected_ = 0, arrived_ = 0;
+  int line_ = 0;
+  const void* pc_ = nullptr;  // of the first to arrive
+  bool diverged_ = false;
+  std::array<std::uint32_t, 32> lanes_{};  // that have arrived, of each warp
+  std::vector<unsigned> threads_;  // that have arrived and wait
+  Clock clock_;
+};
+
+// ---- collective.cpp --------------------------------------------------------------------------------------
+
+class Rendezvous;
+
+// An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last of them to
+// arrive executes it for all.
+struct Collective {
+  const char* name;            // as the kernel writes it
+  bool needs_exited_lanes;     // otherwise lanes that have left the kernel are not waited for
+  bool is_barrier;             // orders the memory accesses of those who take part
+  void (*execute)(Worker&, Rendezvous&);  // nullptr: they only meet
+};
+
+// Where they meet.
+class Rendezvous : public SyncObject {
+ public:
+  static constexpr unsigned max_warps = 4;
+
+  const Collective* operation = nullptr;
+  unsigned first = 0;      // thread: lane 0 of the first warp
+  unsigned warps = 1;      // 1 or 4
+  std::uint32_t mask = 0;  // of each warp's lanes
+  int line = 0;
+  std::array<std::uint32_t, max_warps> arrived{};
+
+  bool has(unsigned index) const { return (arrived[index / 32] >> index % 32 & 1) != 0; }
+  // Of the lane number `index`, counted from `first`, which has arrived.
+  void* operand(unsigned index) const { return operands_[index]; }
+  const void* pc(unsigned index) const { return pcs_[index]; }
+  unsigned thread(unsigned index) const { return first + index; }
+
+  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  // The first thread that is still to come.
+  unsigned missing(const Worker& worker) const;
+
+ private:
+  friend void meet(const Collective&, unsigned, std::uint32_t, void*, int, const void*);
+  std::array<void*, max_warps * 32> operands_{};
+  std::array<const void*, max_warps * 32> pcs_{};
+};
+
+// The running thread takes part in the operation of those lanes that `mask` names, in its warp (`warps` is 1) or
+// in each warp of its warpgroup (4), and returns when it is done. The operand is the operation's business.
+void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
+          const void* pc);
+// A thread has exited: nobody waits for it any more.
+void leave_rendezvous(Worker& worker, unsigned thread);
+
+// ---- mbarrier.cpp ----------------------------------------------------------------------------------------
+
+class Mbarrier : public SyncObject {
+ public:
+  std::size_t offset = 0;  // in shared memory, as an Access has it
+  unsigned count = 0;      // arrivals that a phase takes
+  unsigned phase = 0;      // the current one, since init
+  int pending = 0;         // arrivals to come in it
+  std::int64_t bytes = 0;  // announced in it and not yet arrived
+  unsigned engine = 0;     // the actor that stands for the asynchronous work that completes here
+  bool known_to_engine = false;  // a fence has followed the init
+  unsigned init_thread = 0;
+  Tick init_tick = 0;
+  const void* init_pc = nullptr;
+  Clock arrivals, completed;
+
+  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  void arrive(Worker& worker, const void* pc);
+  void expect(Worker& worker, std::uint32_t more, const void* pc);
+  void deliver(Worker& worker, std::uint32_t delivered);  // by the engine
+  std::string name() const;
+
+ private:
+  void complete_if_due(Worker& worker);
+};
+
+using Mbarriers = std::map<const void*, Mbarrier>;  // of the block, by address
+
+// The mbarrier there, for use by the running thread; ends the launch if there is none. `does`: "arrives at".
+Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc);
+
+// ---- stuck.cpp -------------------------------------------------------------------------------------------
+
+// No thread can run and the block is not done: says why.
+void report_stuck_block(const Worker& worker);
+
+// ---- All that a block has of these -----------------------------------------------------------------------
+
+struct SyncObjects {
+  SyncObjects();
+  void new_block();
+
+  static constexpr unsigned named_barriers = 16;
+  std::vector<Barrier> barriers;  // number 0 is that of all threads
+  // Of each group of four warps, what is open. Closed ones wait to be used again.
+  std::array<std::vector<std::unique_ptr<Rendezvous>>, 8> open;
+  std::vector<std::unique_ptr<Rendezvous>> closed;
+  Mbarriers mbarriers;
+};
+
+}  // namespace cpu_device
