@@ -5,6 +5,7 @@
 // observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
 // It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -82,11 +83,14 @@ void set_checking(bool on);
 // Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 
-// What a launch asks for.
+// What a launch asks for. Of a cluster only the sizes are looked at: its blocks run like others, one by one,
+// in any order. That is all that they can tell, as this device has no words for what only the blocks of a
+// cluster can do: to wait for each other, to reach each other's shared memory, to be given the same copy.
 struct LaunchShape {
   const void* kernel = nullptr;  // see function_name()
   dim3 grid, block;
   std::size_t shared_bytes = 0;  // dynamic shared memory
+  dim3 cluster = {1, 1, 1};
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
 };
 
@@ -118,6 +122,25 @@ struct Access {
   bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
 };
 
+enum class Operation : std::uint8_t { load, store, copy };
+
+// What a warp asks of a memory at once, where the device itself knows it: by a warp-wide instruction, or by
+// an asynchronous copy of a whole tile. Everything else comes lane by lane, as Access. A copy is two
+// requests: what it reads of global memory, then what it writes to shared memory.
+struct CollectiveRequest {
+  const void* pc = nullptr;
+  Space space = Space::shared;
+  Operation operation = Operation::load;
+  std::uint32_t bytes = 0;  // of a lane
+  std::uint64_t block = 0;  // linear, x fastest
+  std::uint32_t warp = 0;
+  // Bit i: lane i takes part. 0: a bulk copy, which has no lanes: of `bytes` bytes in a row, the first of
+  // them at addresses[0].
+  std::uint32_t active = 0;
+  std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
+  std::uint32_t during_copies = 0;             // bit i: lane i has asynchronous copies under way
+};
+
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
 // come from one OS thread, each thread's in program order.
 class AccessListener {
@@ -125,6 +148,7 @@ class AccessListener {
   virtual ~AccessListener() = default;
   virtual void on_launch(const LaunchShape&) {}  // before its first block, by the thread that launches
   virtual void on_access(const Access& access) = 0;
+  virtual void on_request(const CollectiveRequest&) {}
   // After the last access of a block (linear) or a warp of it; by the OS thread that ran it.
   virtual void on_warp_end(std::uint64_t, std::uint32_t) {}
   virtual void on_block_end(std::uint64_t) {}

@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "common/cpu_device/dim3.hpp"
+#include "common/cuda/launch_config.hpp"
+
 using std::max;
 using std::min;
 
@@ -24,15 +27,6 @@ using std::min;
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-struct uint3 {
-  unsigned x, y, z;
-};
-
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
-};
-
 // Const to the kernel, which lets the compiler keep them in registers; the scheduler sets them (see there).
 extern const __thread uint3 threadIdx;
 extern const __thread uint3 blockIdx;
@@ -45,8 +39,7 @@ namespace cpu_device {
 using KernelBody = void (*)(const void* arguments);
 
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
-void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body,
-                 const void* arguments);
+void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
 
 void barrier_block(int line);
 void barrier_warp(int line);
@@ -108,12 +101,19 @@ __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
 
 // The CPU device's launch(); the GPU's is in common/cuda/launch.hpp.
+// Throws std::invalid_argument if no GPU could launch this.
 template <typename... Params, typename... Args>
-void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
   // Reading the arguments is the launch's business, not the kernel's: it must not be observed.
   const auto call = [&]() __attribute__((no_sanitize("thread"))) { kernel(args...); };
   using Call = decltype(call);
   cpu_device::launch_body(
-      reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
+      reinterpret_cast<const void*>(kernel), config,
       [](const void* body) __attribute__((no_sanitize("thread"))) { (*static_cast<Call*>(body))(); }, &call);
+}
+
+// The short form.
+template <typename... Params, typename... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }

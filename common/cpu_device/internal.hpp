@@ -17,6 +17,19 @@
 
 namespace cpu_device {
 
+// The index that has number `linear`, x fastest.
+inline dim3 unflatten(std::uint64_t linear, const dim3& extent) {
+  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
+          static_cast<unsigned>(linear / extent.x / extent.y)};
+}
+
+// ---- limits.cpp ------------------------------------------------------------------------------------------
+
+constexpr unsigned max_threads_per_block = 1024;
+
+// Throws std::invalid_argument, with the limit that is broken, if no GPU could launch this.
+void check_limits(const LaunchConfig& config);
+
 // ---- scheduler.cpp ---------------------------------------------------------------------------------------
 
 enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, exited };
