@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "common/cpu_device/dim3.hpp"
 #include "common/cuda/launch_config.hpp"
@@ -49,12 +48,13 @@ void barrier_warp(int line);
 // A misaligned address is a fault, as it is on the GPU.
 void copy_vector(void* to, const void* from, unsigned bytes);
 
-// The block's dynamic shared memory: the third launch parameter, in bytes.
-void* dynamic_shared();
+// The block's dynamic shared memory: as many bytes as the launch asks for. A fault if it would not have this
+// alignment on a GPU.
+void* dynamic_shared(std::size_t alignment = 16);
 
-// What the X-ray calls the parts of it. The names and the table live as long as the program.
-struct Member;
-void name_dynamic_shared(std::span<const Member> members);
+// What reports call the parts of it. `shape` lives as long as the program.
+struct Shape;
+void name_dynamic_shared(const Shape& shape);
 
 }  // namespace cpu_device
 

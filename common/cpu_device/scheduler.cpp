@@ -328,8 +328,6 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
 void barrier_block(int line) { wait_at(State::at_block_barrier, line, __builtin_return_address(0)); }
 void barrier_warp(int line) { wait_at(State::at_warp_barrier, line, __builtin_return_address(0)); }
 
-void* dynamic_shared() { return current_worker->dynamic_shared.data(); }
-
 void stop_launch() {
   Worker& worker = *current_worker;
   worker.launch->stop = true;
