@@ -89,11 +89,14 @@ void set_checking(bool on);
 // Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 
-// What a launch asks for.
+// What a launch asks for. Of a cluster only the sizes are looked at: its blocks run like others, one by one,
+// in any order. That is all that they can tell, as this device has no words for what only the blocks of a
+// cluster can do: to wait for each other, to reach each other's shared memory, to be given the same copy.
 struct LaunchShape {
   const void* kernel = nullptr;  // see function_name()
   dim3 grid, block;
   std::size_t shared_bytes = 0;  // dynamic shared memory
+  dim3 cluster = {1, 1, 1};
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
 };
 
@@ -137,8 +140,11 @@ struct CollectiveRequest {
   std::uint32_t bytes = 0;  // of a lane
   std::uint64_t block = 0;  // linear, x fastest
   std::uint32_t warp = 0;
-  std::uint32_t active = 0;                    // bit i: lane i takes part
+  // Bit i: lane i takes part. 0: a bulk copy, which has no lanes: of `bytes` bytes in a row, the first of
+  // them at addresses[0].
+  std::uint32_t active = 0;
   std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
+  std::uint32_t during_copies = 0;             // bit i: lane i has asynchronous copies under way
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block

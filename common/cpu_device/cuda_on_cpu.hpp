@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+
+#include "common/cpu_device/dim3.hpp"
+#include "common/cuda/launch_config.hpp"
 
 #include "common/cpu_device/shuffle.hpp"
 
@@ -26,15 +28,6 @@ using std::min;
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-struct uint3 {
-  unsigned x, y, z;
-};
-
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
-};
-
 // Const to the kernel, which lets the compiler keep them in registers; the scheduler sets them (see there).
 extern const __thread uint3 threadIdx;
 extern const __thread uint3 blockIdx;
@@ -47,8 +40,7 @@ namespace cpu_device {
 using KernelBody = void (*)(const void* arguments);
 
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
-void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body,
-                 const void* arguments);
+void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
 
 void barrier_block(int line);
 void barrier_warp(unsigned mask, int line);
@@ -58,12 +50,13 @@ void barrier_warp(unsigned mask, int line);
 // A misaligned address is a fault, as it is on the GPU.
 void copy_vector(void* to, const void* from, unsigned bytes);
 
-// The block's dynamic shared memory: the third launch parameter, in bytes.
-void* dynamic_shared();
+// The block's dynamic shared memory: as many bytes as the launch asks for. A fault if it would not have this
+// alignment on a GPU.
+void* dynamic_shared(std::size_t alignment = 16);
 
-// What the X-ray calls the parts of it. The names and the table live as long as the program.
-struct Member;
-void name_dynamic_shared(std::span<const Member> members);
+// What reports call the parts of it. `shape` lives as long as the program.
+struct Shape;
+void name_dynamic_shared(const Shape& shape);
 
 }  // namespace cpu_device
 
@@ -110,12 +103,19 @@ __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
 
 // The CPU device's launch(); the GPU's is in common/cuda/launch.hpp.
+// Throws std::invalid_argument if no GPU could launch this.
 template <typename... Params, typename... Args>
-void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
   // Reading the arguments is the launch's business, not the kernel's: it must not be observed.
   const auto call = [&]() __attribute__((no_sanitize("thread"))) { kernel(args...); };
   using Call = decltype(call);
   cpu_device::launch_body(
-      reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
+      reinterpret_cast<const void*>(kernel), config,
       [](const void* body) __attribute__((no_sanitize("thread"))) { (*static_cast<Call*>(body))(); }, &call);
+}
+
+// The short form.
+template <typename... Params, typename... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }

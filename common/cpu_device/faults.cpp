@@ -82,11 +82,6 @@ std::uintptr_t load_address() {
   return address;
 }
 
-dim3 unflatten(std::uint64_t linear, const dim3& extent) {
-  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
-          static_cast<unsigned>(linear / extent.x / extent.y)};
-}
-
 std::string to_string(const dim3& index) { return fmt::format("({},{},{})", index.x, index.y, index.z); }
 
 // "void (anonymous namespace)::sgemm_prefetch<true>(Gemm)" becomes "sgemm_prefetch<true>".

@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,40 @@
 
 namespace cpu_device {
 
+// The index that has number `linear`, x fastest.
+inline dim3 unflatten(std::uint64_t linear, const dim3& extent) {
+  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
+          static_cast<unsigned>(linear / extent.x / extent.y)};
+}
+
+// ---- limits.cpp ------------------------------------------------------------------------------------------
+
+constexpr unsigned max_threads_per_block = 1024;
+
+// Throws std::invalid_argument, with the limit that is broken, if no GPU could launch this.
+void check_limits(const LaunchConfig& config);
+
+// ---- member_names.cpp ------------------------------------------------------------------------------------
+
+// A part of dynamic shared memory that a kernel knows by a name: a member that is no struct itself, in each
+// element of the arrays of structs around it.
+struct DynamicPart {
+  struct Index {
+    std::size_t after;  // so many letters of the name
+    std::size_t extent, pitch;
+  };
+  std::string name;            // "Tiles::A", "Ring::stages.A"
+  std::vector<Index> indices;  // of the arrays of structs, outermost first
+  std::size_t begin = 0;       // of the first of them
+  std::size_t bytes = 0;       // of each
+
+  // Where in the part a byte of dynamic shared memory lies, and in `which`; nullopt: elsewhere.
+  std::optional<std::size_t> offset_of(std::size_t byte, std::vector<std::size_t>* which = nullptr) const;
+  std::string name_with(const std::vector<std::size_t>& which) const;  // "Ring::stages[2].A"
+};
+
+std::vector<DynamicPart> parts_of(const Shape& shape);
+
 // ---- scheduler.cpp ---------------------------------------------------------------------------------------
 
 struct Thread {  // one CUDA thread
@@ -30,6 +65,24 @@ struct Thread {  // one CUDA thread
 };
 
 constexpr std::size_t shared_slack = 4096;
+
+// The most that a kernel may want its dynamic shared memory to be aligned to.
+constexpr std::size_t shared_alignment = 1024;
+
+struct SharedAllocator {
+  using value_type = std::byte;
+  template <typename>
+  struct rebind {
+    using other = SharedAllocator;
+  };
+  std::byte* allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{shared_alignment}));
+  }
+  void deallocate(std::byte* memory, std::size_t) {
+    ::operator delete(memory, std::align_val_t{shared_alignment});
+  }
+  bool operator==(const SharedAllocator&) const = default;
+};
 
 // The asynchronous copies that a thread has asked for and not waited for, oldest first.
 struct AsyncCopies {
@@ -87,8 +140,10 @@ struct Worker {
   std::uint64_t progress = 0;             // synchronisations so far
   SyncObjects sync;
   AsyncEngine engine;
-  std::vector<std::byte> dynamic_shared;  // and some slack, so that an overrun stays harmless
-  std::span<const Member> dynamic_members;
+  // And some slack, so that an overrun stays harmless.
+  std::vector<std::byte, SharedAllocator> dynamic_shared;
+  const Shape* dynamic_shape = nullptr;  // what a kernel has seen there
+  std::vector<DynamicPart> dynamic_parts;
   std::byte* tls = nullptr;              // tls_base()
   std::unique_ptr<Clocks> clocks;        // checked launches only
   std::unique_ptr<SharedShadow> shadow;  // likewise
@@ -146,7 +201,7 @@ struct SharedVariable {
 
 const std::vector<SharedVariable>& shared_variables();  // sorted by offset
 std::byte* tls_base();                                  // of this OS thread
-std::size_t tls_bytes();  // dynamic shared memory has the byte offsets from here on
+std::size_t tls_bytes();  // dynamic shared memory has the byte offsets from here on, as aligned as it is
 
 // Fills the block's shared memory with a NaN pattern: what it held before is no concern of this block.
 void poison_shared(Worker& worker);

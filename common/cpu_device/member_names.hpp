@@ -1,10 +1,11 @@
 #pragma once
 
-// The names of a struct's members, which the X-ray shows where a kernel sees its dynamic shared memory as a
+// The names of a struct's members, which reports show where a kernel sees its dynamic shared memory as a
 // struct. C++ has no way to ask for them; the compiler's text for a pointer to a member tells.
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -12,87 +13,146 @@
 
 namespace cpu_device {
 
-struct Member {
-  std::string_view name;  // "Tiles::A"
-  std::size_t offset = 0, bytes = 0;
+struct Struct;
+
+// Something, or arrays of arrays of it.
+struct Shape {
+  std::size_t bytes = 0;                 // in all
+  std::span<const std::size_t> extents;  // of the arrays, outermost first; told only of arrays of structs
+  const Struct* inside = nullptr;        // nullptr: no struct, or one whose members cannot be told
 };
 
-// 0 where it cannot be told: no aggregate, or more than four members.
-template <typename T>
-constexpr std::size_t member_count() {
-  if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T>) {
-    return 0;
-  } else if constexpr (requires { T{{}, {}, {}, {}, {}}; }) {
-    return 0;
-  } else if constexpr (requires { T{{}, {}, {}, {}}; }) {
-    return 4;
-  } else if constexpr (requires { T{{}, {}, {}}; }) {
-    return 3;
-  } else if constexpr (requires { T{{}, {}}; }) {
-    return 2;
-  } else {
-    return 1;
-  }
-}
+struct Member {
+  std::string_view name;          // "A"
+  const void* address = nullptr;  // in the object at Struct::address
+  Shape shape;
+};
 
-// Pointers to the members of an object, as a tuple.
+struct Struct {
+  std::string_view name;          // "Tiles"
+  const void* address = nullptr;  // of an object that is there for its members' addresses only
+  std::size_t bytes = 0;
+  std::span<const Member> members;  // in order
+};
+
+// Converts to every base of T: the members of a base have no names here.
+template <typename T>
+struct BaseOf {
+  template <typename U>
+    requires(std::is_base_of_v<U, T> && !std::is_same_v<U, T>)
+  operator U() const;
+};
+
+// Pointers to the members of an aggregate, as a tuple; empty if it has more than 16, or bases.
+// One line for each number of members: before C++26 there is no pack of bindings, nor one of {}.
 template <typename T>
 constexpr auto member_pointers(const T& object) {
-  if constexpr (member_count<T>() == 1) {
-    const auto& [a] = object;
-    return std::tuple(&a);
-  } else if constexpr (member_count<T>() == 2) {
-    const auto& [a, b] = object;
-    return std::tuple(&a, &b);
-  } else if constexpr (member_count<T>() == 3) {
-    const auto& [a, b, c] = object;
-    return std::tuple(&a, &b, &c);
-  } else if constexpr (member_count<T>() == 4) {
-    const auto& [a, b, c, d] = object;
-    return std::tuple(&a, &b, &c, &d);
-  } else {
-    return std::tuple();
+#define NAMES(...) __VA_ARGS__
+#define MEMBERS(names, ...)                                                           \
+  else if constexpr (requires { T{__VA_ARGS__}; }) {                                  \
+    const auto& [NAMES names] = object;                                               \
+    return [](const auto&... member) { return std::tuple(&member...); }(NAMES names); \
   }
+  // clang-format off
+  if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) { return std::tuple(); }
+  else if constexpr (requires { T{BaseOf<T>{}}; }) { return std::tuple(); }
+  else if constexpr (requires { T{{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}}; }) { return std::tuple(); }
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p), {},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n,o), {},{},{},{},{},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n), {},{},{},{},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m), {},{},{},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l), {},{},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j,k), {},{},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i,j), {},{},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h,i), {},{},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g,h), {},{},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f,g), {},{},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e,f), {},{},{},{},{},{})
+  MEMBERS((a,b,c,d,e), {},{},{},{},{})
+  MEMBERS((a,b,c,d), {},{},{},{})
+  MEMBERS((a,b,c), {},{},{})
+  MEMBERS((a,b), {},{})
+  MEMBERS((a), {})
+  else { return std::tuple(); }
+  // clang-format on
+#undef MEMBERS
+#undef NAMES
 }
 
-// Nobody defines it: only its address is used, at compile time.
+// Nobody reads or writes it.
 template <typename T>
 struct Nowhere {
   T object;
 };
 template <typename T>
-extern const Nowhere<T> nowhere;
-
-// "Tiles::A" out of "... [with auto POINTER = (& ...::value.{anonymous}::Tiles::A); ...".
-template <auto POINTER>
-constexpr std::string_view member_name() {
-  std::string_view text = __PRETTY_FUNCTION__;
-  text = text.substr(0, text.find(");", text.find("POINTER = ")));
-  const std::size_t member = text.rfind("::");
-  const std::size_t type = member == text.npos ? text.npos : text.rfind("::", member - 1);
-  return type == text.npos ? std::string_view() : text.substr(type + 2);
-}
+inline Nowhere<T> nowhere;
 
 template <typename T>
 constexpr auto pointers_to_members = member_pointers(nowhere<T>.object);
 
-template <typename T, std::size_t... I>
-constexpr auto members_of(std::index_sequence<I...>) {
-  constexpr auto& pointers = pointers_to_members<T>;
-  std::array<Member, sizeof...(I)> members{
-      Member{member_name<std::get<I>(pointers)>(), 0, sizeof(*std::get<I>(pointers))}...};
-  const std::array<std::size_t, sizeof...(I)> alignments{
-      alignof(std::remove_pointer_t<std::tuple_element_t<I, std::decay_t<decltype(pointers)>>>)...};
+template <typename T>
+constexpr std::size_t member_count = std::tuple_size_v<decltype(member_pointers(nowhere<T>.object))>;
+
+// "Tiles" and "A" out of "... [with auto POINTER = (& nowhere<...>....::object.{anonymous}::Tiles::A)...".
+template <auto POINTER>
+constexpr std::pair<std::string_view, std::string_view> names_of_member() {
+  std::string_view text = __PRETTY_FUNCTION__;
+  text = text.substr(text.find("POINTER = (") + 11);
+  int depth = 1;
   std::size_t end = 0;
-  for (std::size_t i = 0; i < sizeof...(I); ++i) {
-    members[i].offset = (end + alignments[i] - 1) / alignments[i] * alignments[i];
-    end = members[i].offset + members[i].bytes;
-  }
-  return members;
+  for (; end < text.size() && depth > 0; ++end) depth += (text[end] == '(') - (text[end] == ')');
+  text = text.substr(0, end - 1);
+  const auto cut_last = [&] {  // what follows the last :: that is not within <> or ()
+    for (std::size_t i = text.size(); i > 1; --i) {
+      depth += (text[i - 1] == '>' || text[i - 1] == ')') - (text[i - 1] == '<' || text[i - 1] == '(');
+      if (depth != 0 || text.substr(i - 2, 2) != "::") continue;
+      const std::string_view last = text.substr(i);
+      text = text.substr(0, i - 2);
+      return last;
+    }
+    return std::string_view();
+  };
+  const std::string_view member = cut_last(), type = cut_last();
+  return {type, member};
 }
 
-// The members of T, in order; none if they cannot be told.
 template <typename T>
-constexpr auto members = members_of<T>(std::make_index_sequence<member_count<T>()>());
+constexpr std::size_t extent_list[] = {0};
+template <typename T, std::size_t N>
+constexpr auto extent_list<T[N]> = [] {
+  std::array<std::size_t, std::rank_v<T[N]>> list{N};
+  for (std::size_t i = 1; i < list.size(); ++i) list[i] = extent_list<T>[i - 1];
+  return list;
+}();
+
+template <typename T>
+constexpr Shape make_shape();
+
+template <typename T, std::size_t... I>
+constexpr std::array<Member, sizeof...(I)> make_members(std::index_sequence<I...>) {
+  constexpr auto& pointers = pointers_to_members<T>;
+  return {Member{names_of_member<std::get<I>(pointers)>().second, std::get<I>(pointers),
+                 make_shape<std::remove_cvref_t<decltype(*std::get<I>(pointers))>>()}...};
+}
+template <typename T>
+constexpr auto members_of = make_members<T>(std::make_index_sequence<member_count<T>>());
+
+template <typename T>
+constexpr Struct struct_of = {names_of_member<std::get<0>(pointers_to_members<T>)>().first,
+                              &nowhere<T>.object, sizeof(T), members_of<T>};
+
+template <typename T>
+constexpr Shape make_shape() {
+  using Inside = std::remove_all_extents_t<T>;
+  if constexpr (member_count<Inside> == 0) {
+    return {sizeof(T), {}, nullptr};
+  } else if constexpr (std::is_array_v<T>) {
+    return {sizeof(T), extent_list<T>, &struct_of<Inside>};
+  } else {
+    return {sizeof(T), {}, &struct_of<Inside>};
+  }
+}
+template <typename T>
+constexpr Shape shape_of = make_shape<T>();
 
 }  // namespace cpu_device

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -34,8 +33,6 @@ std::atomic<void (*)()> crash_hook = nullptr;
 namespace {
 
 constexpr std::size_t stack_bytes = 64 * 1024;
-constexpr unsigned max_threads_per_block = 1024;
-constexpr std::size_t max_shared_bytes = 227 * 1024;
 
 bool checking = false;
 
@@ -97,11 +94,6 @@ std::unique_ptr<Stacks> take_stacks() {
 void keep_stacks(std::unique_ptr<Stacks> stacks) {
   const std::lock_guard lock(idle_mutex);
   idle_stacks.push_back(std::move(stacks));
-}
-
-uint3 unflatten(std::uint64_t linear, const dim3& extent) {
-  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
-          static_cast<unsigned>(linear / extent.x / extent.y)};
 }
 
 bool has_exited(const Worker& worker, unsigned thread) {
@@ -320,8 +312,6 @@ void wake(Worker& worker, unsigned thread, bool at_once) {
   (at_once ? worker.ready : worker.ready_next)[thread / warpSize] |= 1u << thread % warpSize;
 }
 
-void* dynamic_shared() { return current_worker->dynamic_shared.data(); }
-
 void stop_launch() {
   Worker& worker = *current_worker;
   end_launch(worker);
@@ -329,18 +319,11 @@ void stop_launch() {
   std::abort();  // a stopped thread is never resumed
 }
 
-void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, KernelBody body,
-                 const void* arguments) {
-  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  // The limits of every GPU since compute capability 3.0, so that what runs here can run there; shared memory
-  // as on the GPUs that have most of it.
-  if (threads == 0 || threads > max_threads_per_block || block.x > max_threads_per_block ||
-      block.y > max_threads_per_block || block.z > 64 || grid.x > 0x7fffffff || grid.y > 65535 ||
-      grid.z > 65535 || shared_bytes > max_shared_bytes) {
-    throw std::invalid_argument(
-        "launch: the grid, the block or its shared memory is outside the limits of CUDA");
-  }
-  const LaunchShape shape{kernel, grid, block, shared_bytes};
+void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
+  check_limits(config);
+  const auto& [grid, block, shared_bytes, cluster] = config;
+  const unsigned threads = block.x * block.y * block.z;
+  const LaunchShape shape{kernel, grid, block, shared_bytes, cluster};
   std::uint64_t blocks = shape.blocks();
   if (blocks == 0) return;
   if (noted_launches != nullptr) {
@@ -348,8 +331,7 @@ void launch_body(const void* kernel, dim3 grid, dim3 block, std::size_t shared_b
     return;
   }
 
-  Launch launch{kernel,    grid,     block, static_cast<unsigned>(threads), shared_bytes, body,
-                arguments, checking, {}};
+  Launch launch{kernel, grid, block, threads, shared_bytes, body, arguments, checking, {}};
   if (selection) {
     const std::size_t number = launches_since_selection++;
     if (number >= selection->size()) return;

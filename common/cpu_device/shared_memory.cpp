@@ -10,15 +10,17 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string_view>
 
 #include "common/cpu_device/internal.hpp"
 #include "common/poison.hpp"
 
 // A thread-local with a known name: the symbol table says where it lies in the thread's block, the program
-// where it lies in memory.
+// where it lies in memory. And one that is none, for the rest of the program.
 extern "C" {
 __thread char cpu_device_tls_anchor;
+char cpu_device_anchor;
 }
 
 namespace cpu_device {
@@ -29,6 +31,7 @@ struct TlsLayout {
   std::size_t anchor_offset = 0;
   std::size_t bytes = 0;
   std::vector<SharedVariable> shared;
+  std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel that begins here
 };
 
 // How the mangled name of a variable begins that is local to a function in the unnamed namespace, or in that
@@ -48,6 +51,9 @@ TlsLayout read_layout() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TlsLayout layout;
+  std::vector<std::string_view> variables;  // by their mangled names
+  std::map<std::string_view, std::uintptr_t> functions;
+  std::uintptr_t anchor = 0;
   Elf64_Ehdr header;
   if (image.size() < sizeof header) return layout;
   std::memcpy(&header, image.data(), sizeof header);
@@ -57,13 +63,25 @@ TlsLayout read_layout() {
     const auto* symbols = reinterpret_cast<const Elf64_Sym*>(image.data() + sections[s].sh_offset);
     const char* names = image.data() + sections[sections[s].sh_link].sh_offset;
     for (std::size_t i = 0; i < sections[s].sh_size / sizeof(Elf64_Sym); ++i) {
-      if (ELF64_ST_TYPE(symbols[i].st_info) != STT_TLS) continue;
-      layout.bytes = std::max<std::size_t>(layout.bytes, symbols[i].st_value + symbols[i].st_size);
       const std::string_view name = names + symbols[i].st_name;
+      if (name == "cpu_device_anchor") anchor = symbols[i].st_value;
+      const auto type = ELF64_ST_TYPE(symbols[i].st_info);
+      if (type == STT_FUNC && name.starts_with(beside_kernels)) functions[name] = symbols[i].st_value;
+      if (type != STT_TLS) continue;
+      layout.bytes = std::max<std::size_t>(layout.bytes, symbols[i].st_value + symbols[i].st_size);
       if (name == "cpu_device_tls_anchor") layout.anchor_offset = symbols[i].st_value;
       if (name.starts_with(in_kernel) || name.starts_with(beside_kernels)) {
         layout.shared.push_back({variable_name(name.data()), symbols[i].st_value, symbols[i].st_size});
+        variables.push_back(name);
       }
+    }
+  }
+  const std::uintptr_t loaded_at = reinterpret_cast<std::uintptr_t>(&cpu_device_anchor) - anchor;
+  for (const auto& [function, value] : functions) {
+    const std::string prefix = "_ZZ" + std::string(function.substr(2)) + "E";
+    for (const std::string_view variable : variables) {
+      if (!variable.starts_with(prefix)) continue;
+      layout.of_kernel[reinterpret_cast<const void*>(loaded_at + value)] = variable_name(variable.data());
     }
   }
   std::sort(layout.shared.begin(), layout.shared.end(),
@@ -80,11 +98,33 @@ const TlsLayout& layout() {
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
 
-void name_dynamic_shared(std::span<const Member> members) {
-  if (current_worker != nullptr) current_worker->dynamic_members = members;
+void name_dynamic_shared(const Shape& shape) {
+  Worker& worker = *current_worker;
+  if (worker.dynamic_shape == &shape) return;
+  worker.dynamic_shape = &shape;
+  worker.dynamic_parts = parts_of(shape);
 }
 
-std::size_t tls_bytes() { return (layout().bytes + 15) / 16 * 16; }
+void* dynamic_shared(std::size_t alignment) {
+  Worker& worker = *current_worker;
+  if (alignment > 16) {
+    if (const auto found = layout().of_kernel.find(worker.launch->kernel);
+        found != layout().of_kernel.end()) {
+      report(FaultKind::misaligned, __builtin_return_address(0),
+             "wants its dynamic shared memory at a multiple of " + std::to_string(alignment) +
+                 " bytes, but the kernel's __shared__ variables, such as " + found->second +
+                 ", lie before it");
+      stop_launch();
+    }
+  }
+  return worker.dynamic_shared.data();
+}
+
+std::size_t tls_bytes() {
+  static const std::size_t bytes =
+      (layout().bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
+  return bytes;
+}
 
 std::byte* tls_base() {
   auto* anchor = reinterpret_cast<std::byte*>(&cpu_device_tls_anchor);
@@ -115,11 +155,9 @@ NamedArray shared_array_at(std::size_t offset) {
     }
   }
   const std::size_t dynamic = tls_bytes();
-  if (current_worker != nullptr) {
-    for (const Member& member : current_worker->dynamic_members) {
-      const std::size_t begin = dynamic + member.offset;
-      const bool inside = offset >= begin && offset < begin + member.bytes;
-      if (inside && !member.name.empty()) return {member.name, begin};
+  if (current_worker != nullptr && offset >= dynamic) {
+    for (const DynamicPart& part : current_worker->dynamic_parts) {
+      if (part.offset_of(offset - dynamic)) return {part.name, dynamic + part.begin};
     }
   }
   return {"dynamic", dynamic};
@@ -131,7 +169,14 @@ std::string describe_shared(std::size_t offset) {
       return variable.name + " + " + std::to_string(offset - variable.tls_offset) + " bytes";
     }
   }
-  return "dynamic shared memory + " + std::to_string(offset - tls_bytes()) + " bytes";
+  offset -= tls_bytes();
+  for (const DynamicPart& part : current_worker->dynamic_parts) {
+    std::vector<std::size_t> which;
+    if (const std::optional<std::size_t> inside = part.offset_of(offset, &which)) {
+      return part.name_with(which) + " + " + std::to_string(*inside) + " bytes";
+    }
+  }
+  return "dynamic shared memory + " + std::to_string(offset) + " bytes";
 }
 
 }  // namespace cpu_device

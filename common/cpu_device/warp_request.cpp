@@ -10,9 +10,10 @@ constexpr unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;
 
 bool is_active(const WarpRequest& request, unsigned lane) { return (request.active >> lane & 1) != 0; }
 
-// How many pieces of memory of SIZE bytes, at multiples of it, the lanes touch.
-template <unsigned SIZE>
-unsigned pieces(const WarpRequest& request, unsigned bytes) {
+// Calls found(first, end) for the pieces of memory of SIZE bytes, at multiples of it, that the lanes touch.
+// Numbers, in ascending order, none twice.
+template <unsigned SIZE, typename Found>
+void for_each_piece(const WarpRequest& request, unsigned bytes, const Found& found) {
   // Sorted, the lanes touch ascending pieces, of which a lane's first may be the last of the lane before.
   std::array<std::uintptr_t, 32> addresses;
   std::size_t count = 0;
@@ -21,15 +22,22 @@ unsigned pieces(const WarpRequest& request, unsigned bytes) {
   }
   const auto addresses_end = addresses.begin() + count;
   if (!std::is_sorted(addresses.begin(), addresses_end)) std::sort(addresses.begin(), addresses_end);
-  unsigned result = 0;
-  std::uintptr_t next = 0;  // all pieces before have been counted
+  std::uintptr_t next = 0;  // all pieces before have been found
   for (std::size_t i = 0; i < count; ++i) {
     const std::uintptr_t first = std::max(next, addresses[i] / SIZE);
     const std::uintptr_t end = (addresses[i] + bytes - 1) / SIZE + 1;
     if (end <= first) continue;
-    result += static_cast<unsigned>(end - first);
+    found(first, end);
     next = end;
   }
+}
+
+template <unsigned SIZE>
+unsigned pieces(const WarpRequest& request, unsigned bytes) {
+  unsigned result = 0;
+  for_each_piece<SIZE>(request, bytes, [&](std::uintptr_t first, std::uintptr_t end) {
+    result += static_cast<unsigned>(end - first);
+  });
   return result;
 }
 
@@ -43,9 +51,9 @@ bool neighbours_agree(const WarpRequest& request, unsigned distance) {
   return true;
 }
 
-// The wavefronts that lanes [begin, end) take when served at once: as many as the bank has words to deliver
-// that has most. 0 if none of them is active.
-std::uint64_t wavefronts_of_part(const WarpRequest& request, unsigned bytes, unsigned begin, unsigned end) {
+// How many words lanes [begin, end) want of each bank.
+std::array<unsigned, banks> words_of_banks(const WarpRequest& request, unsigned bytes, unsigned begin,
+                                           unsigned end) {
   std::array<std::uintptr_t, 32 * 16 / bank_bytes> words;  // enough even for misaligned accesses
   std::size_t count = 0;
   for (unsigned lane = begin; lane < end; ++lane) {
@@ -56,9 +64,31 @@ std::uint64_t wavefronts_of_part(const WarpRequest& request, unsigned bytes, uns
   }
   std::sort(words.begin(), words.begin() + count);
   const auto words_end = std::unique(words.begin(), words.begin() + count);
-  std::array<std::uint64_t, banks> wanted{};
+  std::array<unsigned, banks> wanted{};
   for (auto word = words.begin(); word != words_end; ++word) ++wanted[*word % banks];
-  return *std::max_element(wanted.begin(), wanted.end());
+  return wanted;
+}
+
+// Calls found() with each Part in which some lane takes part.
+template <typename Found>
+void for_each_part(const WarpRequest& request, unsigned bytes, const Found& found) {
+  if (request.active == 0) return;
+  if (bytes > 4 && bytes != 8 && bytes != 16) {  // no instruction moves so many: several that move 4 each
+    WarpRequest piece = request;
+    for (unsigned done = 0; done < bytes; done += 4) {
+      const unsigned size = std::min(4u, bytes - done);
+      found(Part{0, 31, done, done + size - 1, words_of_banks(piece, size, 0, 32)});
+      for (std::uintptr_t& address : piece.addresses) address += 4;
+    }
+    return;
+  }
+  unsigned lanes = bytes <= 4 ? 32 : 32 * bank_bytes / bytes;  // of a part
+  if (bytes > 4 && (neighbours_agree(request, 1) || neighbours_agree(request, 2))) lanes *= 2;
+  for (unsigned begin = 0; begin < 32; begin += lanes) {
+    const std::uint32_t in_part = lanes == 32 ? ~0u : ((1u << lanes) - 1) << begin;
+    if ((request.active & in_part) == 0) continue;
+    found(Part{begin, begin + lanes - 1, 0, bytes - 1, words_of_banks(request, bytes, begin, begin + lanes)});
+  }
 }
 
 }  // namespace
@@ -67,26 +97,35 @@ unsigned sectors(const WarpRequest& request, unsigned bytes) { return pieces<sec
 
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes) { return pieces<1>(request, bytes); }
 
+std::vector<std::uintptr_t> sector_addresses(const WarpRequest& request, unsigned bytes) {
+  std::vector<std::uintptr_t> addresses;
+  for_each_piece<sector_bytes>(request, bytes, [&](std::uintptr_t first, std::uintptr_t end) {
+    for (; first < end; ++first) addresses.push_back(first * sector_bytes);
+  });
+  return addresses;
+}
+
+unsigned Part::wavefronts() const { return *std::max_element(words.begin(), words.end()); }
+
+std::vector<Part> parts(const WarpRequest& request, unsigned bytes) {
+  std::vector<Part> found;
+  for_each_part(request, bytes, [&](const Part& part) { found.push_back(part); });
+  return found;
+}
+
 Wavefronts wavefronts(const WarpRequest& request, unsigned bytes) {
   Wavefronts result;
-  if (bytes > 4 && bytes != 8 && bytes != 16) {  // no instruction moves so many: several that move 4 each
-    WarpRequest part = request;
-    for (unsigned done = 0; done < bytes; done += 4) {
-      const Wavefronts w = wavefronts(part, std::min(4u, bytes - done));
-      result.wavefronts += w.wavefronts;
-      result.ideal += w.ideal;
-      for (std::uintptr_t& address : part.addresses) address += 4;
-    }
-    return result;
-  }
-  unsigned lanes = bytes <= 4 ? 32 : 32 * bank_bytes / bytes;  // of a part
-  if (bytes > 4 && (neighbours_agree(request, 1) || neighbours_agree(request, 2))) lanes *= 2;
-  for (unsigned begin = 0; begin < 32; begin += lanes) {
-    const std::uint64_t part = wavefronts_of_part(request, bytes, begin, begin + lanes);
-    result.wavefronts += part;
-    result.ideal += part > 0;
-  }
+  for_each_part(request, bytes, [&](const Part& part) {
+    result.wavefronts += part.wavefronts();
+    ++result.ideal;
+  });
   return result;
+}
+
+Wavefronts bulk_wavefronts(std::uintptr_t address, unsigned bytes) {
+  const std::uint64_t lines =
+      (address + bytes - 1) / (banks * bank_bytes) - address / (banks * bank_bytes) + 1;
+  return {lines, lines};
 }
 
 }  // namespace cpu_device

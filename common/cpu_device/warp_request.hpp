@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace cpu_device {
 
@@ -18,6 +19,9 @@ struct WarpRequest {
 
 // The 32-byte sectors that the lanes touch. A sector counts once, however many lanes want it.
 unsigned sectors(const WarpRequest& request, unsigned bytes);
+
+// The same, by the address of their first bytes, in order.
+std::vector<std::uintptr_t> sector_addresses(const WarpRequest& request, unsigned bytes);
 
 // The bytes that the lanes want, each counted once.
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
@@ -34,5 +38,21 @@ struct Wavefronts {
 // quarter-warps. Where every active lane i wants the same as lane i ^ 1 (or every lane i the same as lane
 // i ^ 2), two parts become one; a lane that is not active hinders nobody. Measured on an H200.
 Wavefronts wavefronts(const WarpRequest& request, unsigned bytes);
+
+// What is served at once: of lanes [first_lane, last_lane] the bytes [first_byte, last_byte], which are all
+// of them unless no instruction moves so many.
+struct Part {
+  unsigned first_lane, last_lane;
+  unsigned first_byte, last_byte;
+  std::array<unsigned, 32> words;  // wanted of each bank; the most of them is the part's wavefronts
+  unsigned wavefronts() const;
+};
+
+// The parts in which some lane takes part. Their wavefronts add up to the request's; without bank conflicts
+// each takes one.
+std::vector<Part> parts(const WarpRequest& request, unsigned bytes);
+
+// Of a bulk copy, which has no lanes: a wavefront for each line of 128 bytes.
+Wavefronts bulk_wavefronts(std::uintptr_t address, unsigned bytes);
 
 }  // namespace cpu_device

@@ -10,11 +10,6 @@ namespace cpu_device {
 
 namespace {
 
-dim3 unflatten(std::uint64_t linear, const dim3& extent) {
-  return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
-          static_cast<unsigned>(linear / extent.x / extent.y)};
-}
-
 // Lines of source files, stripped; "" where there is none.
 class Sources {
  public:
@@ -99,19 +94,17 @@ void Xray::Sum::add(const Sum& other) {
   threads_per_block = std::max(threads_per_block, other.threads_per_block);
 }
 
-// Counts the stream's request number `index`, or one side of it if it copies.
-void Xray::count_side(Runner& runner, const Key& key, Stream& stream, std::size_t index, Space side) {
-  const Instruction& instruction = key.instruction;
-  const OpenRequest& open = stream.requests[index];
-  const bool copy = instruction.operation == Operation::copy;
-  const WarpRequest& request = copy && side == Space::global ? stream.sources[index] : open.request;
-  if (request.active == 0) return;  // a copy of zeros reads nothing
-
-  const std::uintptr_t address = request.addresses[static_cast<unsigned>(__builtin_ctz(request.active))];
-  const NamedArray array = side == Space::global ? global_array_at(address) : shared_array_at(address);
-  Stream::Latest& latest = stream.latest[static_cast<unsigned>(side)];
+void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side& side) {
+  const WarpRequest& request = side.request;
+  const unsigned bytes = key.instruction.bytes;
+  const bool bulk = request.active == 0;
+  const std::uintptr_t address =
+      request.addresses[bulk ? 0 : static_cast<unsigned>(__builtin_ctz(request.active))];
+  const bool global = side.space == Space::global;
+  const NamedArray array = global ? global_array_at(address) : shared_array_at(address);
+  Stream::Latest& latest = stream.latest[static_cast<unsigned>(side.space)];
   if (latest.sum == nullptr || latest.begin != array.begin) {
-    Sum& sum = runner.sums[{shape_.kernel, instruction, side, std::string(array.name)}];
+    Sum& sum = runner.sums[{shape_.kernel, key.instruction, side.space, std::string(array.name)}];
     if (sum.counts.requests == 0) sum.first_launch = launches_;
     latest = {&sum, array.begin};
   }
@@ -119,36 +112,50 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, std::size_
   sum.threads_per_block = std::max(sum.threads_per_block, shape_.block.x * shape_.block.y * shape_.block.z);
 
   const auto lanes = static_cast<unsigned>(__builtin_popcount(request.active));
-  const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.block, key.warp, open.sequence};
+  const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.block, key.warp, side.sequence};
   if (sum.counts.requests == 0 || rank < sum.rank) {
     sum.rank = rank;
-    sum.example = {unflatten(runner.block, shape_.grid), key.warp, stream.before + index, request.active, {}};
+    sum.example = {unflatten(runner.block, shape_.grid), key.warp, side.execution, request.active, {}};
     for (unsigned lane = 0; lane < 32; ++lane) {
-      if ((request.active >> lane & 1) == 0) continue;
+      if ((request.active >> lane & 1) == 0 && !(bulk && lane == 0)) continue;
       sum.example.offset[lane] = static_cast<std::int64_t>(request.addresses[lane] - array.begin);
     }
   }
 
   ++sum.counts.requests;
   sum.counts.lanes += lanes;
-  const Wavefronts w = wavefronts(request, instruction.bytes);
-  if (side == Space::global) {
-    sum.counts.sectors += sectors(request, instruction.bytes);
-    sum.counts.bytes_used += distinct_bytes(request, instruction.bytes);
-    sum.counts.wavefronts += w.wavefronts;
-    return;
+  sum.counts.wavefronts += side.wavefronts;
+  if (global) {
+    const WarpRequest wanted = bulk ? WarpRequest{1, {address}} : request;
+    sum.counts.sectors += sectors(wanted, bytes);
+    sum.counts.bytes_used += distinct_bytes(wanted, bytes);
+  } else {
+    sum.counts.ideal_wavefronts += side.banks.ideal;
+    sum.counts.conflicts += side.banks.wavefronts - side.banks.ideal;
+    if (key.instruction.operation != Operation::copy) {
+      sum.counts.lanes_during_copies += static_cast<unsigned>(__builtin_popcount(side.during_copies));
+    }
   }
-  const std::uint64_t reading = copy ? wavefronts(stream.sources[index], instruction.bytes).wavefronts : 0;
-  sum.counts.wavefronts += std::max(w.wavefronts, reading);
-  sum.counts.ideal_wavefronts += w.ideal;
-  sum.counts.conflicts += w.wavefronts - w.ideal;
-  if (!copy) sum.counts.lanes_during_copies += static_cast<unsigned>(__builtin_popcount(open.during_copies));
 }
 
+// Counts the stream's request number `index`.
 void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
   const Instruction& instruction = key.instruction;
-  if (instruction.operation == Operation::copy) count_side(runner, key, stream, index, Space::global);
-  count_side(runner, key, stream, index, instruction.space);
+  const OpenRequest& open = stream.requests[index];
+  const std::uint64_t execution = stream.before + index;
+  const Wavefronts banks = wavefronts(open.request, instruction.bytes);
+  std::uint64_t reading = 0;
+  if (instruction.operation == Operation::copy) {
+    const WarpRequest& source = stream.sources[index];
+    const Wavefronts of_source = wavefronts(source, instruction.bytes);
+    reading = of_source.wavefronts;
+    if (source.active != 0) {  // a copy of zeros reads nothing
+      count_side(runner, key, stream, {Space::global, source, execution, open.sequence, of_source, reading});
+    }
+  }
+  count_side(runner, key, stream,
+             {instruction.space, open.request, execution, open.sequence, banks,
+              std::max(banks.wavefronts, reading), open.during_copies});
 }
 
 // Counts the requests for which lanes are missing, as no lane will join them any more, and begins anew.
@@ -229,18 +236,16 @@ void Xray::on_block_end(std::uint64_t) {
   ++observed_blocks_;
 }
 
-void Xray::on_access(const Access& access) {
-  if (access.copy && access.space == Space::global)
-    return;  // the other side comes next and knows of this one
+Xray::Runner& Xray::runner_in(std::uint64_t block) {
   Runner& runner = runner_of_this_thread();
-  if (runner.block != access.block) {
+  if (runner.block != block) {
     end_block(runner);
-    runner.block = access.block;
+    runner.block = block;
   }
-  const Operation operation = access.copy    ? Operation::copy
-                              : access.write ? Operation::store
-                                             : Operation::load;
-  const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
+  return runner;
+}
+
+Xray::Stream& Xray::stream_of(Runner& runner, const Key& key) {
   auto* entry = runner.latest == nullptr ? nullptr : runner.latest->second.next;
   if (entry == nullptr || entry->first != key) {
     if (runner.warps.size() <= key.warp) runner.warps.resize(key.warp + 1);
@@ -248,7 +253,31 @@ void Xray::on_access(const Access& access) {
     if (runner.latest != nullptr) runner.latest->second.next = entry;
   }
   runner.latest = entry;
-  Stream& stream = entry->second;
+  return entry->second;
+}
+
+void Xray::on_request(const CollectiveRequest& collective) {
+  Runner& runner = runner_in(collective.block);
+  const Key key{{collective.pc, collective.bytes, collective.space, collective.operation}, collective.warp};
+  Stream& stream = stream_of(runner, key);
+  if (!stream.requests.empty()) count_open(runner, key, stream);  // no lane joins these any more
+  const WarpRequest request{collective.active, collective.addresses};
+  const Wavefronts w = request.active == 0 ? bulk_wavefronts(request.addresses[0], collective.bytes)
+                                           : wavefronts(request, collective.bytes);
+  count_side(runner, key, stream,
+             {collective.space, request, stream.before++, runner.sequence++, w, w.wavefronts,
+              collective.during_copies});
+}
+
+void Xray::on_access(const Access& access) {
+  if (access.copy && access.space == Space::global)
+    return;  // the other side comes next and knows of this one
+  Runner& runner = runner_in(access.block);
+  const Operation operation = access.copy    ? Operation::copy
+                              : access.write ? Operation::store
+                                             : Operation::load;
+  const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
+  Stream& stream = stream_of(runner, key);
   if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
     count_open(runner, key, stream);
     stream.epoch = access.epoch;

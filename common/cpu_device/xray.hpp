@@ -11,6 +11,8 @@
 // on an H200 with 4-byte copies from 4 rows of A, which take 4 wavefronts where the banks of shared memory
 // would need 1. "Ideal" and "conflicts" speak of the banks of shared memory alone: a kernel without bank
 // conflicts has conflicts == 0, and its copies may still have more wavefronts than ideal.
+//
+// A bulk copy has no lanes and no bank conflicts; each line of 128 bytes is taken for one wavefront.
 
 #include <array>
 #include <atomic>
@@ -36,7 +38,7 @@ const char* to_string(Operation operation);  // "load", "store", "copy"
 // Sums over requests, that is, over instructions executed by a warp.
 struct XrayCounts {
   std::uint64_t requests = 0;
-  std::uint64_t lanes = 0;  // that took part
+  std::uint64_t lanes = 0;  // that took part; of bulk copies none
   // Global memory only.
   std::uint64_t sectors = 0;     // of 32 bytes, touched by a request
   std::uint64_t bytes_used = 0;  // distinct bytes wanted by a request
@@ -54,8 +56,8 @@ struct XrayExample {
   dim3 block{0, 0, 0};
   std::uint32_t warp = 0;
   std::uint64_t execution = 0;            // the n-th of this instruction by this warp in this block, from 0
-  std::uint32_t active = 0;               // bit i: lane i takes part
-  std::array<std::int64_t, 32> offset{};  // of each lane, in bytes from the array's first
+  std::uint32_t active = 0;               // bit i: lane i takes part; 0: a bulk copy
+  std::array<std::int64_t, 32> offset{};  // of each lane, in bytes from the array's first; of a bulk copy [0]
 };
 
 // All accesses of one kind at one line of the source.
@@ -65,7 +67,7 @@ struct XrayRow {
   Space space = Space::global;
   Operation operation = Operation::load;
   std::string array;   // "A", "As"; "" if nothing names it
-  unsigned bytes = 0;  // of a lane
+  unsigned bytes = 0;  // of a lane, or of a bulk copy
   XrayCounts counts;
   XrayExample example;  // the request of most lanes; the first of them by launch, block, warp and time
 };
@@ -87,10 +89,12 @@ struct XrayReport {
 // instruction belongs to one request. (So lanes that skip an instruction which others execute several times
 // without a barrier may be grouped with others' earlier executions.) Memory use grows with the accesses of a
 // warp between two barriers, for warps that wait; not with the number of warps that run one after another.
+// What comes as a request is taken as it is.
 class Xray : public AccessListener {
  public:
   void on_launch(const LaunchShape& shape) override;
   void on_access(const Access& access) override;
+  void on_request(const CollectiveRequest& request) override;
   void on_warp_end(std::uint64_t block, std::uint32_t warp) override;
   void on_block_end(std::uint64_t block) override;
 
@@ -167,9 +171,21 @@ class Xray : public AccessListener {
     std::map<SumKey, Sum> sums;
   };
 
+  // A request, or one side of it if it copies, as it is counted.
+  struct Side {
+    Space space;
+    const WarpRequest& request;
+    std::uint64_t execution, sequence;  // see XrayExample, OpenRequest
+    Wavefronts banks;
+    std::uint64_t wavefronts;         // no fewer than the banks take
+    std::uint32_t during_copies = 0;  // see OpenRequest
+  };
+
   Runner& runner_of_this_thread();
+  Runner& runner_in(std::uint64_t block);
+  Stream& stream_of(Runner& runner, const Key& key);
+  void count_side(Runner& runner, const Key& key, Stream& stream, const Side& side);
   void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
-  void count_side(Runner& runner, const Key& key, Stream& stream, std::size_t index, Space side);
   void count_open(Runner& runner, const Key& key, Stream& stream);
   void end_block(Runner& runner);
   std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i

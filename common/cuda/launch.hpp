@@ -5,20 +5,43 @@
 #include <cstddef>
 
 #include "common/cuda/check.hpp"
+#include "common/cuda/launch_config.hpp"
 
-// kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has a
-// function of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty
-// matrix) is no work, where <<<>>> would report an error.
+// kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
+// of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
+// work, where <<<>>> would report an error.
 // Throws CudaError if the launch is refused; what goes wrong while the kernel runs shows at the next
 // synchronisation.
 template <typename... Params, typename... Args>
-void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
+  const auto& [grid, block, shared_bytes, cluster] = config;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   constexpr std::size_t without_asking = 48 * 1024;  // a block gets more shared memory only on request
   if (shared_bytes > without_asking) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
   }
-  kernel<<<grid, block, shared_bytes>>>(args...);
+  if (cluster.x == 1 && cluster.y == 1 && cluster.z == 1) {
+    kernel<<<grid, block, shared_bytes>>>(args...);
+  } else {  // which GPUs before Hopper refuse
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster.x;
+    attribute.val.clusterDim.y = cluster.y;
+    attribute.val.clusterDim.z = cluster.z;
+    cudaLaunchConfig_t launch_config{};
+    launch_config.gridDim = grid;
+    launch_config.blockDim = block;
+    launch_config.dynamicSmemBytes = shared_bytes;
+    launch_config.attrs = &attribute;
+    launch_config.numAttrs = 1;
+    CUDA_CHECK(cudaLaunchKernelEx(&launch_config, kernel, args...));
+  }
   CUDA_CHECK(cudaGetLastError());
+}
+
+// The short form.
+template <typename... Params, typename... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }

@@ -84,12 +84,16 @@ __attribute__((noinline, no_sanitize("thread"))) bool points_to_host(const T& ar
 }
 
 template <typename... Params, typename... Args>
-void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
   static_assert((!std::is_reference_v<Params> && ...), "a kernel's parameters cannot be references");
   if ((points_to_host(args) || ...)) {
     throw std::invalid_argument("launch: an argument points to a variable of sgemm(), where no GPU reaches");
   }
-  ::launch(kernel, grid, block, shared_bytes, truth(args)...);
+  ::launch(kernel, config, truth(args)...);
+}
+template <typename... Params, typename... Args>
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
+  launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
 
 void call(void (*sgemm)(const Gemm&), const Gemm& g) {
