@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Changes the steps' kernels in one place at a time and sees whether the tests reject each change.
 
-  mutate.py [STEP ...] [--sample N | --all] [--only REGEX] [--list] [--build DIR] [--table FILE]
+  mutate.py [STEP ...] [--sample N] [--every REGEX] [--list] [--build DIR] [--table FILE]
 
 A mutant is compiled as the build compiles the step, and run over tests/shapes.txt: plain, and with --check if
 that passes. One that survives both must be named in equivalent.toml, with the reason why it is right on every
 problem; a reason that no survivor needs is an error, too. The sample is the same in every run, and what has
 been run before is not run again. Examples:
 
-  mutate.py --sample 60 --table tests/mutations/table.md     the table that is kept (an hour on two cores)
-  mutate.py 07_bank_conflicts --all --only "valid > 0"       these changes only
+  mutate.py --sample 60 --every '^(barrier|comparison|guard)' --table tests/mutations/table.md
+  mutate.py 07_bank_conflicts --sample 0 --every 'valid > 0'
+
+The first writes the table that is kept, in about half an hour on two cores.
 
 Exit status: 0 every mutant is rejected or explained, 1 not, 2 bad usage. Standard library only.
 """
@@ -71,22 +73,19 @@ class Builder:
             raise UsageError(
                 f"{build} does not build {step} for --check; configure it with GCC, then compile"
             )
-        # Only the CPU device's units are made anew; the GPU's stays as it is and is not used.
-        inputs = [word for word in self.link if word.endswith((".a", ".o")) and "/" in word]
-        if missing := [word for word in inputs if not (build / word).exists()]:
-            raise UsageError(f"{build / missing[0]} is missing; compile first")
-        source = (ROOT / "steps" / step / "kernel.cu").read_text()
-        objects = self.compile(source, "unchanged", ("cpu", "observed"))
-        own = {f"steps/lib{kind}_{step}.a" for kind in self.units}
-        self.original = objects["cpu"].read_bytes()
-        parts = [path.read_bytes() for path in objects.values()]
-        parts += [(build / word).read_bytes() for word in inputs if word not in own]
-        parts += [inspect.getsource(Builder).encode()]
+        if not (build / target).exists():
+            raise UsageError(f"{build / target} is missing; compile first")
+        # What a verdict depends on, but for the mutant and the problems.
+        parts = [(build / target).read_bytes(), inspect.getsource(Builder).encode()]
         self.environment = hashlib.sha256(b"".join(parts)).hexdigest()
+        objects = self.compile(
+            (ROOT / "steps" / step / "kernel.cu").read_text(), "unchanged", ("cpu", "observed")
+        )
+        self.original, self.observed = objects["cpu"].read_bytes(), objects["observed"]
         started = time.monotonic()
         self.limit = 600.0
         verdict = self.run(self.linked(objects, "unchanged"), [])
-        self.limit = 20 + 10 * (time.monotonic() - started)
+        self.limit = 10 + 5 * (time.monotonic() - started)
         self.check_limit = self.limit * 5
         if verdict["by"] != SURVIVED:
             raise UsageError(f"{step} fails unchanged: {verdict['said']}")
@@ -103,7 +102,7 @@ class Builder:
             for option, value in (("-o", objects[kind]), ("-MF", folder / "unit.d"), ("-MQ", objects[kind])):
                 words[words.index(option) + 1] = str(value)
             words = [f'-DSTEP_SOURCE="{folder}/kernel.cu"' if "-DSTEP_SOURCE=" in w else w for w in words]
-            # No path of its own in an object: equal code then makes equal objects.
+            # Equal code is to make equal objects: no path in them.
             command = [*words, f"-ffile-prefix-map={folder}=.", "-w"]
             subprocess.run(command, cwd=self.build, check=True, capture_output=True)
         return objects
@@ -117,50 +116,51 @@ class Builder:
         return program
 
     def run(self, program: Path, options: list[str]) -> Verdict:
-        """What the whole table says about a program."""
+        """What the table says about a program. Two problems that reject it are enough."""
         command = [program, "--device", "cpu", "--repeat", "0", "--cases", SHAPES, *options]
-        with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-            try:
-                status: int | None = process.wait(self.check_limit if options else self.limit)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                status = None
-            out.seek(0)
-            lines = out.read().decode(errors="replace").splitlines()
-        results = [i for i, line in enumerate(lines) if re.search(r"  (PASS|FAIL)$", line)]
-        failed = [number for number, i in enumerate(results) if lines[i].endswith("FAIL")]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+        )
+        late = threading.Event()
+        timer = threading.Timer(
+            self.check_limit if options else self.limit, lambda: (late.set(), process.kill())
+        )
+        timer.start()
+        results, failed, said, line = 0, [], "", ""
+        for line in process.stdout:
+            if failed and not said:
+                said = line.strip()
+            if re.search(r"  (PASS|FAIL)$", line):
+                failed += [problems()[results]] if line.endswith("FAIL\n") else []
+                results += 1
+                if len(failed) == 2 and said:
+                    process.kill()
+        timer.cancel()
+        status = process.wait()
         if failed:
-            said = lines[results[failed[0]] + 1].strip()
             by = said.split(":")[0]
             by = "verification" if by in VERIFICATION else by
-            return {"by": by, "problems": [problems()[i] for i in failed], "said": said}
-        if status == 0 and len(results) == len(problems()):
+            return {"by": by, "problems": failed[:2], "said": said}
+        if status == 0 and results == len(problems()):
             return {"by": SURVIVED, "problems": [], "said": ""}
-        by = "time limit" if status is None else "crash"
-        at = problems()[len(results) : len(results) + 1]
-        return {"by": by, "problems": at, "said": lines[-1] if lines else ""}
+        by = "time limit" if late.is_set() else "crash"
+        return {"by": by, "problems": problems()[results : results + 1], "said": line.strip()}
 
     def judge(self, mutant: Mutant) -> Verdict:
-        name = mutant.order[:16]
+        name = hashlib.sha256(mutant.source.encode()).hexdigest()[:16]
         try:
             objects = self.compile(mutant.source, name, ("cpu",))
-            same = objects["cpu"].read_bytes() == self.original
-            objects |= self.compile(mutant.source, name, ("observed",))
-            program = self.linked(objects, name)
+            verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
+            # Rejected nowhere or at one problem: what does --check see?
+            if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
+                objects |= self.compile(mutant.source, name, ("observed",))
+                checked = self.run(self.linked(objects, name), ["--check"])
+                verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
+                if verdict["by"] == SURVIVED and objects["cpu"].read_bytes() == self.original:
+                    verdict["by"] = SAME_CODE
         except subprocess.CalledProcessError as error:
             errors = [line for line in error.stderr.decode(errors="replace").splitlines() if "error" in line]
             return {"by": NOT_COMPILED, "problems": [], "said": errors[0] if errors else ""}
-        verdict = self.run(program, [])
-        # Rejected nowhere or in one place: what does --check see?
-        if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
-            checked = self.run(program, ["--check"])
-            if verdict["by"] == SURVIVED:
-                verdict = checked
-            verdict["checked"] = checked["by"]
-        if verdict["by"] == SURVIVED and same:
-            verdict["by"] = SAME_CODE
         shutil.rmtree(self.scratch / self.step / name)
         return verdict
 
@@ -286,8 +286,7 @@ def main() -> int:
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]} [all]")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="mutants of each step [10]")
-    parser.add_argument("--all", action="store_true", help="every mutant")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only what --list shows so")
+    parser.add_argument("--every", metavar="REGEX", help="besides, every one that --list shows so; '': all")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory [build]")
     parser.add_argument("--table", type=Path, help="where to write the report")
@@ -300,9 +299,10 @@ def main() -> int:
     for step in steps:
         of_step = mutants(step, (ROOT / "steps" / step / "kernel.cu").read_text())
         every += of_step
-        of_step = [m for m in of_step if re.search(args.only, str(m))]
-        chosen += of_step if args.all else sample(of_step, args.sample)
-    chosen.sort(key=lambda m: (m.step, m.line, m.column, m.new))
+        some = sample(of_step, args.sample)
+        chosen += [
+            m for m in of_step if m in some or (args.every is not None and re.search(args.every, str(m)))
+        ]
     if args.list:
         for m in chosen:
             print(m)
