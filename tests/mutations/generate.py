@@ -1,0 +1,186 @@
+"""The mutants of a kernel: its source with one small change each, made on the text."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OPERATORS = ("constant", "comparison", "arithmetic", "index", "barrier", "guard", "alpha, beta")
+
+# What only nvcc or a reader sees, and what no program can come of: left alone. In this order.
+MASKED = (
+    r"//[^\n]*|/\*.*?\*/",
+    r'"[^"\n]*"',
+    r"^[ \t]*#[^\n]*",
+    r"static_assert\(.*?\);",
+    r"__launch_bounds__\([^)]*\)",
+    r"template <[^>]*>",
+)
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
+ARITHMETIC = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "^": "|", "&&": "||", "||": "&&"}
+ASSIGNMENTS = {"+=": "-=", "-=": "+=", "^=": "|="}
+# What may be taken for each other; each becomes its neighbours in the group that the kernel knows, too.
+CONFUSED = (
+    *("row col", "row0 col0", "tx ty", "m n", "i j", "k k0", "a b", "a_row a_k", "b_k b_col", "warp lane"),
+    *("a_from b_from", "a_step b_step", "As Bs", "A B", "read write next", "band in_band", "M N K"),
+    *("lda ldb ldc", "strideA strideB strideC", "x y z", "v.x v.y v.z v.w", "BM BN BK", "TM TN", "TX TY"),
+    *("WM WN", "LM LN", "A_ROWS B_ROWS", "TILE BK", "COPY_K BK"),
+)
+DECLARED = re.compile(
+    r"(?:\b(?:int|float|float4|bool|auto|int64_t)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    step: str
+    operator: str
+    line: int
+    column: int
+    old: str
+    new: str
+    code: str  # the line, without comment and indentation ...
+    changed: str  # ... and after the change
+    source: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.step}:{self.line}:{self.column} `{self.old}` -> `{self.new or 'nothing'}`"
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.name} in {self.code}"
+
+    @property
+    def order(self) -> str:
+        """An arbitrary order that edits elsewhere in the kernel do not change."""
+        return hashlib.sha256(f"{self.step} {self.operator} {self.code} {self.changed}".encode()).hexdigest()
+
+
+def masked(source: str) -> str:
+    """The source with blanks where nothing is to be changed; every other character keeps its place."""
+    for pattern in MASKED:
+        source = re.sub(
+            pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), source, flags=re.MULTILINE | re.DOTALL
+        )
+    return source
+
+
+def operand(code: str, at: int, forward: bool, stops: tuple[str, ...]) -> int:
+    """Where the expression that begins (or ends) at a place has its other end: at one of `stops` outside of
+    its own parentheses, or where those that hold it end."""
+    opening, closing = ("([{", ")]}") if forward else (")]}", "([{")
+    depth = 0
+    while True:
+        here = code[at] if forward else code[at - 1]
+        if depth == 0:
+            before = code[at:] if forward else code[:at]
+            if here in closing + ",;" or any(
+                before.startswith(s) if forward else before.endswith(s) for s in stops
+            ):
+                return at
+        depth += (here in opening) - (here in closing)
+        at += 1 if forward else -1
+
+
+def trimmed(code: str, begin: int, end: int) -> tuple[int, int]:
+    text = code[begin:end]
+    return begin + len(text) - len(text.lstrip()), begin + len(text.rstrip())
+
+
+def conditions(code: str) -> Iterator[tuple[int, int]]:
+    """Each condition of an `if` or `?:`, and each part of one that && or || joins."""
+    for found in re.finditer(r"\bif (?:constexpr )?\(", code):
+        yield found.end(), operand(code, found.end(), True, ())
+    for found in re.finditer(r" \? ", code):
+        yield operand(code, found.start(), False, (" = ", " : ", " ? ", "return ", "+= ")), found.start()
+    for found in re.finditer(r"&&|\|\|", code):
+        stops = (" = ", " : ", " ? ", "return ", "&&", "||")
+        yield operand(code, found.start(), False, stops), found.start()
+        yield found.end(), operand(code, found.end(), True, stops)
+
+
+def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
+    """(operator, begin, end, new text) of every change."""
+    waits = [m.span() for m in re.finditer(r"async_copy_wait<[^>]*>", code)]
+    for found in re.finditer(r"(?<![\w.])\d+(?![\w.])", code):
+        value = int(found[0])
+        power = value > 0 and value & (value - 1) == 0
+        neighbours = (2 * value, value // 2) if power else (1 << value.bit_length(),)
+        waiting = any(begin <= found.start() < end for begin, end in waits)
+        for other in dict.fromkeys((value + 1, value - 1, 0, *neighbours)):
+            if other >= 0 and other != value:
+                yield "barrier" if waiting else "constant", *found.span(), str(other)
+    for found in re.finditer(r"\b0\.0f", code):
+        yield "constant", *found.span(), "1.0f"
+    for operator, table, pattern in (
+        ("comparison", COMPARISONS, r"(?<= )(?:[<>=!]=|[<>])(?= )"),
+        ("arithmetic", ARITHMETIC, r"(?<= )(?:[-+*/%^]|&&|\|\|)(?= )"),
+        ("arithmetic", ASSIGNMENTS, r"(?<= )[-+^]=(?= )"),
+    ):
+        for found in re.finditer(pattern, code):
+            yield operator, *found.span(), table[found[0]]
+    for group in CONFUSED:
+        names = [name for name in group.split() if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)]
+        for found in re.finditer(rf"(?<!\w)(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?!\w)", code):
+            if not DECLARED.search(code[: found.start()]):
+                for other in names:
+                    if other != found[0]:
+                        yield "index", *found.span(), other
+    for found in re.finditer(r"__syncthreads\(\);|async_copy_wait<[^>]*>\(\);|async_copy_commit\(\);", code):
+        yield "barrier", *found.span(), ""
+        if found[0] == "__syncthreads();":
+            yield "barrier", *found.span(), "__syncwarp();"
+    for begin, end in conditions(code):
+        for value in ("true", "false"):
+            yield "guard", *trimmed(code, begin, end), value
+    for found in re.finditer(r"\bmin\(", code):
+        comma = operand(code, found.end(), True, ())
+        end = operand(code, comma + 1, True, ())
+        for begin, stop in ((found.end(), comma), (comma + 1, end)):
+            yield "guard", found.start(), end + 1, code[slice(*trimmed(code, begin, stop))]
+    for found in re.finditer(r"(?<![\w.])(g\.)?(alpha|beta)\b", code):
+        if not DECLARED.search(code[: found.start()]):
+            other = "beta" if found[2] == "alpha" else "alpha"
+            for new in ("1.0f", "0.0f", (found[1] or "") + other):
+                yield "alpha, beta", *found.span(), new
+
+
+def mutants(step: str, source: str) -> list[Mutant]:
+    """All mutants of a kernel, in the order of their places; no two have the same text."""
+    code = masked(source)
+    made: dict[str, Mutant] = {}
+    for operator, begin, end, new in changes(code):
+        changed = source[:begin] + new + source[end:]
+        first = code.rfind("\n", 0, begin) + 1
+        last = code.find("\n", end)
+        made.setdefault(
+            changed,
+            Mutant(
+                step,
+                operator,
+                line=code.count("\n", 0, begin) + 1,
+                column=begin - first + 1,
+                old=" ".join(source[begin:end].split()),
+                new=new,
+                code=" ".join(code[first:last].split()),
+                changed=" ".join((code[first:begin] + new + code[end:last]).split()),
+                source=changed,
+            ),
+        )
+    made.pop(source, None)
+    return sorted(made.values(), key=lambda m: (m.line, m.column, m.new))
+
+
+def sample(all_of_step: list[Mutant], size: int) -> list[Mutant]:
+    """A fixed choice, the operators in turn; a larger one holds a smaller one."""
+    waiting = {
+        name: sorted((m for m in all_of_step if m.operator == name), key=lambda m: m.order, reverse=True)
+        for name in OPERATORS
+    }
+    turn = sorted(
+        OPERATORS, key=lambda name: hashlib.sha256(f"{all_of_step[0].step} {name}".encode()).hexdigest()
+    )
+    chosen: list[Mutant] = []
+    while len(chosen) < size and any(waiting.values()):
+        chosen += [waiting[name].pop() for name in turn if waiting[name]]
+    return chosen[:size]
