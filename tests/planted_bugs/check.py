@@ -197,8 +197,14 @@ def check_on_gpu(program: str, bug: Bug) -> int:
 
 def check_inventory(folder: Path, registered: set[str]) -> int:
     bugs = {source.stem: read_bug(source) for source in sorted(folder.glob("*.cu"))}
-    problems = [f"{name}.cu is not in the list in meson.build" for name in sorted(bugs.keys() - registered)]
-    problems += [f"meson.build lists {name}, which has no .cu" for name in sorted(registered - bugs.keys())]
+    problems = [
+        f"{name}.cu is not in the list in common/programs/meson.build"
+        for name in sorted(bugs.keys() - registered)
+    ]
+    problems += [
+        f"common/programs/meson.build lists {name}, which has no .cu"
+        for name in sorted(registered - bugs.keys())
+    ]
     if len(bugs) < MIN_BUGS:
         problems.append(f"there are {len(bugs)} bugs; at least {MIN_BUGS} are needed")
     for problem in problems:
