@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "common/cpu_device/internal.hpp"
 #include "common/poison.hpp"
@@ -52,7 +53,7 @@ TlsLayout read_layout() {
   const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TlsLayout layout;
   std::vector<std::string_view> variables;  // by their mangled names
-  std::map<std::string_view, std::uintptr_t> functions;
+  std::vector<std::pair<std::string_view, std::uintptr_t>> functions;  // a kernel may be there twice
   std::uintptr_t anchor = 0;
   Elf64_Ehdr header;
   if (image.size() < sizeof header) return layout;
@@ -66,7 +67,7 @@ TlsLayout read_layout() {
       const std::string_view name = names + symbols[i].st_name;
       if (name == "cpu_device_anchor") anchor = symbols[i].st_value;
       const auto type = ELF64_ST_TYPE(symbols[i].st_info);
-      if (type == STT_FUNC && name.starts_with(beside_kernels)) functions[name] = symbols[i].st_value;
+      if (type == STT_FUNC && name.starts_with(beside_kernels)) functions.emplace_back(name, symbols[i].st_value);
       if (type != STT_TLS) continue;
       layout.bytes = std::max<std::size_t>(layout.bytes, symbols[i].st_value + symbols[i].st_size);
       if (name == "cpu_device_tls_anchor") layout.anchor_offset = symbols[i].st_value;

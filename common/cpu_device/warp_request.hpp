@@ -31,6 +31,7 @@ unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
 struct Wavefronts {
   std::uint64_t wavefronts = 0;
   std::uint64_t ideal = 0;  // without bank conflicts
+  bool operator==(const Wavefronts&) const = default;
 };
 
 // 32 banks, each of which delivers one 4-byte word per wavefront, to however many lanes want that word.

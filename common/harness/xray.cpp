@@ -95,17 +95,20 @@ std::string used(const XrayCounts& c) {
                      100.0 * static_cast<double>(c.bytes_used) / (32.0 * static_cast<double>(c.sectors)));
 }
 
-// line, source, operation, array, bytes, requests, lanes; then what depends on the memory.
-constexpr const char* row_format = "{:>5}  {:<48} {:<5} {:<8} {:>5} {:>9} {:>5}";
+// line, source, operation, array, bytes, requests, lanes; then what depends on the memory. A long name of an
+// array takes its room from the source.
+constexpr const char* row_format = "{:>5}  {:<{}} {:<5} {:<{}} {:>5} {:>9} {:>5}";
+constexpr std::size_t source_and_array = 48 + 8, least_array = 8, most_array = 28;
 constexpr const char* global_format = " {:>9} {:>6} {:>10}\n";   // sectors, used, wavefronts
 constexpr const char* shared_format = " {:>10} {:>5} {:>10}\n";  // wavefronts, ideal, conflicts
 
-void print_heading(Space space) {
+void print_heading(Space space, std::size_t array) {
+  const std::size_t source = source_and_array - array;
   if (space == Space::global) {
-    fmt::print(row_format, "line", "global memory", "", "array", "bytes", "requests", "lanes");
+    fmt::print(row_format, "line", "global memory", source, "", "array", array, "bytes", "requests", "lanes");
     fmt::print(global_format, "sectors", "used", "wavefronts");
   } else {
-    fmt::print(row_format, "line", "shared memory", "", "array", "bytes", "requests", "lanes");
+    fmt::print(row_format, "line", "shared memory", source, "", "array", array, "bytes", "requests", "lanes");
     fmt::print(shared_format, "wavefronts", "ideal", "conflicts");
   }
 }
@@ -115,10 +118,12 @@ std::uint64_t waiting_for_source(const XrayCounts& c) {
   return c.wavefronts - c.ideal_wavefronts - c.conflicts;
 }
 
-void print_row(const XrayRow& row) {
+void print_row(const XrayRow& row, std::size_t array) {
   const XrayCounts& c = row.counts;
-  fmt::print(row_format, row.place.line == 0 ? "?" : fmt::format("{}", row.place.line), cut(row.source, 48),
-             to_string(row.operation), cut(row.array.empty() ? "?" : row.array, 8), row.bytes, c.requests,
+  const std::size_t source = source_and_array - array;
+  fmt::print(row_format, row.place.line == 0 ? "?" : fmt::format("{}", row.place.line),
+             cut(row.source, source), source, to_string(row.operation),
+             cut(row.array.empty() ? "?" : row.array, array), array, row.bytes, c.requests,
              short_number(per_request(c.lanes, c)));
   if (row.space == Space::global) {
     fmt::print(global_format, short_number(per_request(c.sectors, c)), used(c),
@@ -133,7 +138,11 @@ void print_row(const XrayRow& row) {
 void print_rows(const XrayKernel& kernel, Space space) {
   const XrayCounts total = kernel.totals(space);
   if (total.requests == 0) return;
-  print_heading(space);
+  std::size_t array = least_array;  // letters of the column
+  for (const XrayRow& row : kernel.rows) {
+    if (row.space == space) array = std::clamp(row.array.size(), array, most_array);
+  }
+  print_heading(space, array);
   const std::string main_file = kernel.rows.front().place.file;  // in the kernel's heading
   std::string file = main_file;
   for (const XrayRow& row : kernel.rows) {
@@ -142,7 +151,7 @@ void print_rows(const XrayKernel& kernel, Space space) {
       file = row.place.file;
       fmt::print("       {}:\n", file.empty() ? "unknown place" : file);
     }
-    print_row(row);
+    print_row(row, array);
   }
   if (space == Space::global) {
     fmt::print("       total: {} requests for {} sectors, {} used, in {} wavefronts\n",
@@ -158,6 +167,40 @@ void print_rows(const XrayKernel& kernel, Space space) {
           grouped(slow));
     }
   }
+}
+
+// The request to be looked at, with what the memory makes of it: sectors, or parts of the lanes that the
+// banks serve at once. Places are bytes from the array's first one, which begins a sector and is in bank 0.
+nlohmann::json example_of(const XrayRow& row) {
+  const cpu_device::XrayExample& example = row.example;
+  if (example.active == 0) return nullptr;  // a bulk copy has no lanes to be looked at
+  cpu_device::WarpRequest request{example.active, {}};
+  nlohmann::json addresses = nlohmann::json::array();
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const bool active = (example.active >> lane & 1) != 0;
+    request.addresses[lane] = static_cast<std::uintptr_t>(example.offset[lane]);
+    addresses.push_back(active ? nlohmann::json(example.offset[lane]) : nlohmann::json(nullptr));
+  }
+  nlohmann::json json{{"block", {example.block.x, example.block.y, example.block.z}},
+                      {"warp", example.warp},
+                      {"execution", example.execution},
+                      {"addresses", std::move(addresses)}};
+  if (row.space == Space::global) {
+    for (const std::uintptr_t sector : cpu_device::sector_addresses(request, row.bytes)) {
+      json["sectors"].push_back(
+          static_cast<std::int64_t>(sector));  // a stray access may lie before the array
+    }
+    json["bytes_used"] = cpu_device::distinct_bytes(request, row.bytes);
+    return json;
+  }
+  json["parts"] = nlohmann::json::array();
+  for (const cpu_device::Part& part : cpu_device::parts(request, row.bytes)) {
+    json["parts"].push_back({{"lanes", {part.first_lane, part.last_lane}},
+                             {"bytes", {part.first_byte, part.last_byte}},
+                             {"wavefronts", part.wavefronts()},
+                             {"words_of_banks", part.words}});
+  }
+  return json;
 }
 
 }  // namespace
@@ -236,11 +279,6 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
   for (const XrayKernel& kernel : report.kernels) {
     nlohmann::json accesses = nlohmann::json::array();
     for (const XrayRow& row : kernel.rows) {
-      nlohmann::json addresses = nlohmann::json::array();
-      for (unsigned lane = 0; lane < 32; ++lane) {
-        const bool active = (row.example.active >> lane & 1) != 0;
-        addresses.push_back(active ? nlohmann::json(row.example.offset[lane]) : nlohmann::json(nullptr));
-      }
       nlohmann::json access{
           {"file", row.place.file},
           {"line", row.place.line},
@@ -251,11 +289,7 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
           {"bytes", row.bytes},
           {"requests", row.counts.requests},
           {"lanes", row.counts.lanes},
-          {"example",
-           {{"block", {row.example.block.x, row.example.block.y, row.example.block.z}},
-            {"warp", row.example.warp},
-            {"execution", row.example.execution},
-            {"addresses", std::move(addresses)}}},
+          {"example", example_of(row)},
       };
       if (row.space == Space::global) {
         access["sectors"] = row.counts.sectors;

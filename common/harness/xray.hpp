@@ -33,7 +33,16 @@ cpu_device::XrayReport run_xray(Device& device, const Step& step, const AnyGemm&
 // `verified`: the result was compared with the reference.
 void print_xray(const cpu_device::XrayReport& report, bool verified);
 
-// As printed, with an example for each line; common/cpu_device/xray.hpp says what the numbers are.
+// As printed, with an example for each line; common/cpu_device/xray.hpp says what the numbers are. An
+// example:
+//   block, warp, execution   which it is
+//   addresses                of each lane, null if it takes no part
+//   sectors, bytes_used      of global memory: where the wanted sectors begin, and how many bytes are wanted
+//   parts                    of shared memory: what is served at once, in order; see Part in warp_request.hpp
+//     lanes, bytes             the first and the last lane, and of each lane's bytes
+//     wavefronts, words_of_banks
+// Addresses are bytes from the array's first one, which is taken to begin a sector and to lie in bank 0. A
+// bulk copy has no lanes: its example is null.
 nlohmann::json to_json(const cpu_device::XrayReport& report, bool verified);
 
 }  // namespace harness

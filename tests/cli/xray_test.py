@@ -16,6 +16,8 @@ BUGS = {Path(path).name: path for path in os.environ["BUGS"].split(os.pathsep)}
 RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 
 ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
+EXAMPLE = {"block", "warp", "execution", "addresses"}
+SERVED = {"global": {"sectors", "bytes_used"}, "shared": {"parts"}}  # what the memory makes of an example
 COUNTS = {
     "global": {"sectors", "bytes_used", "wavefronts"},
     "shared": {"wavefronts", "ideal_wavefronts", "conflicts", "lanes_during_copies"},
@@ -72,6 +74,30 @@ def rows(report):
 # ---- JSON ---------------------------------------------------------------------------------------------
 
 
+def check_served(row):
+    """The sectors or the parts of an example, computed from its addresses."""
+    size, example = row["bytes"], row["example"]
+    wanted = {lane: range(a, a + size) for lane, a in enumerate(example["addresses"]) if a is not None}
+    if row["space"] == "global":
+        every = {byte for places in wanted.values() for byte in places}
+        assert example["bytes_used"] == len(every)
+        assert example["sectors"] == sorted({byte // 32 * 32 for byte in every})
+        return
+    seen = []
+    for part in example["parts"]:
+        first, last = part["lanes"]
+        mine = [wanted[lane] for lane in range(first, last + 1) if lane in wanted]
+        assert mine
+        assert part["bytes"] == [0, size - 1]
+        assert last - first + 1 in ((32,) if size == 4 else (128 // size, 256 // size))
+        words = {byte // 4 for places in mine for byte in places}
+        assert part["words_of_banks"] == [sum(word % 32 == bank for word in words) for bank in range(32)]
+        assert part["wavefronts"] == max(part["words_of_banks"])
+        seen += range(first, last + 1)
+    assert seen == sorted(set(seen))
+    assert wanted.keys() <= set(seen)
+
+
 @pytest.mark.parametrize("arguments", [(), RAGGED], ids=["default", "ragged"])
 @pytest.mark.parametrize("step", PROGRAMS)
 def test_json(observed, step, arguments):
@@ -109,13 +135,14 @@ def test_json(observed, step, arguments):
             if row["operation"] != "copy":
                 assert row["wavefronts"] == row["ideal_wavefronts"] + row["conflicts"]
         example = row["example"]
-        assert example.keys() == {"block", "warp", "execution", "addresses"}
+        assert example.keys() == EXAMPLE | SERVED[row["space"]]
         assert len(example["block"]) == 3
         assert 0 <= example["warp"] <= (kernel["threads_per_block"] - 1) // 32
         assert len(example["addresses"]) == 32
         offsets = [offset for offset in example["addresses"] if offset is not None]
         assert offsets
         assert all(offset >= 0 and offset % row["bytes"] == 0 for offset in offsets)
+        check_served(row)
         if not arguments and kernel["threads_per_block"] >= 32:  # no edges in this problem
             assert row["lanes"] == 32 * row["requests"]
             assert (example["block"], example["warp"], len(offsets)) == ([0, 0, 0], 0, 32)

@@ -1,0 +1,131 @@
+// What a launch may ask for, and which of its blocks run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/cpu_device/cpu_device.hpp"
+
+namespace {
+
+using testing::ElementsAre;
+
+// ---- Limits -----------------------------------------------------------------------------------------------
+
+void touch_nothing(int) {}
+
+// "" if the launch runs.
+std::string refusal(const LaunchConfig& config) {
+  try {
+    cpu_device::launches_of([&] { launch(touch_nothing, config, 0); });
+    return "";
+  } catch (const std::invalid_argument& refused) {
+    return refused.what();
+  }
+}
+
+TEST(Launch, NamesTheBrokenLimit) {
+  const std::string limits = ", outside the limits of CUDA: ";
+  EXPECT_EQ(refusal({.grid = 1, .block = 1}), "");
+  EXPECT_EQ(refusal({.grid = 1, .block = {1, 1, 65}}), "launch: block.z is 65" + limits + "1 to 64");
+  EXPECT_EQ(refusal({.grid = 1, .block = {32, 0}}), "launch: block.y is 0" + limits + "1 to 1024");
+  EXPECT_EQ(refusal({.grid = 1, .block = 1025}), "launch: block.x is 1025" + limits + "1 to 1024");
+  EXPECT_EQ(refusal({.grid = 1, .block = {33, 32}}),
+            "launch: the number of threads in a block is 1056" + limits + "1 to 1024");
+  EXPECT_EQ(refusal({.grid = {0x80000000}, .block = 1}),
+            "launch: grid.x is 2147483648" + limits + "0 to 2147483647");
+  EXPECT_EQ(refusal({.grid = {1, 65536}, .block = 1}), "launch: grid.y is 65536" + limits + "0 to 65535");
+  EXPECT_EQ(refusal({.grid = {1, 1, 65536}, .block = 1}), "launch: grid.z is 65536" + limits + "0 to 65535");
+  EXPECT_EQ(refusal({.grid = 1, .block = 1, .shared_bytes = 227 * 1024 + 1}),
+            "launch: the dynamic shared memory of a block, in bytes, is 232449" + limits + "0 to 232448");
+}
+
+TEST(Launch, ClustersDivideTheGrid) {
+  const std::string limits = ", outside the limits of CUDA: ";
+  EXPECT_EQ(refusal({.grid = {6, 4}, .block = 1, .cluster = {2, 4}}), "");
+  EXPECT_EQ(refusal({.grid = {0, 4}, .block = 1, .cluster = {2, 4}}), "");
+  EXPECT_EQ(refusal({.grid = {6, 4}, .block = 1, .cluster = {4, 1}}),
+            "launch: grid.x is 6" + limits + "a multiple of cluster.x, 4");
+  EXPECT_EQ(refusal({.grid = {6, 3}, .block = 1, .cluster = {2, 2}}),
+            "launch: grid.y is 3" + limits + "a multiple of cluster.y, 2");
+  EXPECT_EQ(refusal({.grid = {6, 3, 3}, .block = 1, .cluster = {1, 1, 2}}),
+            "launch: grid.z is 3" + limits + "a multiple of cluster.z, 2");
+  EXPECT_EQ(refusal({.grid = 16, .block = 1, .cluster = 16}), "launch: cluster.x is 16" + limits + "1 to 8");
+  EXPECT_EQ(refusal({.grid = 16, .block = 1, .cluster = {1, 0}}),
+            "launch: cluster.y is 0" + limits + "1 to 8");
+  EXPECT_EQ(refusal({.grid = {16, 16}, .block = 1, .cluster = {4, 4}}),
+            "launch: the number of blocks in a cluster is 16" + limits + "1 to 8");
+}
+
+void count_blocks(int* counts) { ++counts[blockIdx.y * gridDim.x + blockIdx.x]; }
+
+// All blocks of all clusters run, and whoever asks is told the clusters' size.
+TEST(Launch, WithAConfiguration) {
+  std::vector<int> counts(12);
+  const LaunchConfig config{.grid = {6, 2}, .block = 32, .shared_bytes = 64, .cluster = {3, 2}};
+  launch(count_blocks, config, counts.data());
+  EXPECT_THAT(counts, testing::Each(32));
+  const auto launches = cpu_device::launches_of([&] {
+    launch(count_blocks, config, counts.data());
+    launch(count_blocks, dim3(6, 2), dim3(32), 64, counts.data());
+  });
+  ASSERT_EQ(launches.size(), 2u);
+  for (const cpu_device::LaunchShape& shape : launches) {
+    EXPECT_EQ(shape.kernel, reinterpret_cast<const void*>(count_blocks));
+    EXPECT_EQ(shape.blocks(), 12u);
+    EXPECT_EQ(shape.block.x, 32u);
+    EXPECT_EQ(shape.shared_bytes, 64u);
+  }
+  EXPECT_EQ(launches[0].cluster.x, 3u);
+  EXPECT_EQ(launches[0].cluster.y, 2u);
+  EXPECT_EQ(launches[1].cluster.x, 1u);
+  EXPECT_EQ(launches[1].cluster.y, 1u);
+}
+
+// ---- Choosing blocks --------------------------------------------------------------------------------------
+
+void count_block(int* counts) { ++counts[blockIdx.z * 6 + blockIdx.y * 3 + blockIdx.x]; }
+
+class Blocks : public testing::Test {
+ protected:
+  ~Blocks() override { cpu_device::select_blocks(std::nullopt); }
+  void run() { launch(count_block, dim3(3, 2, 2), dim3(1), 0, counts.data()); }
+  std::vector<int> counts = std::vector<int>(12);
+};
+
+TEST_F(Blocks, All) {
+  run();
+  EXPECT_THAT(counts, testing::Each(1));
+}
+
+TEST_F(Blocks, SomeOfEachLaunch) {
+  cpu_device::select_blocks({{{0, 4, 11}, {}, {4}}});
+  for (int i = 0; i < 5; ++i) run();  // nothing after the third
+  EXPECT_THAT(counts, ElementsAre(1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1));
+  cpu_device::select_blocks(std::nullopt);
+  run();
+  EXPECT_THAT(counts, ElementsAre(2, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 2));
+}
+
+TEST_F(Blocks, LaunchesThatDoNotRun) {
+  const std::vector<cpu_device::LaunchShape> launches = cpu_device::launches_of([&] {
+    run();
+    launch(count_block, dim3(0, 2), dim3(1), 0, counts.data());  // no blocks: no launch
+    launch(count_block, dim3(5), dim3(32, 4), 100, counts.data());
+  });
+  EXPECT_THAT(counts, testing::Each(0));
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].blocks(), 12u);
+  EXPECT_EQ(launches[1].grid.x, 5u);
+  EXPECT_EQ(launches[1].block.y, 4u);
+  EXPECT_EQ(launches[1].shared_bytes, 100u);
+  EXPECT_THROW(cpu_device::launches_of([] { throw std::runtime_error("stop"); }), std::runtime_error);
+  run();  // runs again
+  EXPECT_THAT(counts, testing::Each(1));
+}
+
+}  // namespace

@@ -1,0 +1,418 @@
+// The X-ray puts the accesses of lanes together to requests, and chooses one to be looked at.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/cpu_device/xray.hpp"
+
+namespace {
+
+using cpu_device::Access;
+using cpu_device::Operation;
+using cpu_device::Space;
+using cpu_device::Xray;
+using cpu_device::XrayReport;
+using cpu_device::XrayRow;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Places need not exist: unknown ones stay apart.
+const char code[8] = {};
+constexpr auto nowhere = [](unsigned i) -> const void* { return code + i; };
+
+Access access(unsigned place, std::uint64_t block, unsigned thread, unsigned element, bool write = false,
+              unsigned bytes = 4, Space space = Space::shared) {
+  return {nowhere(place), element * std::uintptr_t{4}, bytes, space, write, block, thread};
+}
+
+Access after_barrier(Access access, std::uint32_t epoch) {
+  access.epoch = epoch;
+  return access;
+}
+
+// Both sides of an asynchronous copy. from == 0: of zeros.
+void copy(Xray& xray, unsigned place, unsigned thread, std::uintptr_t to, std::uintptr_t from,
+          unsigned bytes) {
+  if (from != 0)
+    xray.on_access({nowhere(place), from, bytes, Space::global, false, 0, thread, 0, true, from});
+  xray.on_access({nowhere(place), to, bytes, Space::shared, true, 0, thread, 0, true, from});
+}
+
+std::vector<XrayRow> rows(Xray& xray) {
+  std::vector<XrayRow> all;
+  for (const cpu_device::XrayKernel& kernel : xray.report().kernels) {
+    all.insert(all.end(), kernel.rows.begin(), kernel.rows.end());
+  }
+  return all;
+}
+
+// "requests wavefronts ideal", or "requests sectors bytes" of global memory, of each kind. Made-up addresses
+// may lie in several arrays of this program: they count together.
+std::vector<std::string> counts(Xray& xray) {
+  std::vector<std::pair<std::string, cpu_device::XrayCounts>> sums;
+  for (const XrayRow& row : rows(xray)) {
+    const std::string kind =
+        to_string(row.space) + std::string(" ") + to_string(row.operation) + " " + std::to_string(row.bytes);
+    if (sums.empty() || sums.back().first != kind) sums.push_back({kind, {}});
+    sums.back().second += row.counts;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [kind, c] : sums) {
+    const bool global = kind.starts_with("global");
+    texts.push_back(kind + ": " + std::to_string(c.requests) + " " +
+                    std::to_string(global ? c.sectors : c.wavefronts) + " " +
+                    std::to_string(global ? c.bytes_used : c.ideal_wavefronts));
+  }
+  return texts;
+}
+
+TEST(Grouping, LanesRunOneAfterAnother) {  // as fibers do, up to a barrier: the n-th accesses belong together
+  Xray xray;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned n = 0; n < 3; ++n) xray.on_access(access(0, 0, lane, lane * (n == 1 ? 2 : 1)));
+  }
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 3 4 3"));
+}
+
+TEST(Grouping, WarpsBlocksPlacesAndKindsAreApart) {
+  Xray xray;
+  for (unsigned thread = 0; thread < 64; ++thread) {
+    xray.on_access(access(0, 5, thread, thread / 32 * 32 + thread % 32 * 2));
+    xray.on_access(access(0, 5, thread, thread, true));  // one instruction copies shared to shared
+    xray.on_access(access(1, 5, thread, thread, false));
+    xray.on_access(access(1, 5, thread, thread * 4, false, 16));
+    xray.on_access(access(1, 5, thread, thread * 32, false, 4, Space::global));
+  }
+  for (unsigned thread = 0; thread < 64; ++thread) xray.on_access(access(0, 6, thread, thread));
+  EXPECT_THAT(counts(xray),
+              ElementsAre("shared load 4: 4 6 4", "shared store 4: 2 2 2", "global load 4: 2 64 256",
+                          "shared load 4: 2 2 2", "shared load 16: 2 8 8"));
+}
+
+TEST(Grouping, MissingLanes) {
+  Xray xray;
+  const auto half_a_warp = [&](std::uint64_t block) {
+    for (unsigned lane = 0; lane < 16; ++lane) {
+      for (unsigned n = 0; n < 10; ++n) xray.on_access(access(0, block, lane, lane * 4));
+    }
+  };
+  half_a_warp(0);
+  half_a_warp(7);  // ends block 0
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 20 40 20"));
+  half_a_warp(7);  // of another launch
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 30 60 30"));
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 30 60 30"));  // asking changes nothing
+  half_a_warp(7);
+  xray.on_launch({nullptr, dim3(8), dim3(16)});  // the same block comes next, in another launch
+  half_a_warp(7);
+  xray.on_block_end(7);
+  half_a_warp(7);
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 60 120 60"));
+}
+
+// The last warp of 48 threads has 16 lanes: with these its requests are complete.
+TEST(Grouping, WarpsOfFewThreads) {
+  Xray xray;
+  xray.on_launch({nullptr, dim3(1), dim3(6, 8)});
+  for (unsigned thread = 0; thread < 48; ++thread) {
+    for (unsigned n = 0; n < 3; ++n) xray.on_access(access(0, 0, thread, thread));
+  }
+  xray.on_warp_end(0, 0);
+  xray.on_warp_end(0, 1);
+  xray.on_warp_end(0, 2);  // accessed nothing
+  xray.on_block_end(0);
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 6 6 6"));
+  ASSERT_EQ(rows(xray).size(), 1u);
+  EXPECT_EQ(rows(xray)[0].counts.lanes, 48u * 3);
+  EXPECT_EQ(rows(xray)[0].example.execution, 0u);
+}
+
+TEST(Grouping, OneLaneOftenerThanTheOthers) {
+  Xray xray;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned n = 0; n <= lane % 4; ++n) xray.on_access(access(0, 0, lane, lane * 2));
+  }
+  // 32 lanes want two words of each even bank, then 24 do, then 16, then 8.
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 4 8 4"));
+}
+
+// Lanes 16 to 31 skip the first execution. A barrier later all lanes execute the instruction together.
+TEST(Grouping, BarriersSeparateRequests) {
+  for (const bool barrier : {false, true}) {
+    Xray xray;
+    for (unsigned lane = 0; lane < 16; ++lane) xray.on_access(access(0, 0, lane, 0));
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      xray.on_access(after_barrier(access(0, 0, lane, 32), barrier ? 1 : 0));
+    }
+    // Without: 16 lanes want word 0 and 16 word 32, of the same bank; then 16 want word 32.
+    EXPECT_THAT(counts(xray), ElementsAre(barrier ? "shared load 4: 2 2 2" : "shared load 4: 2 3 2"));
+  }
+}
+
+TEST(Grouping, EachListenerForItself) {
+  Xray one, two;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    one.on_access(access(0, 0, lane, lane));
+    two.on_access(access(0, 0, lane, 2 * lane));
+  }
+  EXPECT_THAT(counts(one), ElementsAre("shared load 4: 1 1 1"));
+  EXPECT_THAT(counts(two), ElementsAre("shared load 4: 1 2 1"));
+  Xray none;
+  EXPECT_THAT(counts(none), IsEmpty());
+}
+
+TEST(Grouping, SeveralOsThreads) {
+  Xray xray;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t block = t; block < 400; block += 4) {
+        for (unsigned thread = 0; thread < 80; ++thread) {  // the third warp is half a warp
+          for (unsigned n = 0; n < 5; ++n) xray.on_access(access(0, block, thread, thread * 2));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(counts(xray), ElementsAre("shared load 4: 6000 10000 6000"));
+}
+
+TEST(Copies, CountOnEitherSide) {
+  Xray xray;
+  // 8 elements each of 4 rows of A, stored to a transposed tile with rows of 132 floats: see step 09. The
+  // banks would take one wavefront; the four lines of global memory take four.
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const unsigned row = lane / 8, k = lane % 8;
+    copy(xray, 0, lane, (k * 132 + row) * 4, 0x10000 + row * 512 + k * 4, 4);
+  }
+  for (unsigned lane = 0; lane < 32; ++lane) copy(xray, 1, lane, lane * 16, 0x10000 + lane * 16, 16);
+  for (unsigned lane = 0; lane < 32; ++lane) copy(xray, 2, lane, lane * 8, 0x10000 + lane * 4, 4);
+  EXPECT_THAT(counts(xray), ElementsAre("global copy 4: 1 4 128", "shared copy 4: 1 4 1",     //
+                                        "global copy 16: 1 16 512", "shared copy 16: 1 4 4",  //
+                                        "global copy 4: 1 4 128", "shared copy 4: 1 2 1"));
+  std::vector<std::uint64_t> conflicts;
+  for (const XrayRow& row : rows(xray)) conflicts.push_back(row.counts.conflicts);
+  EXPECT_THAT(conflicts, ElementsAre(0, 0, 0, 0, 0, 1));
+}
+
+// Lanes that write zeros read nothing, and are there all the same.
+TEST(Copies, OfZeros) {
+  Xray xray;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    copy(xray, 0, lane, lane * 4, lane < 8 ? 0 : 0x10000 + lane * 4, 4);
+    copy(xray, 0, lane, lane * 4, 0x20000 + lane * 4, 4);
+    copy(xray, 0, lane, lane * 4, 0, 4);
+  }
+  EXPECT_THAT(counts(xray), ElementsAre("global copy 4: 2 7 224", "shared copy 4: 3 3 3"));
+  const std::vector<XrayRow> both = rows(xray);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].counts.lanes, 24u + 32u);
+  EXPECT_EQ(both[1].counts.lanes, 96u);
+  EXPECT_EQ(both[0].example.execution, 1u);  // the one in which all lanes read
+  EXPECT_EQ(both[1].example.execution, 0u);
+}
+
+// The example is the request of most lanes; of several the first by block, warp and time.
+TEST(Examples, FullestThenFirst) {
+  const auto warp_loads = [](Xray& xray, std::uint64_t block, unsigned warp, unsigned lanes,
+                             unsigned element) {
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      xray.on_access(access(0, block, warp * 32 + lane, element + lane, false, 4, Space::global));
+    }
+  };
+  Xray xray;
+  xray.on_launch({nullptr, dim3(4, 3), dim3(64)});
+  warp_loads(xray, 7, 1, 32, 100);
+  xray.on_block_end(7);
+  warp_loads(xray, 6, 1, 32, 200);
+  warp_loads(xray, 6, 1, 32, 300);
+  xray.on_block_end(6);
+  warp_loads(xray, 1, 0, 31, 400);  // one lane is missing
+  xray.on_block_end(1);
+  warp_loads(xray, 6 + 4, 0, 32, 500);
+  xray.on_block_end(6 + 4);
+  const XrayReport report = xray.report();
+  EXPECT_EQ(report.blocks, 12u);
+  EXPECT_EQ(report.observed_blocks, 4u);
+  ASSERT_EQ(report.kernels.size(), 1u);
+  EXPECT_EQ(report.kernels[0].threads_per_block, 64u);
+  ASSERT_EQ(report.kernels[0].rows.size(), 1u);
+  const cpu_device::XrayExample& example = report.kernels[0].rows[0].example;
+  EXPECT_EQ(example.block.x, 2u);  // block 6 of 4 x 3
+  EXPECT_EQ(example.block.y, 1u);
+  EXPECT_EQ(example.block.z, 0u);
+  EXPECT_EQ(example.warp, 1u);
+  EXPECT_EQ(example.execution, 0u);
+  EXPECT_EQ(example.active, ~0u);
+  for (unsigned lane = 0; lane < 32; ++lane) EXPECT_EQ(example.offset[lane], (200 + lane) * 4);
+}
+
+TEST(Examples, ExecutionsCountAcrossBarriers) {
+  Xray xray;
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
+    for (unsigned lane = 0; lane < (epoch < 2 ? 16u : 20u); ++lane) {
+      for (unsigned n = 0; n < 2; ++n) xray.on_access(after_barrier(access(0, 0, lane, lane), epoch));
+    }
+  }
+  const std::vector<XrayRow> one = rows(xray);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].counts.requests, 6u);
+  EXPECT_EQ(one[0].counts.lanes, 16u * 4 + 20 * 2);
+  EXPECT_EQ(one[0].example.execution, 4u);  // the first with 20 lanes
+  EXPECT_EQ(one[0].example.active, 0xfffffu);
+}
+
+// ---- Requests that the device knows -----------------------------------------------------------------------
+
+cpu_device::CollectiveRequest request(unsigned place, std::uint64_t block, unsigned warp, unsigned bytes,
+                                      unsigned stride, std::uint32_t active = ~0u,
+                                      Space space = Space::shared, Operation operation = Operation::load) {
+  cpu_device::CollectiveRequest request{nowhere(place), space, operation, bytes, block, warp, active, {}};
+  for (unsigned lane = 0; lane < 32; ++lane) request.addresses[lane] = lane * stride * std::uintptr_t{4};
+  return request;
+}
+
+void by_lanes(Xray& xray, const cpu_device::CollectiveRequest& request) {
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if ((request.active >> lane & 1) == 0) continue;
+    xray.on_access({request.pc, request.addresses[lane], request.bytes, request.space,
+                    request.operation == Operation::store, request.block, request.warp * 32 + lane});
+  }
+}
+
+// Everything that a row says.
+std::vector<std::string> texts(Xray& xray) {
+  std::vector<std::string> all;
+  for (const XrayRow& row : rows(xray)) {
+    const cpu_device::XrayCounts& c = row.counts;
+    std::string text = to_string(row.space) + std::string(" ") + to_string(row.operation) + " " +
+                       std::to_string(row.bytes) + ":";
+    for (const std::uint64_t number :
+         {c.requests, c.lanes, c.sectors, c.bytes_used, c.wavefronts, c.ideal_wavefronts, c.conflicts,
+          std::uint64_t{row.example.block.x}, std::uint64_t{row.example.warp}, row.example.execution,
+          std::uint64_t{row.example.active}}) {
+      text += ' ' + std::to_string(number);
+    }
+    for (const std::int64_t offset : row.example.offset) text += ' ' + std::to_string(offset);
+    all.push_back(text);
+  }
+  return all;
+}
+
+// Counted as the same request put together from lanes: as LDS.128 where a lane has 16 bytes.
+TEST(Requests, AreCountedAsThoseOfLanes) {
+  Xray known, from_lanes;
+  for (Xray* xray : {&known, &from_lanes}) xray->on_launch({nullptr, dim3(9), dim3(64)});
+  unsigned place = 0;
+  for (const Space space : {Space::shared, Space::global}) {
+    for (const Operation operation : {Operation::load, Operation::store}) {
+      for (const auto& [bytes, stride] :
+           {std::pair{4u, 1u}, {4u, 2u}, {4u, 32u}, {8u, 4u}, {16u, 4u}, {16u, 8u}, {16u, 32u}, {16u, 0u}}) {
+        for (const std::uint32_t active : {~0u, 0xffu, 0x10204081u}) {
+          const auto r = request(place % 8, 5, 1, bytes, stride, active, space, operation);
+          known.on_request(r);
+          by_lanes(from_lanes, r);
+          from_lanes.on_warp_end(5, 1);  // no lane is missing any more
+          ++place;
+        }
+      }
+    }
+  }
+  EXPECT_GE(texts(known).size(), 12u);
+  EXPECT_EQ(texts(known), texts(from_lanes));
+}
+
+// Between lanes of the same and of other instructions, in one warp and in several.
+TEST(Requests, AmongThoseOfLanes) {
+  Xray xray;
+  xray.on_launch({nullptr, dim3(9), dim3(64)});
+  for (unsigned lane = 0; lane < 16; ++lane) xray.on_access(access(0, 3, lane, lane));  // half a request
+  for (unsigned lane = 0; lane < 20; ++lane) xray.on_access(access(1, 3, lane, lane));
+  xray.on_request(request(1, 3, 0, 4, 2, 0x3fffff));
+  for (unsigned lane = 16; lane < 32; ++lane) xray.on_access(access(0, 3, lane, lane));  // the other half
+  for (unsigned lane = 0; lane < 24; ++lane) xray.on_access(access(1, 3, lane, lane));
+  xray.on_request(request(1, 3, 1, 4, 1));  // the other warp's
+  const std::vector<XrayRow> all = rows(xray);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].counts.requests, 1u);
+  EXPECT_EQ(all[0].counts.lanes, 32u);
+  EXPECT_EQ(all[1].counts.requests, 4u);
+  EXPECT_EQ(all[1].counts.lanes, 20u + 22 + 24 + 32);
+  EXPECT_EQ(all[1].counts.wavefronts, 1u + 2 + 1 + 1);
+  EXPECT_EQ(all[1].example.warp, 1u);
+  EXPECT_EQ(all[1].example.execution, 0u);
+}
+
+// The n-th of an instruction in its warp and block, whether it came as one or by lanes.
+TEST(Requests, CountTheirExecutions) {
+  for (unsigned fullest = 0; fullest < 6; ++fullest) {
+    Xray xray;
+    xray.on_launch({nullptr, dim3(9), dim3(64)});
+    xray.on_request(request(0, 2, 0, 16, 4, 1));
+    xray.on_block_end(2);
+    for (unsigned n = 0; n < 6; ++n) {
+      const std::uint32_t active = n == fullest ? 0xff : 0xf;
+      if (n % 2 == 0) {
+        xray.on_request(request(0, 3, 0, 16, 4, active));
+      } else {
+        by_lanes(xray, request(0, 3, 0, 16, 4, active));
+      }
+    }
+    xray.on_block_end(3);
+    const std::vector<XrayRow> one = rows(xray);
+    ASSERT_EQ(one.size(), 1u);
+    EXPECT_EQ(one[0].counts.requests, 7u);
+    EXPECT_EQ(one[0].example.execution, fullest);
+    EXPECT_EQ(one[0].example.block.x, 3u);
+  }
+}
+
+TEST(Requests, DuringCopies) {
+  Xray xray;
+  auto load = request(0, 0, 0, 16, 4);
+  load.during_copies = 0xf;
+  xray.on_request(load);
+  load.operation = Operation::copy;
+  xray.on_request(load);
+  const std::vector<XrayRow> both = rows(xray);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].counts.lanes_during_copies, 4u);
+  EXPECT_EQ(both[1].counts.lanes_during_copies, 0u);
+}
+
+// What it reads and what it writes come one after the other.
+TEST(Requests, BulkCopies) {
+  Xray xray;
+  cpu_device::CollectiveRequest bulk = request(0, 4, 2, 4096, 0, 0, Space::global, Operation::copy);
+  bulk.addresses[0] = 0x10010;  // not at a sector's beginning
+  xray.on_launch({nullptr, dim3(9), dim3(128)});
+  for (int i = 0; i < 3; ++i) xray.on_request(bulk);
+  bulk.space = Space::shared;
+  bulk.addresses[0] = 2048;
+  for (int i = 0; i < 3; ++i) xray.on_request(bulk);
+  const std::vector<XrayRow> both = rows(xray);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].space, Space::global);
+  EXPECT_EQ(both[0].bytes, 4096u);
+  EXPECT_EQ(both[0].counts.requests, 3u);
+  EXPECT_EQ(both[0].counts.lanes, 0u);
+  EXPECT_EQ(both[0].counts.sectors, 3u * 129);
+  EXPECT_EQ(both[0].counts.bytes_used, 3u * 4096);
+  EXPECT_EQ(both[1].space, Space::shared);
+  EXPECT_EQ(both[1].counts.requests, 3u);
+  EXPECT_EQ(both[1].counts.wavefronts, 3u * 32);
+  EXPECT_EQ(both[1].counts.ideal_wavefronts, 3u * 32);
+  EXPECT_EQ(both[1].counts.conflicts, 0u);
+  EXPECT_EQ(both[1].example.active, 0u);
+  EXPECT_EQ(both[1].example.warp, 2u);
+}
+
+}  // namespace
