@@ -1,6 +1,6 @@
 """Checks what the steps' pages claim: against the built programs and against what was recorded on the GPU.
 
-  ladder claims check STEP_DIR... --build DIR [--fresh-profile --profile-json DIR]
+  ladder claims check steps/06_vectorization
       check every claim of steps/NN_name/claims.toml and print a line for each
   ladder claims list [STEP_DIR...]
       print the claims and of what kind they are; without directories, those of all steps

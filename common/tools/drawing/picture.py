@@ -1,6 +1,6 @@
 """Draws one warp's access to memory, from the addresses that `run --xray --json FILE` recorded.
 
-  ladder picture FILE OPERATION ARRAY OUT.svg [--banks | --sectors] [--line TEXT]
+  ladder picture build/xray.json load Bs build/bs.svg
 
 OPERATION is load, store or copy; ARRAY is the name in the kernel, e.g. B or As; TEXT is a part of the source
 line, if several lines do the same. Shared memory is drawn as 32 banks, a row for each 128 bytes that the warp
