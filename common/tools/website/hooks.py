@@ -20,9 +20,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_for_filename
+from pygments.lexers import find_lexer_class_for_filename
 from pygments.lexers.special import TextLexer
-from pygments.util import ClassNotFound
 
 from tools.base import ROOT
 
@@ -59,25 +58,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     links = ((page, match["target"]) for page in pages for match in FOUND.finditer(page.content_string))
     shown = {repository_path(target, page.src_uri) for page, target in links if target} - {None}
     for path in sorted(shown):
-        front_matter = "---\nsearch:\n  exclude: true\n---\n"
-        content = front_matter + f"# `{path}`\n" + lesson_link(path, files)
-        files.append(
-            File.generated(
-                config, SOURCES + path + ".md", content=content, inclusion=InclusionLevel.NOT_IN_NAV
-            )
-        )
+        content = f"---\nsearch:\n  exclude: true\n---\n# `{path}`\n{lesson_link(path, files)}"
+        name = SOURCES + path + ".md"
+        files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
 
-    names = {page.src_uri for page in pages}
-    steps = sorted(name for name in names if name.startswith("steps/"))
-    order = {f"concepts/{name}.md": place for place, name in enumerate(CONCEPTS)}
-    concepts = sorted(
-        (name for name in names if name.startswith("concepts/")),
-        key=lambda name: (order.get(name, len(order)), name),
-    )
-    exercises = [f"{name}.md" for name in EXERCISES if f"{name}.md" in names]
-    all_sections = {"Steps": steps, "Concepts": concepts, "Exercises": exercises}
-    sections = [{title: listed} for title, listed in all_sections.items() if listed]
-    config.nav = [{"Start": "index.md"}] * ("index.md" in names) + sections
+    names = sorted(page.src_uri for page in pages)
+    place = {f"concepts/{name}.md": n for n, name in enumerate(CONCEPTS)}
+    concepts = [name for name in names if name.startswith("concepts/")]
+    sections = {
+        "Steps": [name for name in names if name.startswith("steps/")],
+        "Concepts": sorted(concepts, key=lambda name: place.get(name, len(place))),
+        "Exercises": [f"{name}.md" for name in EXERCISES if f"{name}.md" in names],
+    }
+    start = [{"Start": "index.md"}] if "index.md" in names else []
+    config.nav = start + [{title: listed} for title, listed in sections.items() if listed]
     return files
 
 
@@ -105,9 +99,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     here = page.file.src_uri
     if here.startswith(SOURCES):
         text = (ROOT / here.removeprefix(SOURCES).removesuffix(".md")).read_text(encoding="utf-8")
-        page.present_anchor_ids = (page.present_anchor_ids or set()) | {
-            f"L{number}" for number in range(1, text.count("\n") + 2)
-        }
+        lines = {f"L{number}" for number in range(1, text.count("\n") + 2)}
+        page.present_anchor_ids = (page.present_anchor_ids or set()) | lines
         return html + source_html(here.removesuffix(".md"), text)
 
     def box(match: re.Match[str]) -> str:
@@ -143,10 +136,7 @@ def lesson_link(path: str, files: Files) -> str:
 
 def source_html(name: str, text: str) -> str:
     """A source file, highlighted, each line with its number and the id L1, L2, ..."""
-    try:
-        lexer = get_lexer_for_filename(name, stripnl=False)
-    except ClassNotFound:
-        lexer = TextLexer(stripnl=False)
+    lexer = (find_lexer_class_for_filename(name) or TextLexer)(stripnl=False)
     # Pygments ends every span at the end of a line.
     lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
     numbered = "".join(
