@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
-from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tools.base import Parser, UsageError
 
 DESKTOP, PHONE = 1400, 390  # CSS pixels
-HEIGHT = {DESKTOP: 900, PHONE: 844}
-LOAD_LIMIT_S = 30
+LOAD_LIMIT_S, WAIT_LIMIT_S = 30, 10
 
 
 class NoBrowser(UsageError):
@@ -58,31 +56,24 @@ class Browser(webdriver.Chrome):
         self.get("about:blank")
         self.errors(), self.requests()  # what starting up did
 
-    def command(self, name: str, **parameters: Any) -> dict[str, Any]:
-        """A command of the Chrome DevTools protocol."""
-        return self.execute_cdp_cmd(name, parameters)
-
     def size(self, width: int, scale: float = 1) -> None:
         """The screen's width in CSS pixels; PHONE is a touch screen. `scale`: its pixels to a CSS pixel."""
         self.width = width
-        screen = {"width": width, "height": HEIGHT.get(width, 900), "deviceScaleFactor": scale}
-        self.command("Emulation.setDeviceMetricsOverride", **screen, mobile=width == PHONE)
+        screen = {"width": width, "height": 844 if width == PHONE else 900, "deviceScaleFactor": scale}
+        self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**screen, "mobile": width == PHONE})
 
     def system_colours(self, scheme: str) -> None:
         """What the system prefers: "light" or "dark"."""
         preferred = {"name": "prefers-color-scheme", "value": scheme}
-        self.command("Emulation.setEmulatedMedia", features=[preferred])
+        self.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [preferred]})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value that the body of a JavaScript function returns; `arguments` are its arguments."""
         return self.execute_script(script, *arguments)
 
-    def wait(self, script: str, what: str, limit_s: float = 10) -> Any:
-        """Waits until the script returns something true, and returns that. Raises TimeoutError."""
-        try:
-            return WebDriverWait(self, limit_s, poll_frequency=0.1).until(lambda _: self.run(script))
-        except TimeoutException:
-            raise TimeoutError(f"{what}: nothing in {limit_s} s on {self.current_url}") from None
+    def wait(self, script: str, what: str) -> Any:
+        """Waits until the script returns something true, and returns that. Raises TimeoutException."""
+        return WebDriverWait(self, WAIT_LIMIT_S, poll_frequency=0.1).until(lambda _: self.run(script), what)
 
     def click(self, selector: str) -> None:
         """Clicks the first such element, which must be in sight."""
@@ -97,8 +88,8 @@ class Browser(webdriver.Chrome):
         """A picture of the whole page."""
         height = self.run("return document.documentElement.scrollHeight")
         clip = {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}
-        shot = self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        return base64.b64decode(shot["data"])
+        wanted = {"captureBeyondViewport": True, "clip": clip}
+        return base64.b64decode(self.execute_cdp_cmd("Page.captureScreenshot", wanted)["data"])
 
     def errors(self) -> list[str]:
         """The errors in the console since the last time this was asked."""
