@@ -1,4 +1,4 @@
-"""Draws one warp's access to memory, from the addresses that `run --xray --json FILE` recorded.
+"""Draws one warp's access to memory, from the example that `run --xray --json FILE` recorded.
 
   ladder picture build/xray.json load Bs build/bs.svg
 
@@ -9,9 +9,9 @@ that wants these 4 bytes. Standard library only.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from tools.base import Parser, UsageError, read_text, write_whole
 from tools.drawing.svg import FONT, PHONE, document, lane_colors, rectangle, text
 
 BANKS, WORD, SECTOR, LINE = 32, 4, 32, 128
-SECTOR_WORDS = SECTOR // WORD
 MARGIN = 6
 HALF = 16  # banks side by side where each has a text of its own: all 32 would be too small on a phone
 LANE_HEIGHT = 17  # of one line of text in a cell
@@ -29,74 +28,60 @@ FIRST_ROWS, LAST_ROWS = 6, 2  # what is drawn of them
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-# ---- What the access needs -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Access:
-    """What each lane of a warp wants at once. Addresses are bytes from the array's beginning; None: the lane
-    takes no part."""
-
-    operation: str
-    array: str
-    space: str  # global or shared
-    bytes: int  # of a lane
-    addresses: Sequence[int | None]
-
-    def words(self, lanes: Iterable[int] = range(32)) -> dict[int, list[int]]:
-        """Number of the 4-byte word -> the lanes that want it."""
-        words: dict[int, list[int]] = defaultdict(list)
-        for lane in lanes:
-            address = self.addresses[lane]
-            if address is not None:
-                for word in range(address // WORD, (address + self.bytes - 1) // WORD + 1):
-                    words[word].append(lane)
-        return dict(sorted(words.items()))
-
-    def sectors(self) -> list[int]:
-        """The sectors of global memory that it touches, by number."""
-        return sorted({word // SECTOR_WORDS for word in self.words()})
-
-
-def from_xray(row: dict[str, Any]) -> Access:
-    """The example that an access of an X-ray holds."""
-    addresses = row["example"]["addresses"]
-    return Access(row["operation"], row["array"], row["space"], row["bytes"], addresses)
+# ---- The access ------------------------------------------------------------------------------------------
 
 
 class Part(NamedTuple):
     """Lanes that shared memory serves at once, and how often it has to."""
 
     lanes: range
+    bytes: range  # of each lane's; not all of them where several instructions move them
     wavefronts: int
+    words: list[int]  # wanted of each bank
+
+    def name(self, access: "Access") -> str:
+        pieces = f", bytes {self.bytes[0]} to {self.bytes[-1]}" if len(self.bytes) < access.bytes else ""
+        return f"lanes {self.lanes[0]} to {self.lanes[-1]}{pieces}"
 
 
-def parts(access: Access) -> list[Part]:
-    """How shared memory serves the access; the same rule as in common/cpu_device/warp_request.hpp.
+@dataclass(frozen=True)
+class Access:
+    """What each lane of a warp wants at once, and what the memory makes of it. Addresses are bytes from the
+    array's beginning."""
 
-    Up to 4 bytes a lane: all lanes at once; 8 bytes: in two parts, 16: in four. Where every lane wants the
-    same as its neighbour (or its second neighbour), two parts become one.
-    """
-    size = 32 if access.bytes <= WORD else 32 * WORD // access.bytes
-    if access.bytes > WORD and (agree(access, 1) or agree(access, 2)):
-        size *= 2
+    operation: str
+    array: str
+    space: str  # global or shared
+    bytes: int  # of a lane
+    addresses: Sequence[int | None]  # None: the lane takes no part
+    parts: Sequence[Part] = ()  # of shared memory
+    sectors: Sequence[int] = ()  # of global memory: where the wanted ones begin
+    bytes_used: int = 0
+
+    def words(self, part: Part | None = None) -> dict[int, list[int]]:
+        """Number of the 4-byte word -> the lanes that want it."""
+        words: dict[int, list[int]] = defaultdict(list)
+        lanes, wanted = (part.lanes, part.bytes) if part else (range(32), range(self.bytes))
+        for lane in lanes:
+            address = self.addresses[lane]
+            if address is not None:
+                for word in range((address + wanted[0]) // WORD, (address + wanted[-1]) // WORD + 1):
+                    words[word].append(lane)
+        return words
+
+
+def from_xray(row: dict[str, Any]) -> Access:
+    """The example that an access of an X-ray holds; common/harness/xray.hpp says how."""
+    example = row["example"]
+    access = Access(*(row[key] for key in ("operation", "array", "space", "bytes")), example["addresses"])
+    if row["space"] == "global":
+        return replace(access, sectors=example["sectors"], bytes_used=example["bytes_used"])
     found = []
-    for first in range(0, 32, size):
-        lanes = range(first, min(first + size, 32))
-        if wanted := words_of_banks(access.words(lanes)):
-            found.append(Part(lanes, max(wanted.values())))
-    return found
-
-
-def agree(access: Access, distance: int) -> bool:
-    """Whether every active lane wants the same as the one so far away, if that is active."""
-    pairs = ((access.addresses[lane], access.addresses[lane ^ distance]) for lane in range(32))
-    return all(a is None or b is None or a == b for a, b in pairs)
-
-
-def words_of_banks(words: Iterable[int]) -> Counter[int]:
-    """Bank -> how many different words are wanted from it."""
-    return Counter(word % BANKS for word in words)
+    for part in example["parts"]:
+        (first, last), (low, high) = part["lanes"], part["bytes"]
+        counts = part["wavefronts"], part["words_of_banks"]
+        found.append(Part(range(first, last + 1), range(low, high + 1), *counts))
+    return replace(access, parts=found)
 
 
 # ---- Words -----------------------------------------------------------------------------------------------
@@ -116,19 +101,15 @@ def ranges(lanes: Sequence[int]) -> str:
 
 def title(access: Access) -> str:
     """One warp loads from As, 16 bytes a lane"""
-    verb = VERBS[access.operation]
-    if access.operation == "copy":
-        verb += " from" if access.space == "global" else " to"
-    return f"One warp {verb} {access.array}, {access.bytes} bytes a lane"
+    way = (" from" if access.space == "global" else " to") if access.operation == "copy" else ""
+    return f"One warp {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a lane"
 
 
 def verdict(access: Access) -> str:
     if access.space == "global":
-        wanted = {a + i for a in access.addresses if a is not None for i in range(access.bytes)}
-        many = len(access.sectors())
-        return f"{len(wanted)} bytes wanted, {plural(many, 'sector')} = {many * SECTOR} bytes moved"
-    served = parts(access)
-    total, least = sum(part.wavefronts for part in served), len(served)
+        many = len(access.sectors)
+        return f"{access.bytes_used} bytes wanted, {plural(many, 'sector')} = {many * SECTOR} bytes moved"
+    total, least = sum(part.wavefronts for part in access.parts), len(access.parts)
     if access.operation == "copy":  # its wavefronts also depend on what it reads
         return "No bank conflict" if total == least else plural(total - least, "bank conflict")
     if total == least:
@@ -140,12 +121,11 @@ def describe(access: Access) -> str:
     """What the picture shows, for those who cannot see it."""
     what = f"{title(access)} in {access.space} memory. {verdict(access)}"
     if access.space == "global":
-        lines = {sector * SECTOR // LINE for sector in access.sectors()}
+        lines = {sector // LINE for sector in access.sectors}
         return f"{what}, in {plural(len(lines), 'line')} of 128 bytes."
-    served = [(f"lanes {p.lanes[0]} to {p.lanes[-1]}", p.wavefronts) for p in parts(access)]
-    by_part = ", ".join(f"{lanes} take {plural(wavefronts, 'wavefront')}" for lanes, wavefronts in served)
-    used = f"{len(words_of_banks(access.words()))} of 32 banks are wanted."
-    return f"{what}. {used}" + (f" By parts: {by_part}." if len(served) > 1 else "")
+    by_part = ", ".join(f"{p.name(access)} take {plural(p.wavefronts, 'wavefront')}" for p in access.parts)
+    used = f"{len({word % BANKS for word in access.words()})} of 32 banks are wanted."
+    return f"{what}. {used}" + (f" By parts: {by_part}." if len(access.parts) > 1 else "")
 
 
 # ---- Pictures --------------------------------------------------------------------------------------------
@@ -237,18 +217,17 @@ BANKS_LEFT = MARGIN + 54  # of the addresses
 
 
 def draw_banks(sheet: Sheet, access: Access) -> None:
-    served = parts(access)
-    conflicts = any(part.wavefronts > 1 for part in served)
+    conflicts = any(part.wavefronts > 1 for part in access.parts)
     sheet.write(verdict(access), class_="mark" if conflicts else "ink")
     sheet.write("A row: 128 bytes, with its offset in the array.", class_="soft")
     if access.bytes in (8, 16) and all(a is None or a % access.bytes == 0 for a in access.addresses):
-        draw_panel(sheet, access, served, range(BANKS), access.bytes // WORD)
+        draw_panel(sheet, access, range(BANKS), access.bytes // WORD)
     else:
         for first in range(0, BANKS, HALF):
-            draw_panel(sheet, access, served, range(first, first + HALF), 1)
+            draw_panel(sheet, access, range(first, first + HALF), 1)
 
 
-def draw_panel(sheet: Sheet, access: Access, served: list[Part], banks: range, unit: int) -> None:
+def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
     """Some of the banks, side by side, with each part of the lanes that is served at once. `unit` banks share
     a box and a text: those of one lane."""
     if not any(word % BANKS in banks for word in access.words()):
@@ -261,10 +240,10 @@ def draw_panel(sheet: Sheet, access: Access, served: list[Part], banks: range, u
     sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
     for bank, middle in middles.items():
         sheet.over(middle, sheet.y - 5, f"{bank}–{bank + 3}" if unit == 4 else bank, class_="soft")
-    for part in served:
-        words = access.words(part.lanes)
-        if len(served) > 1:
-            sheet.write(f"lanes {part.lanes[0]} to {part.lanes[-1]} at once:", class_="soft")
+    for part in access.parts:
+        words = access.words(part)
+        if len(access.parts) > 1:
+            sheet.write(f"{part.name(access)} at once:", class_="soft")
             sheet.y += 5
         rows = sorted({word // BANKS for word in words})
         shown = rows if len(rows) <= MANY_ROWS else [*rows[:FIRST_ROWS], None, *rows[-LAST_ROWS:]]
@@ -281,11 +260,10 @@ def draw_panel(sheet: Sheet, access: Access, served: list[Part], banks: range, u
             sheet.draw(BANKS_LEFT, width, place, cells, height)
             sheet.y += height
         if part.wavefronts > 1:  # below the banks, how many words are wanted from each
-            wanted = words_of_banks(words)
             sheet.y += LANE_HEIGHT
             sheet.before(BANKS_LEFT, sheet.y, "words")
             for bank, middle in middles.items():
-                many = max(wanted[b] for b in range(bank, bank + unit))
+                many = max(part.words[bank : bank + unit])
                 style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
                 sheet.over(middle, sheet.y, many, **style)
             sheet.y += 6
@@ -308,18 +286,18 @@ def draw_sectors(sheet: Sheet, access: Access) -> None:
     sheet.write("Outside: bytes into the array. Grey: not wanted.", class_="soft")
     sheet.y += 10
     words = access.words()
-    places = {s: range(s * SECTOR_WORDS, (s + 1) * SECTOR_WORDS) for s in access.sectors()}
+    places = {sector: range(sector // WORD, (sector + SECTOR) // WORD) for sector in access.sectors}
     cells = {sector: sheet.cells(words, place, SECTOR_WORD) for sector, place in places.items()}
     height = height_of(chain.from_iterable(cells.values()))
     top, pitch, frames = sheet.y, height + ROW_GAP, []
     at = 0  # the next free place, counted along the rows
-    for _, line in groupby(cells, lambda sector: sector * SECTOR // LINE):
+    for _, line in groupby(cells, lambda sector: sector // LINE):
         sectors = list(line)
         several = len(sectors) > 1  # they get rows of their own
         at += at % 2 if several else 0
         for n, sector in enumerate(sectors, at):
             left, sheet.y = SECTOR_LEFT[n % 2], top + n // 2 * pitch
-            sheet.before(left, sheet.y + height / 2 + 5, sector * SECTOR)
+            sheet.before(left, sheet.y + height / 2 + 5, sector)
             sheet.draw(left, SECTOR_WORD, places[sector], cells[sector], height)
         left, right = (SECTOR_LEFT[0], SECTOR_LEFT[1]) if several else [SECTOR_LEFT[at % 2]] * 2
         y, high = top + at // 2 * pitch, sheet.y + height - (top + at // 2 * pitch)
@@ -338,13 +316,13 @@ def find(
     rows: list[dict[str, Any]], operation: str, array: str, space: str | None = None, line: str | None = None
 ) -> dict[str, Any]:
     """The one row of an X-ray that is meant. Raises UsageError if none or several fit."""
+    rows = [row for row in rows if row["example"]]  # a bulk copy has no lanes to be looked at
     fits = [
         row
         for row in rows
         if (row["operation"], row["array"]) == (operation, array)
         and space in (None, row["space"])
         and (line is None or line in row["source"])
-        and row.get("example")
     ]
     if not fits:
         known = sorted({f"{row['operation']} {row['array']}" for row in rows})
@@ -371,8 +349,8 @@ def main() -> int:
         record = json.loads(read_text(Path(args.file)))
         record = record[0] if isinstance(record, list) else record
         rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+        access = from_xray(find(rows, args.operation, args.array, args.space, args.line))
     except (ValueError, LookupError, TypeError):
         raise UsageError(f"{args.file}: holds no X-ray; make it with `run --xray --json FILE`") from None
-    row = find(rows, args.operation, args.array, args.space, args.line)
-    write_whole(Path(args.out), picture(from_xray(row)))
+    write_whole(Path(args.out), picture(access))
     return 0
