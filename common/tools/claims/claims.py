@@ -1,9 +1,11 @@
 """Checks what the steps' pages claim: against the built programs and against what was recorded on the GPU.
 
-  ladder claims check steps/06_vectorization
+  ladder claims check STEP_DIR... --build DIR [--fresh-profile --profile-json DIR]
       check every claim of steps/NN_name/claims.toml and print a line for each
   ladder claims list [STEP_DIR...]
       print the claims and of what kind they are; without directories, those of all steps
+
+For example `ladder claims check steps/06_vectorization`.
 
 A claim is a sentence and a condition in the terms of values.py:
 

@@ -1,6 +1,6 @@
 """The exercises as their files describe them: reads, checks and orders them. As a command, checks all files.
 
-  ladder exercise-files steps/05_2d_tiling/exercise        (default: all of them)
+  ladder exercise-files [DIR...]        DIR: an exercise's directory; default: all of them
 
   steps/NN_name/exercise/{exercise.toml, starter.cu}             its solution is steps/NN_name/kernel.cu
   exercises/find_the_fault/NAME/{exercise.toml, starter.cu, solution.cu}
