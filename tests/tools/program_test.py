@@ -40,7 +40,7 @@ def test_the_overview_lists_the_verbs_in_groups():
     groups = verbs_of(OVERVIEW)
     assert list(groups) == ["measuring", "looking inside a kernel", "pages", "exercises"]
     assert {"measure", "profile", "sweep", "calibrate"} <= set(groups["measuring"])
-    assert groups["looking inside a kernel"] == ["sass", "picture"]
+    assert {"sass", "picture"} <= set(groups["looking inside a kernel"])
     assert {"claims", "pages", "docs"} <= set(groups["pages"])
     assert len(VERBS) == len(set(VERBS))
     assert all(len(line) <= 110 for line in OVERVIEW.splitlines())
