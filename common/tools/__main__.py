@@ -6,11 +6,12 @@ Every verb has its own --help with an example. Exit status: 0 well, 1 something 
 or something is missing here; what else a verb has, its --help says.
 """
 
+import difflib
 import importlib
 import os
 import sys
 
-from tools.base import UsageError, run_program
+from tools.base import ROOT, UsageError, run_program
 
 # verb: module, function, what it does
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -32,7 +33,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "claims": ("claims.claims", "main", "what a step's page claims, checked"),
         "pages": ("pages.pages", "main", "the generated parts of the docs, written or checked"),
         "docs": ("website.build", "main", "the site"),
-        "screenshots": ("website.screenshots", "main", "pictures of the site's pages"),
+        "screenshots": ("website.browser", "take_pictures", "pictures of the site's pages"),
     },
     "exercises": {
         "exercises": ("grading.program", "main", "the exercises, also as <build>/exercises"),
@@ -56,10 +57,18 @@ def main() -> int:
         print(overview())
         return 0
     if verb not in verbs:
-        raise UsageError(f"there is no verb '{verb}'; there are {', '.join(verbs)}")
+        near = difflib.get_close_matches(verb, verbs)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"`{program} --help` shows what there is"
+        raise UsageError(f"there is no verb '{verb}'; {hint}")
     module, function, _ = verbs[verb]
     sys.argv = [f"{program} {verb}", *sys.argv[2:]]  # what argparse calls the program
-    return getattr(importlib.import_module(f"tools.{module}"), function)()
+    try:
+        return getattr(importlib.import_module(f"tools.{module}"), function)()
+    except ModuleNotFoundError as missing:
+        if (missing.name or "tools").startswith("tools"):
+            raise
+        how = f"run ./setup.sh, or {sys.executable} -m pip install -r {ROOT / 'requirements.txt'}"
+        raise UsageError(f"the Python package {missing.name} is not installed: {how}") from None
 
 
 sys.exit(run_program(main))

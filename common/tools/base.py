@@ -28,9 +28,12 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """Shows the module's text as --help, and says what is wrong in one line."""
 
-    def __init__(self, description: str | None = None, **options: object):
+    def __init__(self, description: str | None = None, prog: str | None = None, **options: object):
         super().__init__(
-            description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+            prog=prog or sys.argv[0],  # as it was called, with its folder
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
         )
 
     def error(self, message: str) -> NoReturn:

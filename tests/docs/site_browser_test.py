@@ -1,6 +1,6 @@
 """The site in a real browser, as a desktop and a phone show it. Skipped where there is no Chromium."""
 
-import io
+import base64
 import threading
 import xml.etree.ElementTree as ElementTree
 from functools import partial
@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from PIL import Image
+
+pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")
 from tools.website.browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
 
 LEGIBLE_PX = 11  # text in figures
@@ -32,7 +33,7 @@ def browser(window):
     window.system_colours("light")
     yield window
     window.run("try { localStorage.clear() } catch { }")
-    window.open("about:blank")  # so that the old page does not see the next test's changes
+    window.get("about:blank")  # so that the old page does not see the next test's changes
     window.errors(), window.requests()
 
 
@@ -92,7 +93,7 @@ return {
 
 def look(browser: Browser, url: str) -> list[str]:
     """What is wrong with a page, a line each."""
-    browser.open(url)
+    browser.get(url)
     state = browser.run(STATE)
     found = [f"console: {message}" for message in browser.errors()]
     for address in browser.requests():
@@ -229,7 +230,7 @@ def test_search_finds_a_word_and_opens_its_page(browser, built, served, way, wid
     site = built("sample")
     base = site.as_uri() if way == "file" else served(site)
     browser.size(width)
-    browser.open(f"{base}/index.html")
+    browser.get(f"{base}/index.html")
     if width == PHONE:  # there the field is behind a button
         browser.click("label.md-header__button[for=__search]")
     browser.type(".md-search__input", "quokka")
@@ -242,14 +243,14 @@ def test_search_finds_a_word_and_opens_its_page(browser, built, served, way, wid
 
 
 def test_search_finds_instructions(browser, built):
-    browser.open((built("sample") / "index.html").as_uri())
+    browser.get((built("sample") / "index.html").as_uri())
     browser.type(".md-search__input", "LDG.E.128.CONSTANT")
     results = browser.wait(RESULTS, what="the search for an instruction")
     assert any("reading_sass.html" in link for link in results)
 
 
 def test_search_finds_nothing_where_nothing_is(browser, built):
-    browser.open((built("sample") / "index.html").as_uri())
+    browser.get((built("sample") / "index.html").as_uri())
     browser.type(".md-search__input", "wombat")
     words = "return document.querySelector('.md-search-result__meta').innerText"
     browser.wait(f"{words.replace('return ', 'return /no matching/i.test(')})", what="the search for wombat")
@@ -257,7 +258,7 @@ def test_search_finds_nothing_where_nothing_is(browser, built):
 
 
 def test_search_finds_the_real_pages(browser, built):
-    browser.open((built("docs") / "index.html").as_uri())
+    browser.get((built("docs") / "index.html").as_uri())
     browser.type(".md-search__input", "claims.toml")
     results = browser.wait(RESULTS, what="the search for claims.toml")
     assert any("index.html" in link for link in results)
@@ -272,7 +273,7 @@ return colour.reduce((a, b) => a + b) / 3 / 255;
 def test_dark_mode(browser, built):
     site = built("sample")
     page = (site / "index.html").as_uri()
-    browser.open(page)
+    browser.get(page)
     assert browser.run(BRIGHTNESS) > 0.9
     browser.system_colours("dark")
     browser.wait(BRIGHTNESS.replace("return colour", "return 0.2 > colour"), what="following the system")
@@ -283,7 +284,7 @@ def test_dark_mode(browser, built):
         seen.append(browser.run(BRIGHTNESS) > 0.5)
     assert seen == [True, False, False]
     browser.click("form[data-md-component=palette] > label:not([hidden])")
-    browser.open((site / "steps" / "01_naive.html").as_uri())  # the choice holds on other pages
+    browser.get((site / "steps" / "01_naive.html").as_uri())  # the choice holds on other pages
     assert browser.run(BRIGHTNESS) > 0.9
     assert browser.errors() == []
 
@@ -297,14 +298,28 @@ def corner(browser, name):
         """,
         f"img[src$='{name}']",
     )
-    picture = Image.open(io.BytesIO(browser.png())).convert("RGB")
-    return sum(picture.getpixel((x + 3, y + 3))) / 3
+    return browser.execute_async_script(
+        """
+        const [png, x, y, done] = arguments;
+        const image = new Image();
+        image.onload = () => {
+          const context = new OffscreenCanvas(1, 1).getContext("2d");
+          context.drawImage(image, -x, -y);
+          const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+          done((red + green + blue) / 3);
+        };
+        image.src = "data:image/png;base64," + png;
+        """,
+        base64.b64encode(browser.png()).decode(),
+        x + 3,
+        y + 3,
+    )
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_figures_in_light_and_dark(browser, built, system):
     browser.system_colours(system)
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     for page in ("light", "dark"):  # whatever the system prefers
         browser.click("form[data-md-component=palette] > label:not([hidden])")
         assert (browser.run(BRIGHTNESS) > 0.5) == (page == "light")
@@ -324,7 +339,7 @@ return [...document.querySelectorAll(".beside > div")].map((column) => {
 
 
 def test_code_stands_beside_prose(browser, built):
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     prose, code = browser.run(PLACES)
     assert code["left"] > prose["right"]
     assert code["top"] < prose["bottom"]
@@ -341,7 +356,7 @@ def test_code_stands_beside_prose(browser, built):
 
 
 def test_answers_unfold(browser, built):
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     shown = "return document.querySelector('details li').checkVisibility()"
     assert not browser.run(shown)
     browser.click("details summary")
@@ -352,7 +367,7 @@ def test_answers_unfold(browser, built):
 
 def test_wide_parts_scroll_on_a_phone(browser, built):
     browser.size(PHONE)
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     for selector in (".md-typeset__scrollwrap", ".figure", ".language-diff code"):
         wide, room = browser.run(
             "const box = document.querySelector(arguments[0]); return [box.scrollWidth, box.clientWidth]",
@@ -370,7 +385,7 @@ def test_wide_parts_scroll_on_a_phone(browser, built):
 @WIDTHS
 def test_names_in_tables_are_not_broken(browser, built, width):
     browser.size(width)
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     heights = browser.run("""
         const codes = [...document.querySelectorAll("td code")];
         const names = codes.filter((code) => /^\\w+$/.test(code.innerText));
@@ -381,7 +396,7 @@ def test_names_in_tables_are_not_broken(browser, built, width):
 
 
 def test_a_link_to_a_line_shows_the_line(browser, built):
-    browser.open((built("sample") / "steps" / "01_naive.html").as_uri())
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
     browser.click("article a[href$='#L29']")
     browser.wait("return location.pathname.endsWith('/kernel.cu.html')", what="the source")
     text, top, marked = browser.run("""
@@ -395,6 +410,6 @@ def test_a_link_to_a_line_shows_the_line(browser, built):
 
 
 def test_evidence_opens(browser, built, served):
-    browser.open(f"{served(built('sample'))}/steps/01_naive.html")
+    browser.get(f"{served(built('sample'))}/steps/01_naive.html")
     browser.click("article a[href$='counters.json']")
     browser.wait("return document.body.innerText.includes('01_naive')", what="the evidence")

@@ -39,7 +39,9 @@ __global__ void sgemm_second(Gemm g) {
 
 
 def access(operation, array, space, requests, **counts):
-    addresses = [4 * lane for lane in range(32)]
+    example = {"block": [0, 0, 0], "warp": 0, "execution": 0, "addresses": [4 * i for i in range(32)]}
+    example |= {"sectors": [0, 32, 64, 96], "bytes_used": 128}  # of global memory; the parts are of shared
+    part = {"lanes": [0, 31], "bytes": [0, 3], "wavefronts": 1, "words_of_banks": [1] * 32}
     return {
         "file": "steps/02_second/kernel.cu",
         "line": 10,
@@ -50,7 +52,7 @@ def access(operation, array, space, requests, **counts):
         "bytes": 4,
         "requests": requests,
         "lanes": 32 * requests,
-        "example": {"block": [0, 0, 0], "warp": 0, "execution": 0, "addresses": addresses},
+        "example": example | {"parts": [part]},
         **counts,
     }
 

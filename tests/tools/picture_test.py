@@ -5,54 +5,71 @@ import math
 import os
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tools.claims import values
 from tools.drawing import picture, roofline, svg
-from tools.drawing.picture import Access
 
 BUILD = os.environ.get("BUILD", "")
 SVG = "{http://www.w3.org/2000/svg}"
 SMALLEST = 11  # pixels of text on a phone of 360 pixels
 
 
-def shared(bytes_per_lane, address, active=range(32)):
+def words_of(addresses, size):
+    """The 4-byte words that the lanes want, each once."""
+    return {word for a in addresses if a is not None for word in range(a // 4, (a + size - 1) // 4 + 1)}
+
+
+def row_of(space, size, address, active, **example):
+    """A row of an X-ray."""
     addresses = [address(lane) if lane in active else None for lane in range(32)]
-    return Access("load", "As", "shared", bytes_per_lane, addresses)
+    place = {"block": [0, 0, 0], "warp": 0, "execution": 0}
+    return {
+        "operation": "load", "array": "As" if space == "shared" else "A", "space": space, "bytes": size,
+        "line": 3, "source": "a = As[k];", "example": place | {"addresses": addresses} | example,
+    }  # fmt: skip
 
 
-def from_global(bytes_per_lane, address, active=range(32)):
-    return Access("load", "A", "global", bytes_per_lane, shared(bytes_per_lane, address, active).addresses)
+def shared_row(size, address, active=range(32), at_once=32, pieces=None):
+    """`at_once`: how many lanes; `pieces`: first and last byte of a lane's, if not all are moved at once."""
+    row = row_of("shared", size, address, active)
+    parts = []
+    for first in range(0, 32, at_once):
+        for low, high in pieces or [(0, size - 1)]:
+            lanes = row["example"]["addresses"][first : first + at_once]
+            words = words_of([None if a is None else a + low for a in lanes], high - low + 1)
+            counts = Counter(word % 32 for word in words)
+            part = {"lanes": [first, first + at_once - 1], "bytes": [low, high]}
+            part |= {"wavefronts": max(counts.values(), default=0)}
+            part |= {"words_of_banks": [counts[bank] for bank in range(32)]}
+            parts += [part] if words else []
+    row["example"]["parts"] = parts
+    return row
 
 
-# ---- The rule of the banks, as measured on the H200 ------------------------------------------------------
+def global_row(size, address, active=range(32)):
+    row = row_of("global", size, address, active)
+    addresses = row["example"]["addresses"]
+    row["example"]["sectors"] = sorted({word // 8 * 32 for word in words_of(addresses, size)})
+    row["example"]["bytes_used"] = len({a + i for a in addresses if a is not None for i in range(size)})
+    return row
 
 
-@pytest.mark.parametrize(
-    "access, wavefronts",
-    [
-        (shared(4, lambda i: 4 * i), [1]),
-        (shared(4, lambda i: 8 * i), [2]),
-        (shared(4, lambda i: 4 * 33 * i), [1]),
-        (shared(4, lambda i: 128 * i), [32]),
-        (shared(4, lambda i: 0), [1]),
-        (shared(4, lambda i: 128 * i, active=[3, 9]), [2]),
-        (shared(8, lambda i: 8 * i), [1, 1]),
-        (shared(8, lambda i: 8 * (i // 2)), [1]),
-        (shared(16, lambda i: 16 * i), [1, 1, 1, 1]),
-        (shared(16, lambda i: 32 * (i % 16)), [2, 2, 2, 2]),
-        (shared(16, lambda i: 16 * (i // 16)), [1, 1]),
-        (shared(16, lambda i: 32 * (i // 16)), [1, 1]),
-        (shared(16, lambda i: 16 * i, active=range(8)), [1]),
-    ],
-)
-def test_wavefronts(access, wavefronts):
-    assert [part.wavefronts for part in picture.parts(access)] == wavefronts
+def shared(*arguments, **options):
+    return picture.from_xray(shared_row(*arguments, **options))
+
+
+def from_global(*arguments, **options):
+    return picture.from_xray(global_row(*arguments, **options))
+
+
+# ---- What the X-ray says ---------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not BUILD, reason="BUILD names no build directory")
-def test_the_rules_agree_with_the_xray():
+def test_the_example_agrees_with_the_totals():
     """Of each access of the steps: what one request takes, times the requests, is the total."""
     context = values.Context(Path(BUILD), "")
     compared = 0
@@ -65,12 +82,14 @@ def test_the_rules_agree_with_the_xray():
             access = picture.from_xray(row)
             where = f"{step}:{row['line']} {row['operation']} {row['array']}"
             if row["space"] == "global":
-                assert len(picture.sectors(access)) * row["requests"] == row["sectors"], where
+                assert len(access.sectors) * row["requests"] == row["sectors"], where
             else:
-                parts = picture.parts(access)
-                conflicts = sum(part.wavefronts for part in parts) - len(parts)
+                conflicts = sum(part.wavefronts for part in access.parts) - len(access.parts)
                 assert conflicts * row["requests"] == row["conflicts"], where
-                assert len(parts) * row["requests"] == row["ideal_wavefronts"], where
+                assert len(access.parts) * row["requests"] == row["ideal_wavefronts"], where
+                for part in access.parts:
+                    assert part.wavefronts == max(part.words), where
+                    assert sum(part.words) == len(access.words(part)), where
             compared += 1
     assert compared > 40
 
@@ -90,10 +109,11 @@ PICTURES = {
     "one bank": shared(4, lambda i: 128 * i),
     "broadcasts": shared(4, lambda i: 32 * (i // 8)),
     "pairs": shared(4, lambda i: 4 * (i % 16)),
-    "halves": shared(8, lambda i: 8 * i),
-    "quarters": shared(16, lambda i: 16 * i),
-    "conflicting quarters": shared(16, lambda i: 32 * (i % 16)),
-    "16 lanes to an address": shared(16, lambda i: 16 * (i // 16)),
+    "halves": shared(8, lambda i: 8 * i, at_once=16),
+    "quarters": shared(16, lambda i: 16 * i, at_once=8),
+    "conflicting quarters": shared(16, lambda i: 32 * (i % 16), at_once=8),
+    "16 lanes to an address": shared(16, lambda i: 16 * (i // 16), at_once=16),
+    "three pieces": shared(12, lambda i: 12 * i, pieces=[(0, 3), (4, 7), (8, 11)]),
     "scattered": shared(4, lambda i: 4 * (37 * i * i % 1024)),
 }
 ROOFLINE = [
@@ -152,19 +172,32 @@ def test_it_is_the_same_each_time_and_adapts_to_dark_surroundings(name):
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # fetches nothing
 
 
+def luminance(color):
+    """Relative luminance as WCAG defines it."""
+    channels = [int(color[c : c + 2], 16) / 255 for c in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    """From 1 to 21; text wants 4.5."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_colours_can_be_read_and_told_apart():
-    lanes = [picture.lane_color(lane) for lane in range(32)]
-    for color in lanes:
-        assert svg.contrast(color, svg.ink_on(color)) >= 4.5
+    lanes = [svg.lane_colors(lane) for lane in range(32)]
+    for color, ink in lanes:
+        assert contrast(color, ink) == max(contrast(color, "#000000"), contrast(color, "#ffffff")) >= 4.5
     # Brighter from lane to lane: also in greyscale.
-    brightness = [svg.luminance(color) for color in lanes]
-    assert brightness == sorted(brightness)
+    brightness = [luminance(color) for color, _ in lanes]
+    assert brightness == sorted(set(brightness))
     for mode in (1, 2):
         paper = svg.COLORS["paper"][mode]
-        assert svg.contrast(svg.COLORS["ink"][mode], paper) >= 7
-        assert svg.contrast(svg.COLORS["soft"][mode], paper) >= 4.5
-        assert svg.contrast(svg.COLORS["mark"][mode], paper) >= 4.5
-        assert svg.contrast(svg.COLORS["here"][mode], paper) >= 3
+        assert contrast(svg.COLORS["ink"][mode], paper) >= 7
+        assert contrast(svg.COLORS["soft"][mode], paper) >= 4.5
+        assert contrast(svg.COLORS["mark"][mode], paper) >= 4.5
+        assert contrast(svg.COLORS["here"][mode], paper) >= 3
 
 
 def boxes(text):
@@ -211,6 +244,8 @@ def test_banks_say_how_often_they_are_wanted():
     assert "8 wavefronts; without bank conflicts 4" in words(DRAWINGS["conflicting quarters"])
     assert "2 wavefronts: no bank conflict" in words(DRAWINGS["16 lanes to an address"])
     assert "lanes 8 to 15 at once:" in words(DRAWINGS["quarters"])
+    assert "lanes 0 to 31, bytes 4 to 7 at once:" in words(DRAWINGS["three pieces"])
+    assert "3 wavefronts: no bank conflict" in words(DRAWINGS["three pieces"])
     assert "Banks 16 to 31 are not wanted." in words(DRAWINGS["pairs"])
     # Lanes that want the same word share a cell; in the column of their bank.
     assert len(boxes(DRAWINGS["pairs"])) == 16
@@ -232,7 +267,7 @@ def test_conflicting_lanes_stand_in_one_column():
 
 
 def test_copies_make_no_promise_of_wavefronts():
-    copy = Access("copy", "As", "shared", 4, [4 * lane for lane in range(32)])
+    copy = picture.from_xray(shared_row(4, lambda i: 4 * i) | {"operation": "copy"})
     assert "No bank conflict" in words(picture.picture(copy))
     assert words(picture.picture(copy))[0] == "One warp copies to As, 4 bytes a lane"
 
@@ -261,7 +296,7 @@ def test_roofline_places():
     enlarged = roofline.inset_plot(plot, group)
     for axes, points in ((plot, ROOFLINE), (enlarged, group)):
         for point in points:
-            place = axes.place(point)
+            place = axes.place(*point[1:])
             assert any(math.dist(place, mark[:2]) < 0.1 for mark in marks)
             assert axes.left < place[0] < axes.right and axes.top < place[1] < axes.bottom
     # Ten times as much is the same distance everywhere.
@@ -270,7 +305,7 @@ def test_roofline_places():
     assert plot.y(10) < plot.y(1)
     # Nothing lies under the enlarged part.
     for point in ROOFLINE[:3]:
-        x, y = plot.place(point)
+        x, y = plot.place(*point[1:])
         assert not (x > enlarged.left - 30 and y > enlarged.top)
 
 
@@ -289,7 +324,7 @@ def test_roofline_names(count):
     for point in points:
         x, y = names[point.step[:2]]
         axes = roofline.inset_plot(plot, group) if point in group else plot
-        own = axes.place(point)
+        own = axes.place(*point[1:])
         assert y - 8 > plot.y(66.9)
         if not any(math.dist((*own, x, y), end) < 1 for end in ends):
             nearest = min(marks, key=lambda mark: math.dist(mark[:2], (x, y)))
@@ -310,15 +345,9 @@ def test_roof():
 
 @pytest.fixture
 def xray(tmp_path):
-    def row(**changes):
-        access = PICTURES["no conflict"]
-        example = {"block": [0, 0, 0], "warp": 0, "execution": 0, "addresses": access.addresses}
-        return {
-            "operation": "load", "array": "As", "space": "shared", "bytes": 4, "line": 3,
-            "source": "a = As[k];", "example": example,
-        } | changes  # fmt: skip
-
-    rows = [row(), row(line=4, source="b = As[k];"), row(array="A", space="global")]
+    row = shared_row(4, lambda i: 4 * i)
+    bulk = row | {"operation": "copy", "example": None}  # it has no lanes
+    rows = [row, row | {"line": 4, "source": "b = As[k];"}, bulk, global_row(4, lambda i: 4 * i)]
     file = tmp_path / "xray.json"
     file.write_text(json.dumps([{"xray": {"kernels": [{"accesses": rows}]}}]))
     return file
@@ -334,11 +363,14 @@ def test_command(tool, xray, tmp_path):
 def test_mistakes(refused, xray, tmp_path):
     refused("picture", xray, "load", "B", "x.svg", words=["load B", "there are load A, load As"])
     refused("picture", xray, "load", "As", "x.svg", words=["several lines", "3: a = As[k]", "line=TEXT"])
+    refused("picture", xray, "copy", "As", "x.svg", words=["no access `copy As`"])
     refused("picture", xray, "load", "As", "x.svg", "--line", "c", words=["in a line with 'c'"])
     refused("picture", xray, "load", "A", "x.svg", "--banks", words=["no access"])
     refused("picture", "none.json", "load", "A", "x.svg", words=["none.json", "cannot be read"])
     other = tmp_path / "other.json"
-    for text in ("{}", "[]", "no JSON", '{"xray": {"kernels": [1]}}'):
+    old = row_of("shared", 4, lambda i: 4 * i, range(32)) | {"array": "A"}  # as another version wrote it
+    old = json.dumps({"xray": {"kernels": [{"accesses": [old]}]}})
+    for text in ("{}", "[]", "no JSON", '{"xray": {"kernels": [1]}}', old):
         other.write_text(text)
         refused("picture", other, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])
     refused("picture", xray, "load", "A", "no/folder.svg", words=["no/folder.svg", "cannot be written"])

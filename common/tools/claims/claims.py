@@ -5,6 +5,8 @@
   ladder claims list [STEP_DIR...]
       print the claims and of what kind they are; without directories, those of all steps
 
+For example `ladder claims check steps/06_vectorization`.
+
 A claim is a sentence and a condition in the terms of values.py:
 
   [[claim]]

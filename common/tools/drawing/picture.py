@@ -1,6 +1,6 @@
-"""Draws one warp's access to memory, from the addresses that `run --xray --json FILE` recorded.
+"""Draws one warp's access to memory, from the example that `run --xray --json FILE` recorded.
 
-  ladder picture FILE OPERATION ARRAY OUT.svg [--banks | --sectors] [--line TEXT]
+  ladder picture build/xray.json load Bs build/bs.svg
 
 OPERATION is load, store or copy; ARRAY is the name in the kernel, e.g. B or As; TEXT is a part of the source
 line, if several lines do the same. Shared memory is drawn as 32 banks, a row for each 128 bytes that the warp
@@ -10,14 +10,14 @@ that wants these 4 bytes. Standard library only.
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.base import Parser, UsageError, read_text, write_whole
-from tools.drawing import svg
-from tools.drawing.svg import FONT, PHONE, rectangle, text
+from tools.drawing.svg import FONT, PHONE, document, lane_colors, rectangle, text
 
 BANKS, WORD, SECTOR, LINE = 32, 4, 32, 128
 MARGIN = 6
@@ -25,120 +25,134 @@ HALF = 16  # banks side by side where each has a text of its own: all 32 would b
 LANE_HEIGHT = 17  # of one line of text in a cell
 MANY_ROWS = 10  # more rows of 128 bytes than these are not all drawn
 FIRST_ROWS, LAST_ROWS = 6, 2  # what is drawn of them
-KEYS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-# ---- What the access needs -------------------------------------------------------------------------------
+# ---- The access ------------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Lanes that shared memory serves at once, and how often it has to."""
+
+    lanes: range
+    bytes: range  # of each lane's; not all of them where several instructions move them
+    wavefronts: int
+    words: list[int]  # wanted of each bank
+
+    def name(self, access: "Access") -> str:
+        pieces = f", bytes {self.bytes[0]} to {self.bytes[-1]}" if len(self.bytes) < access.bytes else ""
+        return f"lanes {self.lanes[0]} to {self.lanes[-1]}{pieces}"
 
 
 @dataclass(frozen=True)
 class Access:
-    """What each lane of a warp wants at once. Addresses are bytes from the array's beginning; None: the lane
-    takes no part."""
+    """What each lane of a warp wants at once, and what the memory makes of it. Addresses are bytes from the
+    array's beginning."""
 
     operation: str
     array: str
     space: str  # global or shared
     bytes: int  # of a lane
-    addresses: Sequence[int | None]
+    addresses: Sequence[int | None]  # None: the lane takes no part
+    parts: Sequence[Part] = ()  # of shared memory
+    sectors: Sequence[int] = ()  # of global memory: where the wanted ones begin
+    bytes_used: int = 0
 
-    def lanes_of_words(self, lanes: Sequence[int] = range(32)) -> dict[int, list[int]]:
+    def words(self, part: Part | None = None) -> dict[int, list[int]]:
         """Number of the 4-byte word -> the lanes that want it."""
         words: dict[int, list[int]] = defaultdict(list)
+        lanes, wanted = (part.lanes, part.bytes) if part else (range(32), range(self.bytes))
         for lane in lanes:
             address = self.addresses[lane]
             if address is not None:
-                for word in range(address // WORD, (address + self.bytes - 1) // WORD + 1):
+                for word in range((address + wanted[0]) // WORD, (address + wanted[-1]) // WORD + 1):
                     words[word].append(lane)
-        return dict(sorted(words.items()))
+        return words
 
 
 def from_xray(row: dict[str, Any]) -> Access:
-    """The example that an access of an X-ray holds."""
-    addresses = row["example"]["addresses"]
-    return Access(row["operation"], row["array"], row["space"], row["bytes"], addresses)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Lanes that shared memory serves at once, and how often it has to."""
-
-    lanes: range
-    wavefronts: int
-
-
-def parts(access: Access) -> list[Part]:
-    """How shared memory serves the access; the same rule as in common/cpu_device/warp_request.hpp.
-
-    Up to 4 bytes a lane: all lanes at once; 8 bytes: in two parts, 16: in four. Where every lane wants the
-    same as its neighbour (or its second neighbour), two parts become one.
-    """
-    size = 32 if access.bytes <= WORD else 32 * WORD // access.bytes
-    if access.bytes > WORD and (agree(access, 1) or agree(access, 2)):
-        size *= 2
+    """The example that an access of an X-ray holds; common/harness/xray.hpp says how."""
+    example = row["example"]
+    access = Access(*(row[key] for key in ("operation", "array", "space", "bytes")), example["addresses"])
+    if row["space"] == "global":
+        return replace(access, sectors=example["sectors"], bytes_used=example["bytes_used"])
     found = []
-    for first in range(0, 32, size):
-        lanes = range(first, min(first + size, 32))
-        wanted = words_of_banks(access.lanes_of_words(lanes))
-        if wanted:
-            found.append(Part(lanes, max(wanted.values())))
-    return found
+    for part in example["parts"]:
+        (first, last), (low, high) = part["lanes"], part["bytes"]
+        counts = part["wavefronts"], part["words_of_banks"]
+        found.append(Part(range(first, last + 1), range(low, high + 1), *counts))
+    return replace(access, parts=found)
 
 
-def agree(access: Access, distance: int) -> bool:
-    """Whether every active lane wants the same as the one so far away, if that is active."""
-    pairs = ((access.addresses[lane], access.addresses[lane ^ distance]) for lane in range(32))
-    return all(a is None or b is None or a == b for a, b in pairs)
+# ---- Words -----------------------------------------------------------------------------------------------
+
+VERBS = {"load": "loads from", "store": "stores to", "copy": "copies"}
 
 
-def words_of_banks(words: dict[int, list[int]]) -> dict[int, int]:
-    """Bank -> how many different words are wanted from it."""
-    wanted: dict[int, int] = defaultdict(int)
-    for word in words:
-        wanted[word % BANKS] += 1
-    return dict(wanted)
-
-
-def sectors(access: Access) -> list[int]:
-    """The sectors of global memory that the access touches, by number."""
-    return sorted({word * WORD // SECTOR for word in access.lanes_of_words()})
-
-
-# ---- Cells -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Cell:
-    """Neighbouring words that the same lanes want."""
-
-    word: int
-    words: int
-    lanes: list[int]
-
-
-def cells(words: dict[int, list[int]], row_words: int) -> list[Cell]:
-    """The words as cells; none extends over the end of a row of row_words words."""
-    found: list[Cell] = []
-    for word, lanes in sorted(words.items()):
-        last = found[-1] if found else None
-        follows = last and last.word + last.words == word and word % row_words
-        if last and follows and last.lanes == lanes:
-            last.words += 1
-        else:
-            found.append(Cell(word, 1, lanes))
-    return found
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def ranges(lanes: Sequence[int]) -> str:
     """0–3, 8, 10–12"""
-    pieces: list[list[int]] = []
-    for lane in lanes:
-        if pieces and pieces[-1][-1] == lane - 1:
-            pieces[-1].append(lane)
-        else:
-            pieces.append([lane])
-    short = [f"{p[0]}–{p[-1]}" if len(p) > 2 else ", ".join(map(str, p)) for p in pieces]
-    return ", ".join(short)
+    runs = [[lane for _, lane in run] for _, run in groupby(enumerate(lanes), lambda e: e[1] - e[0])]
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+
+
+def title(access: Access) -> str:
+    """One warp loads from As, 16 bytes a lane"""
+    way = (" from" if access.space == "global" else " to") if access.operation == "copy" else ""
+    return f"One warp {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a lane"
+
+
+def verdict(access: Access) -> str:
+    if access.space == "global":
+        many = len(access.sectors)
+        return f"{access.bytes_used} bytes wanted, {plural(many, 'sector')} = {many * SECTOR} bytes moved"
+    total, least = sum(part.wavefronts for part in access.parts), len(access.parts)
+    if access.operation == "copy":  # its wavefronts also depend on what it reads
+        return "No bank conflict" if total == least else plural(total - least, "bank conflict")
+    if total == least:
+        return f"{plural(total, 'wavefront')}: no bank conflict"
+    return f"{plural(total, 'wavefront')}; without bank conflicts {least}"
+
+
+def describe(access: Access) -> str:
+    """What the picture shows, for those who cannot see it."""
+    what = f"{title(access)} in {access.space} memory. {verdict(access)}"
+    if access.space == "global":
+        lines = {sector // LINE for sector in access.sectors}
+        return f"{what}, in {plural(len(lines), 'line')} of 128 bytes."
+    by_part = ", ".join(f"{p.name(access)} take {plural(p.wavefronts, 'wavefront')}" for p in access.parts)
+    used = f"{len({word % BANKS for word in access.words()})} of 32 banks are wanted."
+    return f"{what}. {used}" + (f" By parts: {by_part}." if len(access.parts) > 1 else "")
+
+
+# ---- Pictures --------------------------------------------------------------------------------------------
+
+
+def picture(access: Access) -> str:
+    """The SVG of an access."""
+    sheet = Sheet()
+    sheet.write(title(access), size=15, font_weight="bold")
+    (draw_banks if access.space == "shared" else draw_sectors)(sheet, access)
+    for lanes, letter in sheet.letters.items():
+        sheet.write(f"{letter}: lanes {ranges(lanes)}")
+    sheet.y += MARGIN + (4 if access.space == "shared" else 0)
+    return document(PHONE, sheet.y, title(access), describe(access), sheet.body)
+
+
+class Cell(NamedTuple):
+    """Neighbouring words that the same lanes want, and the lines of text on them."""
+
+    word: int
+    words: int
+    lanes: list[int]
+    lines: list[str]
+
+
+def height_of(cells: Iterable[Cell]) -> int:
+    return 5 + LANE_HEIGHT * max((len(cell.lines) for cell in cells), default=1)
 
 
 def width_of(content: str) -> float:
@@ -147,312 +161,152 @@ def width_of(content: str) -> float:
     return FONT * (0.64 * (len(content) - narrow) + 0.45 * narrow)
 
 
-@dataclass
-class Labels:
-    """What stands in the cells: lane numbers; where these do not fit, a letter that a legend explains."""
-
-    keys: dict[tuple[int, ...], str] = field(default_factory=dict)
-
-    def lines(self, lanes: Sequence[int], room: float) -> list[str]:
-        one_line = ranges(lanes)
-        if width_of(one_line) <= room - 1:
-            return [one_line]
-        if len(lanes) == 2:
-            return [str(lane) for lane in lanes]
-        key = self.keys.setdefault(tuple(lanes), KEYS[len(self.keys) % len(KEYS)])
-        return [key]
-
-    def legend(self) -> list[str]:
-        return [f"{key}: lanes {ranges(lanes)}" for lanes, key in self.keys.items()]
-
-
-def lane_color(lane: int) -> str:
-    """Not from the ramp's very beginning, which is too dark for a dark background."""
-    return svg.ramp(0.08 + 0.92 * lane / 31)
-
-
-def draw_cell(x: float, y: float, width: float, height: float, lanes: Sequence[int], lines: list[str]) -> str:
-    """A box in the colour of its first lane, with its text in the middle."""
-    color = lane_color(lanes[0])
-    ink = svg.ink_on(color)
-    body = [rectangle(x, y, width, height, fill=color, class_="edge")]
-    top = y + height / 2 - LANE_HEIGHT * (len(lines) - 1) / 2 + 5
-    for n, content in enumerate(lines):
-        place = top + n * LANE_HEIGHT
-        body.append(text(x + width / 2, place, content, text_anchor="middle", style=f"fill:{ink}"))
-    return "".join(body)
-
-
-# ---- Pictures --------------------------------------------------------------------------------------------
-
-
-@dataclass
 class Sheet:
-    """A picture that grows downwards."""
+    """A picture that grows downwards. Lane numbers that do not fit are a letter, which a legend explains."""
 
-    body: list[str] = field(default_factory=list)
-    y: float = MARGIN
+    def __init__(self) -> None:
+        self.body: list[str] = []
+        self.y: float = MARGIN
+        self.letters: dict[tuple[int, ...], str] = {}
 
     def write(self, content: str, size: float = FONT, **attributes: object) -> None:
         """A line of text."""
         self.y += size + 5
         self.body.append(text(MARGIN, self.y, content, size, **attributes))
 
-    def skip(self, height: float) -> None:
-        self.y += height
+    def before(self, x: float, y: float, content: object) -> None:
+        """A text that ends before x."""
+        self.body.append(text(x - 5, y, str(content), text_anchor="end", class_="soft"))
+
+    def over(self, x: float, y: float, content: object, **attributes: object) -> None:
+        """A text whose middle is at x."""
+        self.body.append(text(x, y, str(content), text_anchor="middle", **attributes))
+
+    def lines(self, lanes: list[int], room: float) -> list[str]:
+        """What stands in a cell."""
+        if width_of(ranges(lanes)) <= room - 1:
+            return [ranges(lanes)]
+        if len(lanes) == 2:
+            return [str(lane) for lane in lanes]
+        return [self.letters.setdefault(tuple(lanes), LETTERS[len(self.letters) % len(LETTERS)])]
+
+    def cells(self, words: dict[int, list[int]], place: range, width: float) -> list[Cell]:
+        """Those of the words whose numbers are in `place`, as cells in which a word is so wide."""
+        here = enumerate(word for word in place if word in words)
+        runs = (list(run) for _, run in groupby(here, lambda e: (e[1] - e[0], words[e[1]])))
+        firsts = ((run[0][1], len(run)) for run in runs)
+        return [Cell(w, n, words[w], self.lines(words[w], n * width)) for w, n in firsts]
+
+    def draw(self, left: float, width: float, place: range, cells: list[Cell], height: float) -> None:
+        """Words of memory side by side: grey boxes, and over them the cells."""
+        for n in range(len(place)):
+            self.body.append(rectangle(left + n * width, self.y, width, height, class_="empty rule"))
+        for cell in cells:
+            color, ink = lane_colors(cell.lanes[0])
+            x, wide = left + (cell.word - place[0]) * width, cell.words * width
+            box = rectangle(x, self.y, wide, height, fill=color, class_="edge")
+            top = self.y + height / 2 - LANE_HEIGHT * (len(cell.lines) - 1) / 2 + 5
+            places = ((top + n * LANE_HEIGHT, line) for n, line in enumerate(cell.lines))
+            lines = (text(x + wide / 2, y, s, text_anchor="middle", style=f"fill:{ink}") for y, s in places)
+            self.body.append(box + "".join(lines))
 
 
-LABEL = 54  # width of the addresses at the left
+# ---- Shared memory: the banks that the lanes want, by row of 128 bytes -----------------------------------
+
+BANKS_LEFT = MARGIN + 54  # of the addresses
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Some of the banks, side by side. unit: banks that share a box and a text: those of one lane."""
-
-    banks: range
-    unit: int
-
-    @property
-    def left(self) -> float:
-        return MARGIN + LABEL
-
-    @property
-    def width(self) -> float:
-        """Of a bank."""
-        return (PHONE - MARGIN - self.left) / len(self.banks)
-
-    def middle(self, first_bank: int) -> float:
-        """Of the unit that begins with a bank."""
-        return self.left + (first_bank - self.banks[0] + self.unit / 2) * self.width
-
-    def units(self) -> range:
-        return self.banks[:: self.unit]
-
-
-def panels(access: Access) -> list[Panel]:
-    aligned = all(a is None or a % access.bytes == 0 for a in access.addresses)
-    if access.bytes in (8, 16) and aligned:
-        return [Panel(range(BANKS), access.bytes // WORD)]
-    return [Panel(range(first, first + HALF), 1) for first in range(0, BANKS, HALF)]
-
-
-def banks_picture(access: Access) -> str:
-    """Shared memory: the banks that the lanes want, by row of 128 bytes."""
-    sheet, labels = Sheet(), Labels()
-    served = parts(access)
-    conflicts = sum(part.wavefronts for part in served) > len(served)
-    sheet.write(title(access), size=15, font_weight="bold")
-    sheet.write(banks_verdict(access), class_="mark" if conflicts else "ink")
+def draw_banks(sheet: Sheet, access: Access) -> None:
+    conflicts = any(part.wavefronts > 1 for part in access.parts)
+    sheet.write(verdict(access), class_="mark" if conflicts else "ink")
     sheet.write("A row: 128 bytes, with its offset in the array.", class_="soft")
-    for panel in panels(access):
-        draw_panel(sheet, access, served, panel, labels)
-    for entry in labels.legend():
-        sheet.write(entry)
-    sheet.skip(MARGIN + 4)
-    return svg.document(PHONE, sheet.y, title(access), describe_banks(access), sheet.body)
+    if access.bytes in (8, 16) and all(a is None or a % access.bytes == 0 for a in access.addresses):
+        draw_panel(sheet, access, range(BANKS), access.bytes // WORD)
+    else:
+        for first in range(0, BANKS, HALF):
+            draw_panel(sheet, access, range(first, first + HALF), 1)
 
 
-def draw_panel(sheet: Sheet, access: Access, served: list[Part], panel: Panel, labels: Labels) -> None:
-    """Some of the banks, with each part of the lanes that is served at once."""
-    banks = panel.banks
-    if all(word % BANKS not in banks for word in access.lanes_of_words()):
-        sheet.skip(8)
+def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
+    """Some of the banks, side by side, with each part of the lanes that is served at once. `unit` banks share
+    a box and a text: those of one lane."""
+    if not any(word % BANKS in banks for word in access.words()):
+        sheet.y += 8
         sheet.write(f"Banks {banks[0]} to {banks[-1]} are not wanted.", class_="soft")
         return
-    sheet.skip(26)
-    sheet.body.append(text(panel.left - 5, sheet.y - 5, "banks", text_anchor="end", class_="soft"))
-    for bank in panel.units():
-        name = f"{bank}–{bank + 3}" if panel.unit == 4 else str(bank)
-        sheet.body.append(text(panel.middle(bank), sheet.y - 5, name, text_anchor="middle", class_="soft"))
-    for part in served:
-        words = access.lanes_of_words(part.lanes)
-        if len(served) > 1:
-            sheet.write(f"lanes {part.lanes[0]} to {part.lanes[-1]} at once:", class_="soft")
-            sheet.skip(5)
+    width = (PHONE - MARGIN - BANKS_LEFT) / len(banks)
+    middles = {bank: BANKS_LEFT + (bank - banks[0] + unit / 2) * width for bank in banks[::unit]}
+    sheet.y += 26
+    sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
+    for bank, middle in middles.items():
+        sheet.over(middle, sheet.y - 5, f"{bank}–{bank + 3}" if unit == 4 else bank, class_="soft")
+    for part in access.parts:
+        words = access.words(part)
+        if len(access.parts) > 1:
+            sheet.write(f"{part.name(access)} at once:", class_="soft")
+            sheet.y += 5
         rows = sorted({word // BANKS for word in words})
-        for row in rows:
-            if len(rows) > MANY_ROWS and row in rows[FIRST_ROWS:-LAST_ROWS]:
-                if row == rows[FIRST_ROWS]:
-                    left_out = len(rows) - FIRST_ROWS - LAST_ROWS
-                    sheet.write(f"… {left_out} more rows in which words are wanted …", class_="soft")
-                    sheet.skip(5)
+        shown = rows if len(rows) <= MANY_ROWS else [*rows[:FIRST_ROWS], None, *rows[-LAST_ROWS:]]
+        for row in shown:
+            if row is None:
+                left_out = len(rows) - FIRST_ROWS - LAST_ROWS
+                sheet.write(f"… {left_out} more rows in which words are wanted …", class_="soft")
+                sheet.y += 5
                 continue
-            draw_row(sheet, panel, row, words, labels)
-        if part.wavefronts > 1:
-            draw_counts(sheet, panel, words_of_banks(words))
+            place = range(row * BANKS + banks[0], row * BANKS + banks[-1] + 1)
+            cells = sheet.cells(words, place, width)
+            height = height_of(cells)
+            sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
+            sheet.draw(BANKS_LEFT, width, place, cells, height)
+            sheet.y += height
+        if part.wavefronts > 1:  # below the banks, how many words are wanted from each
+            sheet.y += LANE_HEIGHT
+            sheet.before(BANKS_LEFT, sheet.y, "words")
+            for bank, middle in middles.items():
+                many = max(part.words[bank : bank + unit])
+                style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
+                sheet.over(middle, sheet.y, many, **style)
+            sheet.y += 6
 
 
-def draw_row(sheet: Sheet, panel: Panel, row: int, words: dict[int, list[int]], labels: Labels) -> None:
-    """The panel's part of a row of 128 bytes."""
-    mine = {w: lanes for w, lanes in words.items() if w // BANKS == row and w % BANKS in panel.banks}
-    boxes = cells(mine, len(panel.banks))
-    lines = [labels.lines(box.lanes, box.words * panel.width) for box in boxes]
-    height = 5 + LANE_HEIGHT * max(map(len, lines), default=1)
-    middle = sheet.y + height / 2 + 5
-    sheet.body.append(text(panel.left - 5, middle, str(row * LINE), text_anchor="end", class_="soft"))
-    for n in range(len(panel.banks)):
-        x = panel.left + n * panel.width
-        sheet.body.append(rectangle(x, sheet.y, panel.width, height, class_="empty rule"))
-    for box, content in zip(boxes, lines, strict=True):
-        x = panel.left + (box.word % BANKS - panel.banks[0]) * panel.width
-        sheet.body.append(draw_cell(x, sheet.y, box.words * panel.width, height, box.lanes, content))
-    sheet.skip(height)
-
-
-def draw_counts(sheet: Sheet, panel: Panel, wanted: dict[int, int]) -> None:
-    """Below the banks: how many words are wanted from each."""
-    sheet.skip(LANE_HEIGHT)
-    sheet.body.append(text(panel.left - 5, sheet.y, "words", text_anchor="end", class_="soft"))
-    for bank in panel.units():
-        many = max(wanted.get(b, 0) for b in range(bank, bank + panel.unit))
-        style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
-        sheet.body.append(text(panel.middle(bank), sheet.y, str(many), text_anchor="middle", **style))
-    sheet.skip(6)
-
+# ---- Global memory: the sectors that the lanes touch, two side by side, framed by line of 128 bytes ------
 
 SECTOR_LABEL = 52
 SECTOR_GAP = 8  # between the left and the right one
 ROW_GAP = 6
 SECTOR_WORD = (PHONE - 2 * MARGIN - SECTOR_GAP - 2 * SECTOR_LABEL) / 16
+SECTOR_LEFT = [
+    MARGIN + SECTOR_LABEL + slot * (SECTOR_LABEL + 8 * SECTOR_WORD + SECTOR_GAP) for slot in (0, 1)
+]
 
 
-def sectors_picture(access: Access) -> str:
-    """Global memory: the sectors that the lanes touch, two side by side, framed by line of 128 bytes."""
-    sheet, labels = Sheet(), Labels()
-    sheet.write(title(access), size=15, font_weight="bold")
-    sheet.write(sectors_verdict(access))
+def draw_sectors(sheet: Sheet, access: Access) -> None:
+    sheet.write(verdict(access))
     sheet.write("Frame: the wanted sectors of a line of 128 bytes.", class_="soft")
     sheet.write("Outside: bytes into the array. Grey: not wanted.", class_="soft")
-    sheet.skip(10)
-    words = access.lanes_of_words()
-    boxes = {s: cells({w: lanes for w, lanes in words.items() if w // 8 == s}, 8) for s in sectors(access)}
-    lines = {s: [labels.lines(box.lanes, box.words * SECTOR_WORD) for box in boxes[s]] for s in boxes}
-    height = 5 + LANE_HEIGHT * max(len(content) for row in lines.values() for content in row)
-    places, frames = sector_places(list(boxes))
-    top = sheet.y
-    for sector, (row, slot) in places.items():
-        sheet.y = top + row * (height + ROW_GAP)
-        draw_sector(sheet, slot, sector, boxes[sector], lines[sector], height)
-    for first, last, slots in frames:
-        y = top + first * (height + ROW_GAP)
-        left, right = slot_left(slots[0]), slot_left(slots[-1]) + 8 * SECTOR_WORD
-        box_height = (last - first) * (height + ROW_GAP) + height
-        sheet.body.append(
-            rectangle(
-                left - 1.5, y - 1.5, right - left + 3, box_height + 3, class_="strong", fill="none", rx=2
-            )
-        )
-    sheet.skip(height + ROW_GAP)
-    for entry in labels.legend():
-        sheet.write(entry)
-    sheet.skip(MARGIN)
-    return svg.document(PHONE, sheet.y, title(access), describe_sectors(access), sheet.body)
-
-
-Frame = tuple[int, int, range]  # around the sectors of a line: first and last row, slots
-
-
-def sector_places(touched: list[int]) -> tuple[dict[int, tuple[int, int]], list[Frame]]:
-    """Row and slot of each sector, two in a row. A line with several of them begins a row of its own."""
-    by_line: dict[int, list[int]] = defaultdict(list)
-    for sector in touched:
-        by_line[sector * SECTOR // LINE].append(sector)
-    places: dict[int, tuple[int, int]] = {}
-    frames: list[Frame] = []
+    sheet.y += 10
+    words = access.words()
+    places = {sector: range(sector // WORD, (sector + SECTOR) // WORD) for sector in access.sectors}
+    cells = {sector: sheet.cells(words, place, SECTOR_WORD) for sector, place in places.items()}
+    height = height_of(chain.from_iterable(cells.values()))
+    top, pitch, frames = sheet.y, height + ROW_GAP, []
     at = 0  # the next free place, counted along the rows
-    for group in by_line.values():
-        several = len(group) > 1
+    for _, line in groupby(cells, lambda sector: sector // LINE):
+        sectors = list(line)
+        several = len(sectors) > 1  # they get rows of their own
         at += at % 2 if several else 0
-        first = at
-        for sector in group:
-            places[sector] = (at // 2, at % 2)
-            at += 1
-        slots = range(2) if several else range(first % 2, first % 2 + 1)
-        frames.append((first // 2, (at - 1) // 2, slots))
+        for n, sector in enumerate(sectors, at):
+            left, sheet.y = SECTOR_LEFT[n % 2], top + n // 2 * pitch
+            sheet.before(left, sheet.y + height / 2 + 5, sector)
+            sheet.draw(left, SECTOR_WORD, places[sector], cells[sector], height)
+        left, right = (SECTOR_LEFT[0], SECTOR_LEFT[1]) if several else [SECTOR_LEFT[at % 2]] * 2
+        y, high = top + at // 2 * pitch, sheet.y + height - (top + at // 2 * pitch)
+        wide = right - left + 8 * SECTOR_WORD
+        frames.append(rectangle(left - 1.5, y - 1.5, wide + 3, high + 3, class_="strong", fill="none", rx=2))
+        at += len(sectors)
         at += at % 2 if several else 0
-    return places, frames
-
-
-def slot_left(slot: int) -> float:
-    """Where the cells of the left or right sector begin."""
-    return MARGIN + SECTOR_LABEL + slot * (SECTOR_LABEL + 8 * SECTOR_WORD + SECTOR_GAP)
-
-
-def draw_sector(
-    sheet: Sheet, slot: int, sector: int, boxes: list[Cell], lines: list[list[str]], height: float
-) -> None:
-    """A sector, 8 words wide, with its offset at the left."""
-    left, middle = slot_left(slot), sheet.y + height / 2 + 5
-    sheet.body.append(text(left - 5, middle, str(sector * SECTOR), text_anchor="end", class_="soft"))
-    for n in range(8):
-        x = left + n * SECTOR_WORD
-        sheet.body.append(rectangle(x, sheet.y, SECTOR_WORD, height, class_="empty rule"))
-    for box, content in zip(boxes, lines, strict=True):
-        x = left + box.word % 8 * SECTOR_WORD
-        sheet.body.append(draw_cell(x, sheet.y, box.words * SECTOR_WORD, height, box.lanes, content))
-
-
-# ---- Words -----------------------------------------------------------------------------------------------
-
-VERBS = {"load": "loads from", "store": "stores to", "copy": "copies"}
-
-
-def title(access: Access) -> str:
-    """One warp loads from As, 16 bytes a lane"""
-    if access.operation == "copy":
-        verb = "copies from" if access.space == "global" else "copies to"
-    else:
-        verb = VERBS[access.operation]
-    return f"One warp {verb} {access.array}, {access.bytes} bytes a lane"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def banks_verdict(access: Access) -> str:
-    served = parts(access)
-    total, least = sum(part.wavefronts for part in served), len(served)
-    if access.operation == "copy":  # its wavefronts also depend on what it reads
-        return "No bank conflict" if total == least else f"{plural(total - least, 'bank conflict')}"
-    if total == least:
-        return f"{plural(total, 'wavefront')}: no bank conflict"
-    return f"{plural(total, 'wavefront')}; without bank conflicts {least}"
-
-
-def wanted_bytes(access: Access) -> int:
-    """Distinct bytes."""
-    return len({a + i for a in access.addresses if a is not None for i in range(access.bytes)})
-
-
-def sectors_verdict(access: Access) -> str:
-    many = len(sectors(access))
-    return f"{wanted_bytes(access)} bytes wanted, {plural(many, 'sector')} = {many * SECTOR} bytes moved"
-
-
-def describe_banks(access: Access) -> str:
-    served = parts(access)
-    pieces = [f"lanes {p.lanes[0]} to {p.lanes[-1]} take {plural(p.wavefronts, 'wavefront')}" for p in served]
-    by_part = f" By parts: {', '.join(pieces)}." if len(served) > 1 else ""
-    used = len({word % BANKS for word in access.lanes_of_words()})
-    return (
-        f"{title(access)} in shared memory. {banks_verdict(access)}. {used} of 32 banks are wanted.{by_part}"
-    )
-
-
-def describe_sectors(access: Access) -> str:
-    lines = len({sector * SECTOR // LINE for sector in sectors(access)})
-    where = f"in {plural(lines, 'line')} of 128 bytes"
-    return f"{title(access)} in global memory. {sectors_verdict(access)}, {where}."
-
-
-def picture(access: Access) -> str:
-    """The SVG of an access."""
-    return banks_picture(access) if access.space == "shared" else sectors_picture(access)
-
-
-def describe(access: Access) -> str:
-    return describe_banks(access) if access.space == "shared" else describe_sectors(access)
+    sheet.body += frames
+    sheet.y += pitch
 
 
 # ---- Which access ----------------------------------------------------------------------------------------
@@ -462,13 +316,13 @@ def find(
     rows: list[dict[str, Any]], operation: str, array: str, space: str | None = None, line: str | None = None
 ) -> dict[str, Any]:
     """The one row of an X-ray that is meant. Raises UsageError if none or several fit."""
+    rows = [row for row in rows if row["example"]]  # a bulk copy has no lanes to be looked at
     fits = [
         row
         for row in rows
         if (row["operation"], row["array"]) == (operation, array)
         and space in (None, row["space"])
         and (line is None or line in row["source"])
-        and row.get("example")
     ]
     if not fits:
         known = sorted({f"{row['operation']} {row['array']}" for row in rows})
@@ -495,8 +349,8 @@ def main() -> int:
         record = json.loads(read_text(Path(args.file)))
         record = record[0] if isinstance(record, list) else record
         rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+        access = from_xray(find(rows, args.operation, args.array, args.space, args.line))
     except (ValueError, LookupError, TypeError):
         raise UsageError(f"{args.file}: holds no X-ray; make it with `run --xray --json FILE`") from None
-    row = find(rows, args.operation, args.array, args.space, args.line)
-    write_whole(Path(args.out), picture(from_xray(row)))
+    write_whole(Path(args.out), picture(access))
     return 0

@@ -1,6 +1,8 @@
 """Small SVGs as text: the same input gives the same bytes; legible in light and in dark surroundings."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 FONT = 14  # in the picture's units; pictures are at most PHONE wide, so text is 11 pixels on a phone
@@ -24,20 +26,9 @@ FAMILY = '"DejaVu Sans", Verdana, "Liberation Sans", Arial, sans-serif'
 
 def style() -> str:
     """The colours by class, in light and in dark surroundings. No variables: not every viewer knows them."""
-    light = [f".{name} {{ {what}: {color}; }}" for name, (what, color, _) in COLORS.items()]
-    dark = [f".{name} {{ {what}: {color}; }}" for name, (what, _, color) in COLORS.items()]
-    return "\n".join(
-        [
-            "",
-            f"text {{ font-family: {FAMILY}; }}",
-            "path { fill: none; }",
-            *light,
-            "@media (prefers-color-scheme: dark) {",
-            *dark,
-            "}",
-            "",
-        ]
-    )
+    light, dark = ([f".{name} {{ {c[0]}: {c[n]}; }}" for name, c in COLORS.items()] for n in (1, 2))
+    head = ["", f"text {{ font-family: {FAMILY}; }}", "path { fill: none; }"]
+    return "\n".join([*head, *light, "@media (prefers-color-scheme: dark) {", *dark, "}", ""])
 
 
 def trim(value: float) -> str:
@@ -69,56 +60,97 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> st
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), **attributes)
 
 
+def circle(x: float, y: float, radius: float, **attributes: object) -> str:
+    return element("circle", cx=float(x), cy=float(y), r=float(radius), **attributes)
+
+
 def document(width: float, height: float, title: str, description: str, body: Iterable[str]) -> str:
     """A whole SVG file. Title and description are for those who cannot see it."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {trim(width)} {trim(height)}" '
         f'width="{trim(width * 1.5)}" height="{trim(height * 1.5)}" role="img" aria-labelledby="title desc">'
     )
-    return "\n".join(
-        [
-            head,
-            f'<title id="title">{escape(title)}</title>',
-            f'<desc id="desc">{escape(description)}</desc>',
-            f"<style>{style()}</style>",
-            rectangle(0, 0, width, height, class_="paper", rx=4),
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
+    words = f'<title id="title">{escape(title)}</title>\n<desc id="desc">{escape(description)}</desc>'
+    paper = rectangle(0, 0, width, height, class_="paper", rx=4)
+    return "\n".join([head, words, f"<style>{style()}</style>", paper, *body, "</svg>", ""])
 
 
-# ---- Colours ---------------------------------------------------------------------------------------------
-
-# Viridis: its steps look equally large, also to the colour-blind and in greyscale.
-RAMP = ["440154", "482878", "3e4a89", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"]
+# ---- Plots -----------------------------------------------------------------------------------------------
 
 
-def ramp(position: float) -> str:
-    """The colour at a position from 0 to 1, as #rrggbb."""
-    place = min(max(position, 0.0), 1.0) * (len(RAMP) - 1)
-    low = min(int(place), len(RAMP) - 2)
-    part = place - low
-    channels = [
-        round(int(RAMP[low][c : c + 2], 16) * (1 - part) + int(RAMP[low + 1][c : c + 2], 16) * part)
-        for c in (0, 2, 4)
-    ]
-    return "#" + "".join(f"{c:02x}" for c in channels)
+@dataclass(frozen=True)
+class Scale:
+    """One axis: from figures, low to high, to places on the picture, start to end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = True
+
+    def __call__(self, figure: float) -> float:
+        if self.log:
+            part = math.log(figure / self.low) / math.log(self.high / self.low)
+        else:
+            part = (figure - self.low) / (self.high - self.low)
+        return self.start + (self.end - self.start) * part
+
+    def ticks(self, multiples: Sequence[int] = (1, 2, 5)) -> list[float]:
+        """Figures for a logarithmic axis: 1, 2, 5, 10, 20, ... within the range."""
+        exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        found = (m * 10.0**exponent for exponent in exponents for m in multiples)
+        return [figure for figure in found if self.low <= figure <= self.high]
+
+    def even_ticks(self, most: int = 4) -> list[float]:
+        """Multiples of one round number within the range: as many as there can be, up to `most`."""
+        for exponent in range(math.floor(math.log10(self.high - self.low)) - 1, 300):
+            for m in (1, 2, 5):
+                step = m * 10.0**exponent
+                numbers = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
+                if len(numbers) <= most:
+                    return [n * step for n in numbers]
+        return []
 
 
-def luminance(color: str) -> float:
-    """Relative luminance as WCAG defines it."""
-    channels = [int(color[c : c + 2], 16) / 255 for c in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+class Plot:
+    """Two axes, and what is drawn on them; y.start is below."""
+
+    def __init__(self, x: Scale, y: Scale):
+        self.x, self.y = x, y
+        self.left, self.right, self.bottom, self.top = x.start, x.end, y.start, y.end
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        return self.x(x), self.y(y)
+
+    def grid(self, x_ticks: Iterable[float], y_ticks: Iterable[float], below: float = 18) -> list[str]:
+        """A thin line for each tick, with its figure below or at the left."""
+        body = []
+        for tick in x_ticks:
+            x = self.x(tick)
+            body.append(line(x, self.top, x, self.bottom, class_="rule"))
+            body.append(text(x, self.bottom + below, trim(tick), text_anchor="middle", class_="soft"))
+        for tick in y_ticks:
+            y = self.y(tick)
+            body.append(line(self.left, y, self.right, y, class_="rule"))
+            body.append(text(self.left - 5, y + 5, trim(tick), text_anchor="end", class_="soft"))
+        return body
+
+    def curve(self, points: Iterable[tuple[float, float]], **attributes: object) -> str:
+        """A line through points."""
+        places = (" ".join(map(trim, self.place(*point))) for point in points)
+        return element("path", d="M" + " L".join(places), **attributes)
 
 
-def contrast(a: str, b: str) -> float:
-    """From 1 to 21; text wants 4.5."""
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+# ---- Lanes -----------------------------------------------------------------------------------------------
+
+# Viridis, from lane 0 to 31, without its beginning, which is too dark for a dark background: its steps look
+# equally large, also to the colour-blind and in greyscale.
+LANES = (
+    "471d6e48277845317c433a814043853d4c893a548b365c8c33648d306b8e2d728e2a798e27808e25878d238f8c21968a"
+    "1f9e8925a5852bab8130b27c39b87748bf6e57c56566cb5d77d0528ad4469dd93ab0dd2ec3e02ad7e228eae527fde725"
+)
 
 
-def ink_on(color: str) -> str:
-    return max(("#000000", "#ffffff"), key=lambda ink: contrast(color, ink))
+def lane_colors(lane: int) -> tuple[str, str]:
+    """A lane's colour, and that of text on it: black or white, whichever has the higher contrast."""
+    return "#" + LANES[6 * lane : 6 * lane + 6], "#ffffff" if lane < 13 else "#000000"

@@ -9,8 +9,8 @@
   exercises report [--json FILE]   all results, for a teacher
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
-A name may be cut short, as in 02. The files to edit and state.json, the only file that remembers anything,
-lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
+A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
+remembers anything, lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
 
 Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cannot be graded here.
 """

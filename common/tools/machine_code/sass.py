@@ -1,7 +1,6 @@
 """Reads the machine code (SASS) of a step: its main loop, what fills it, what the kernel needs.
 
-  ladder sass PROGRAM [--arch sm_90a] [--kernel REGEX] [--excerpt [N]] [--json FILE]
-          [--threads N] [--shared BYTES]
+  ladder sass build/steps/06_vectorization/run --excerpt 30
 
 As a module: kernels(program, arch) gives the step's kernels, each with its instructions, resources, loops
 (.loop is the main one), counts and theoretical occupancy. Needs cuobjdump and nvdisasm, which setup.sh

@@ -1,6 +1,6 @@
 """Holds the CPU device's X-ray against what Nsight Compute counted on a GPU, instruction by instruction.
 
-  ladder calibrate [--build DIR] [--evidence DIR] [--steps A,B] [--verbose]
+  ladder calibrate --steps 07_bank_conflicts,08_warp_tiling --verbose
 
 For each problem that `ladder profile` records for this purpose, and each kernel: the machine's instructions
 that access memory are grouped by source line, kind (global or shared; load, store or asynchronous copy) and

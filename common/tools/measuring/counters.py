@@ -1,6 +1,6 @@
 """Profiles the steps' kernels with Nsight Compute on the GPU at hand; records what it read as compact JSON.
 
-  ladder profile record [--build DIR] [--steps A,B] [--out DIR] [--raw DIR]
+  ladder profile record --steps 07_bank_conflicts,08_warp_tiling --out my_counters
   ladder profile convert --raw DIR [--build DIR] [--out DIR]
   ladder profile variants DIR --out FILE [--size N]
 

@@ -1,6 +1,6 @@
 """Writes the generated parts of the docs, or checks that they are as they would be written.
 
-  ladder pages [--check] [--build DIR] [--evidence DIR] [FILES]
+  ladder pages docs/steps/06_vectorization.md
 
 FILES are Markdown files; by default all under docs/. A page docs/steps/NN_name.md belongs to that step:
 `here` and `before` in its expressions are this step and the one before. Generated parts are blocks

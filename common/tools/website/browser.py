@@ -1,175 +1,105 @@
-"""A headless Chromium that opens pages of the site, for the tests and for ladder screenshots.
+"""Pictures of the site's pages, for people to look at.
 
-  with Browser() as browser:
-      browser.size(390, phone=True)
-      browser.open((site / "index.html").as_uri())
+  ladder screenshots build/site --out build/pictures index.html steps/05_2d_tiling.html
 
-Raises NoBrowser, with one line that says what to install, where there is no Chromium, driver or Selenium.
+Writes PAGE-WIDTH-SCHEME.png for every page of a built site, or for those named, as a desktop and a phone
+show it, light and dark. Needs Chromium: ./setup.sh --browser.
 """
 
 import base64
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tools.base import Parser, UsageError
 
 DESKTOP, PHONE = 1400, 390  # CSS pixels
-HEIGHT = {DESKTOP: 900, PHONE: 844}
-LOAD_LIMIT_S = 30
+LOAD_LIMIT_S, WAIT_LIMIT_S = 30, 10
 
 
 class NoBrowser(UsageError):
     """Why there is no browser here, in one line."""
 
 
-def find_programs() -> tuple[str, str]:
-    """The browser and its driver. Raises NoBrowser."""
-    names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-    browser = next((path for name in names if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    if browser is None or driver is None:
-        missing = "Chromium" if browser is None else "chromedriver"
-        raise NoBrowser(
-            f"{missing} is not installed: ./setup.sh --browser, or apt-get install chromium chromium-driver"
-        )
-    return browser, driver
+class Browser(webdriver.Chrome):
+    """A headless Chromium: one window, used as `with Browser() as browser`. Raises NoBrowser without one.
 
-
-class Browser:
-    """One window. Nothing it loads may come from another machine: names do not resolve in it."""
+    Nothing it loads may come from another machine: names do not resolve in it.
+    """
 
     def __init__(self) -> None:
-        program, driver = find_programs()
-        try:
-            from selenium import webdriver
-        except ImportError:
-            raise NoBrowser("the Python package selenium is not installed: run ./setup.sh") from None
-        self._profile = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
+        names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+        program = next((path for name in names if (path := shutil.which(name))), None)
+        driver = shutil.which("chromedriver")
+        if program is None or driver is None:
+            missing = "Chromium" if program is None else "chromedriver"
+            how = "./setup.sh --browser, or apt-get install chromium chromium-driver"
+            raise NoBrowser(f"{missing} is not installed: {how}")
         options = webdriver.ChromeOptions()
         options.binary_location = program
         for argument in (
             "--headless=new",
-            "--disable-gpu",
             "--disable-dev-shm-usage",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-extensions",
-            "--disable-sync",
             "--hide-scrollbars",
-            "--no-first-run",
             "--no-sandbox",  # which root and containers cannot have; the pages are our own
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            f"--user-data-dir={self._profile.name}",
         ):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        service = webdriver.ChromeService(executable_path=driver)
-        try:
-            self._driver = webdriver.Chrome(options=options, service=service)
-        except BaseException:
-            self._profile.cleanup()
-            raise
-        self._driver.set_page_load_timeout(LOAD_LIMIT_S)
-        self.width = 0
+        super().__init__(options, webdriver.ChromeService(executable_path=driver))
+        self.set_page_load_timeout(LOAD_LIMIT_S)
         self.size(DESKTOP)
-        self.open("about:blank")
+        self.get("about:blank")
         self.errors(), self.requests()  # what starting up did
-
-    def __enter__(self) -> "Browser":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._driver.quit()
-        self._profile.cleanup()
-
-    # ---- What the page is shown on ----
 
     def size(self, width: int, scale: float = 1) -> None:
         """The screen's width in CSS pixels; PHONE is a touch screen. `scale`: its pixels to a CSS pixel."""
         self.width = width
-        self.command(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=HEIGHT.get(width, 900),
-            deviceScaleFactor=scale,
-            mobile=width == PHONE,
-        )
+        screen = {"width": width, "height": 844 if width == PHONE else 900, "deviceScaleFactor": scale}
+        self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**screen, "mobile": width == PHONE})
 
     def system_colours(self, scheme: str) -> None:
         """What the system prefers: "light" or "dark"."""
-        self.command(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
-        )
-
-    # ---- Pages ----
-
-    def open(self, url: str) -> None:
-        """Opens a page and waits until it is loaded, images included."""
-        self._driver.get(url)
-
-    @property
-    def url(self) -> str:
-        return self._driver.current_url
+        preferred = {"name": "prefers-color-scheme", "value": scheme}
+        self.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [preferred]})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value that the body of a JavaScript function returns; `arguments` are its arguments."""
-        return self._driver.execute_script(script, *arguments)
+        return self.execute_script(script, *arguments)
 
-    def wait(self, script: str, *arguments: Any, what: str, limit_s: float = 10) -> Any:
-        """Waits until the script returns something true, and returns that. Raises TimeoutError."""
-        from selenium.common.exceptions import TimeoutException
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        wait = WebDriverWait(self._driver, limit_s, poll_frequency=0.1)
-        try:
-            return wait.until(lambda _: self.run(script, *arguments))
-        except TimeoutException:
-            raise TimeoutError(f"{what}: nothing in {limit_s} s on {self.url}") from None
+    def wait(self, script: str, what: str) -> Any:
+        """Waits until the script returns something true, and returns that. Raises TimeoutException."""
+        return WebDriverWait(self, WAIT_LIMIT_S, poll_frequency=0.1).until(lambda _: self.run(script), what)
 
     def click(self, selector: str) -> None:
         """Clicks the first such element, which must be in sight."""
-        self._driver.find_element("css selector", selector).click()
+        self.find_element("css selector", selector).click()
 
     def type(self, selector: str, text: str) -> None:
         """Clicks an element and types."""
-        element = self._driver.find_element("css selector", selector)
-        element.click()
-        element.send_keys(text)
+        self.click(selector)
+        self.find_element("css selector", selector).send_keys(text)
 
-    def command(self, name: str, **parameters: Any) -> dict[str, Any]:
-        """A command of the Chrome DevTools protocol."""
-        return self._driver.execute_cdp_cmd(name, parameters)
-
-    def png(self, whole_page: bool = True) -> bytes:
-        """A picture of the page, or of what the screen shows of it."""
-        shot = self.command(
-            "Page.captureScreenshot", captureBeyondViewport=whole_page, **self._clip(whole_page)
-        )
-        return base64.b64decode(shot["data"])
-
-    def _clip(self, whole_page: bool) -> dict[str, Any]:
-        if not whole_page:
-            return {}
+    def png(self) -> bytes:
+        """A picture of the whole page."""
         height = self.run("return document.documentElement.scrollHeight")
-        return {"clip": {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}}
-
-    # ---- What happened since the last time it was asked ----
+        clip = {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}
+        wanted = {"captureBeyondViewport": True, "clip": clip}
+        return base64.b64decode(self.execute_cdp_cmd("Page.captureScreenshot", wanted)["data"])
 
     def errors(self) -> list[str]:
-        """The errors in the console."""
-        return [entry["message"] for entry in self._driver.get_log("browser") if entry["level"] == "SEVERE"]
+        """The errors in the console since the last time this was asked."""
+        return [entry["message"] for entry in self.get_log("browser") if entry["level"] == "SEVERE"]
 
     def requests(self) -> list[str]:
-        """The addresses of everything that was asked for, loaded or not."""
-        events = (json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance"))
-        return [
-            event["params"]["request"]["url"]
-            for event in events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
+        """The addresses of all that was asked for, loaded or not, since the last time this was asked."""
+        events = [json.loads(entry["message"])["message"] for entry in self.get_log("performance")]
+        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [event["request"]["url"] for event in sent]
 
 
 def page_paths(site: Path) -> list[Path]:
@@ -177,3 +107,30 @@ def page_paths(site: Path) -> list[Path]:
     pages = [path.relative_to(site) for path in site.rglob("*.html")]
     written = [path for path in pages if path.parts[0] != "source" and path.name != "404.html"]
     return sorted(written, key=lambda path: (path != Path("index.html"), path))
+
+
+def take_pictures() -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("site", type=Path, help="a built site, such as build/site")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as index.html (default: all)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the pictures go")
+    arguments = parser.parse_intermixed_args()
+    site = arguments.site.resolve()
+    pages = [Path(page) for page in arguments.pages] or page_paths(site)
+    missing = [str(page) for page in pages if not (site / page).is_file()]
+    if missing or not pages:
+        what = ", ".join(missing) if missing else "pages; build them: meson compile -C build docs"
+        raise UsageError(f"{site} has no {what}")
+    with Browser() as browser:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for scheme in ("light", "dark"):
+            browser.system_colours(scheme)
+            for width in (DESKTOP, PHONE):
+                browser.size(width, scale=2 if width == PHONE else 1)
+                for page in pages:
+                    browser.get((site / page).as_uri())
+                    name = "_".join(page.with_suffix("").parts)
+                    picture = arguments.out / f"{name}-{width}-{scheme}.png"
+                    picture.write_bytes(browser.png())
+                    print(picture)
+    return 0

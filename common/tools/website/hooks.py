@@ -9,7 +9,7 @@
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
 
-import logging
+import math
 import posixpath
 import re
 from html import escape
@@ -20,12 +20,10 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_for_filename
+from pygments.lexers import find_lexer_class_for_filename
 from pygments.lexers.special import TextLexer
-from pygments.util import ClassNotFound
 
-ROOT = Path(__file__).resolve().parents[2]
-log = logging.getLogger("mkdocs.hooks")
+from tools.base import ROOT
 
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = [
@@ -41,10 +39,15 @@ CONCEPTS = [
 EXERCISES = ["exercises", "teaching"]  # for students, for teachers
 SOURCES = "source/"  # where the pages that show a file of the repository are
 
-FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
-MARKER = re.compile(r"<!-- generate: .*?-->|<!-- end -->|<!--=.*?-->|<!--/-->")
-LINK_OUT = re.compile(r"(\]\(|\]:\s+)((?:\.\./)+[^\s)#]+)(?:#([^\s)]*))?")
+# What is found outside of code: the fenced blocks and the spans of code match first, as `code`. A span as a
+# link's text does not hide the link, whose `](target)` lies behind it.
+FOUND = re.compile(
+    r"(?P<code>^[ \t]*(?P<fence>`{3,}|~{3,}).*?(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
+    r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`))"
+    r"|(?P<marker><!-- generate: [^\n]*?-->|<!-- end -->|<!--=[^\n]*?-->|<!--/-->)"
+    r"|(?P<before>\]\(|\]:[ \t]+)(?P<target>(?:\.\./)+[^\s)#]+)(?:#(?P<anchor>[^\s)]*))?",
+    re.MULTILINE | re.DOTALL,
+)
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
@@ -52,27 +55,23 @@ LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that show source files, and sets the navigation."""
     pages = files.documentation_pages()
-    shown = {path for page in pages for path, _ in links_out(page.content_string, page.src_uri)}
+    links = ((page, match["target"]) for page in pages for match in FOUND.finditer(page.content_string))
+    shown = {repository_path(target, page.src_uri) for page, target in links if target} - {None}
     for path in sorted(shown):
-        front_matter = "---\nsearch:\n  exclude: true\n---\n"
-        content = front_matter + f"# `{path}`\n" + lesson_link(path, files)
-        files.append(
-            File.generated(
-                config, SOURCES + path + ".md", content=content, inclusion=InclusionLevel.NOT_IN_NAV
-            )
-        )
+        content = f"---\nsearch:\n  exclude: true\n---\n# `{path}`\n{lesson_link(path, files)}"
+        name = SOURCES + path + ".md"
+        files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
 
-    names = {page.src_uri for page in pages}
-    steps = sorted(name for name in names if name.startswith("steps/"))
-    order = {f"concepts/{name}.md": place for place, name in enumerate(CONCEPTS)}
-    concepts = sorted(
-        (name for name in names if name.startswith("concepts/")),
-        key=lambda name: (order.get(name, len(order)), name),
-    )
-    exercises = [f"{name}.md" for name in EXERCISES if f"{name}.md" in names]
-    all_sections = {"Steps": steps, "Concepts": concepts, "Exercises": exercises}
-    sections = [{title: listed} for title, listed in all_sections.items() if listed]
-    config.nav = [{"Start": "index.md"}] * ("index.md" in names) + sections
+    names = sorted(page.src_uri for page in pages)
+    place = {f"concepts/{name}.md": n for n, name in enumerate(CONCEPTS)}
+    concepts = [name for name in names if name.startswith("concepts/")]
+    sections = {
+        "Steps": [name for name in names if name.startswith("steps/")],
+        "Concepts": sorted(concepts, key=lambda name: place.get(name, len(place))),
+        "Exercises": [f"{name}.md" for name in EXERCISES if f"{name}.md" in names],
+    }
+    start = [{"Start": "index.md"}] if "index.md" in names else []
+    config.nav = start + [{title: listed} for title, listed in sections.items() if listed]
     return files
 
 
@@ -82,15 +81,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if here.startswith(SOURCES):
         return markdown
 
-    def link(match: re.Match[str]) -> str:
-        path = repository_path(match[2], here)
-        if path is None:
+    def change(match: re.Match[str]) -> str:
+        if match["marker"]:
+            return ""
+        path = match["target"] and repository_path(match["target"], here)
+        if not path:
             return match[0]
         target = posixpath.relpath(SOURCES + path + ".md", posixpath.dirname(here) or ".")
-        line = (match[3] or "").partition("-")[0]  # of L10-L20 the first
-        return match[1] + target + ("#" + line if line else "")
+        line = (match["anchor"] or "").partition("-")[0]  # of L10-L20 the first
+        return match["before"] + target + ("#" + line if line else "")
 
-    return outside_code(markdown, lambda text: LINK_OUT.sub(link, MARKER.sub("", text)))
+    return FOUND.sub(change, markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -98,9 +99,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     here = page.file.src_uri
     if here.startswith(SOURCES):
         text = (ROOT / here.removeprefix(SOURCES).removesuffix(".md")).read_text(encoding="utf-8")
-        page.present_anchor_ids = (page.present_anchor_ids or set()) | {
-            f"L{number}" for number in range(1, text.count("\n") + 2)
-        }
+        lines = {f"L{number}" for number in range(1, text.count("\n") + 2)}
+        page.present_anchor_ids = (page.present_anchor_ids or set()) | lines
         return html + source_html(here.removesuffix(".md"), text)
 
     def box(match: re.Match[str]) -> str:
@@ -116,42 +116,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 # ---- Links out of docs/ ------------------------------------------------------------------------------------
-
-
-def outside_code(markdown: str, change) -> str:
-    """The text with `change` applied to each piece of a line that is not code."""
-    lines, fence = [], ""
-    for line in markdown.split("\n"):
-        match = FENCE.fullmatch(line)
-        if fence:
-            if match and match[1].startswith(fence) and not match[2].strip():
-                fence = ""
-        elif match:
-            fence = match[1]
-        else:
-            pieces, at = [], 0
-            # A code span as a link's text does not hide the link: `](target)` lies behind it.
-            for span in CODE_SPAN.finditer(line):
-                pieces += [change(line[at : span.start()]), span[0]]
-                at = span.end()
-            line = "".join(pieces) + change(line[at:])
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def links_out(markdown: str, here: str) -> list[tuple[str, str]]:
-    """The files of the repository that a page links to: path and anchor."""
-    found = []
-
-    def note(text: str) -> str:
-        for match in LINK_OUT.finditer(text):
-            path = repository_path(match[2], here)
-            if path is not None:
-                found.append((path, match[3] or ""))
-        return text
-
-    outside_code(markdown, note)
-    return found
 
 
 def repository_path(target: str, here: str) -> str | None:
@@ -172,10 +136,7 @@ def lesson_link(path: str, files: Files) -> str:
 
 def source_html(name: str, text: str) -> str:
     """A source file, highlighted, each line with its number and the id L1, L2, ..."""
-    try:
-        lexer = get_lexer_for_filename(name, stripnl=False)
-    except ClassNotFound:
-        lexer = TextLexer(stripnl=False)
+    lexer = (find_lexer_class_for_filename(name) or TextLexer)(stripnl=False)
     # Pygments ends every span at the end of a line.
     lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
     numbered = "".join(
@@ -190,28 +151,14 @@ def source_html(name: str, text: str) -> str:
 
 
 def least_width(svg: str) -> int:
-    """The width in CSS pixels below which an SVG's smallest text would be too small to read.
-
-    Its full width if its text is drawn as paths, whose size nobody knows.
-    """
-    unit = {"": 1.0, "px": 1.0, "pt": 4 / 3}
-    head = svg[svg.index("<svg") :]
-    head = head[: head.index(">")]
-    view = re.search(r'viewBox="\S+\s+\S+\s+([\d.]+)', head)
-    size = re.search(r'\swidth="([\d.]+)(px|pt)?"', head)
-    if size:
-        width = float(size[1]) * unit[size[2] or ""]
-    elif view:
-        width = float(view[1])
-    else:
+    """The width in CSS pixels at which an SVG's smallest text can just be read; its own width if its text is
+    drawn as paths, whose size nobody knows."""
+    head = svg[svg.index("<svg") :].partition(">")[0]
+    width = re.search(r'\swidth="([\d.]+)', head)
+    view = re.search(r'viewBox="\S+\s+\S+\s+([\d.]+)', head) or width
+    if view is None:
         raise ValueError("an SVG figure needs a width or a viewBox")
-    scale = width / float(view[1]) if view else 1.0  # pixels to a unit of the drawing
-    sizes = [
-        float(number) * unit[suffix]
-        for number, suffix in re.findall(
-            r"""font(?:-size)?\s*[:=]\s*["']?(?:(?:bold|italic|\d{3})\s+)*([\d.]+)(px|pt|)""", svg
-        )
-    ]
+    sizes = re.findall(r"""font(?:-size)?\s*[:=]\s*["']?(?:(?:bold|italic|\d{3})\s+)*([\d.]+)""", svg)
     if not sizes:
-        return round(width)
-    return min(round(width), round(width * LEGIBLE_PX / (min(sizes) * scale) + 0.5))
+        return round(float((width or view)[1]))
+    return math.ceil(float(view[1]) * LEGIBLE_PX / min(map(float, sizes)))
