@@ -98,6 +98,13 @@ struct AsyncCopies {
   std::uint64_t asked = 0;  // copies so far
 };
 
+// A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.
+struct SharedVariable {
+  std::string name;        // "As"
+  std::size_t tls_offset;  // from tls_base()
+  std::size_t bytes;
+};
+
 // A fault whose place is still to be looked up.
 struct Recorded {
   Fault fault;
@@ -145,6 +152,8 @@ struct Worker {
   const Shape* dynamic_shape = nullptr;  // what a kernel has seen there
   std::vector<DynamicPart> dynamic_parts;
   std::byte* tls = nullptr;              // tls_base()
+  std::size_t tls_bytes = 0;             // tls_bytes()
+  const std::vector<SharedVariable>* variables = nullptr;  // shared_variables()
   std::unique_ptr<Clocks> clocks;        // checked launches only
   std::unique_ptr<SharedShadow> shadow;  // likewise
   std::vector<Recorded> faults;          // of the block, in its order
@@ -191,13 +200,6 @@ std::string block_name(const dim3& grid, std::uint64_t linear);  // "block (1,0,
 std::string place_of(const void* pc);
 
 // ---- shared_memory.cpp -----------------------------------------------------------------------------------
-
-// A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.
-struct SharedVariable {
-  std::string name;        // "As"
-  std::size_t tls_offset;  // from tls_base()
-  std::size_t bytes;
-};
 
 const std::vector<SharedVariable>& shared_variables();  // sorted by offset
 std::byte* tls_base();                                  // of this OS thread

@@ -27,23 +27,21 @@ struct SharedPlace {
   std::size_t offset = 0;
 };
 
-SharedPlace find_shared(const Worker& worker, std::uintptr_t address, unsigned bytes) {
-  SharedPlace place;
-  const std::size_t tls = tls_bytes();
-  place.offset = address - reinterpret_cast<std::uintptr_t>(worker.tls);
-  if (place.offset < tls) {
-    place.shared = true;
-    for (const SharedVariable& variable : shared_variables()) {
-      if (place.offset < variable.tls_offset) continue;
-      place.inside = place.inside || place.offset + bytes <= variable.tls_offset + variable.bytes;
+inline bool inside(const SharedVariable& variable, std::size_t offset, unsigned bytes) {
+  return offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes;
+}
+
+inline SharedPlace find_shared(const Worker& worker, std::uintptr_t address, unsigned bytes) {
+  const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(worker.tls);
+  if (offset < worker.tls_bytes) {
+    for (const SharedVariable& variable : *worker.variables) {
+      if (inside(variable, offset, bytes)) return {true, true, offset};
     }
-    return place;
+    return {true, false, offset};
   }
   const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker.dynamic_shared.data());
-  place.shared = dynamic < worker.dynamic_shared.size();
-  place.inside = dynamic + bytes <= worker.launch->shared_bytes;
-  place.offset = tls + dynamic;
-  return place;
+  return {dynamic < worker.dynamic_shared.size(), dynamic + bytes <= worker.launch->shared_bytes,
+          worker.tls_bytes + dynamic};
 }
 
 void check_shared(Worker& worker, std::size_t offset, unsigned bytes, bool write, const void* pc) {

@@ -17,13 +17,6 @@ void SharedShadow::forget() {
   more_.clear();
 }
 
-SharedShadow::Touch SharedShadow::Touch::make(const void* pc, unsigned bytes, unsigned group, bool write,
-                                              Tick tick, std::uint32_t lanes) {
-  return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{write} << 52 |
-              std::uint64_t{group} << 53,
-          tick, lanes};
-}
-
 unsigned SharedShadow::unseen(const Touch& touch, unsigned thread) const {
   if (touch.by_engine()) {
     return clocks_.ordered(touch.group(), touch.tick, thread) ? nobody : touch.group();
@@ -35,9 +28,8 @@ unsigned SharedShadow::unseen(const Touch& touch, unsigned thread) const {
   return nobody;
 }
 
-bool SharedShadow::conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread,
-                            bool write, const void* pc) const {
-  if (!is_recent(earlier) || (earlier.bytes() & bytes) == 0) return false;
+bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread,
+                                 bool write, const void* pc) const {
   const unsigned actor = unseen(earlier, thread);
   if (actor == nobody) return false;
   const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
@@ -59,19 +51,34 @@ bool SharedShadow::conflict(const Touch& earlier, std::size_t word, unsigned byt
   return true;
 }
 
-// The older touches, unless all of them are ordered before everything to come: none is newer than the word's
-// latest write and read.
 SharedShadow::More* SharedShadow::recent_more(Word& word) {
   if (word.more == 0) return nullptr;
   More& more = more_[word.more - 1];
-  if (is_recent(word.write) || is_recent(word.read) || word.more_engine) return &more;
-  more.clear();
-  word.more_writes = false;
-  return nullptr;
+  if (word.more_since != clocks_.block_barrier_passed()) {
+    word.more_since = clocks_.block_barrier_passed();
+    if (word.more_engine) {
+      std::erase_if(more, [&](const Touch& touch) { return !is_recent(touch); });
+    } else {
+      more.clear();
+      word.more_writes = false;
+    }
+  }
+  return more.empty() ? nullptr : &more;
 }
 
 // Moves a touch to the older ones, before another one replaces it.
 void SharedShadow::keep(Word& word, const Touch& touch) {
+  if (!touch.write() && !touch.by_engine()) {
+    const Touch alike = touch.with_group(0);
+    if (!is_recent(word.alike)) {
+      word.alike = alike;
+      word.alike_warps = 0;
+    }
+    if (word.alike.what == alike.what && word.alike.tick == alike.tick && word.alike.lanes == alike.lanes) {
+      word.alike_warps |= 1u << touch.group();
+      return;
+    }
+  }
   if (word.more == 0) {
     more_.emplace_back();
     word.more = static_cast<std::uint32_t>(more_.size());
@@ -112,8 +119,15 @@ void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick
   word.written |= bytes;
 }
 
-void SharedShadow::access(std::size_t index, unsigned bytes, unsigned thread, bool write, const void* pc) {
-  Word& word = words_[index];
+void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsigned thread) {
+  const bool write = now.write();
+  if (!write && is_settled(word) && is_recent(word.read) && word.read.what >> 53 != now.what >> 53) {
+    keep(word, word.read);  // another warp
+    word.read = now;
+    return;
+  }
+  const unsigned bytes = now.bytes();
+  const void* pc = now.pc();
   if (word.write.tick < clocks_.block_began()) word.written = word.pending = 0;  // of another block
 
   if ((word.pending & bytes) != 0) {
@@ -134,8 +148,6 @@ void SharedShadow::access(std::size_t index, unsigned bytes, unsigned thread, bo
   }
   conflict(word.write, index, bytes, thread, write, pc);
 
-  const Touch now =
-      Touch::make(pc, bytes, thread / 32, write, clocks_.now(), std::uint32_t{1} << thread % 32);
   // Of bytes that were accessed apart, the latest write to each.
   if (More* more = word.more_writes ? recent_more(word) : nullptr) {
     for (const Touch& touch : *more) {
@@ -156,6 +168,13 @@ void SharedShadow::access(std::size_t index, unsigned bytes, unsigned thread, bo
   }
 
   bool found = conflict(word.read, index, bytes, thread, write, pc);
+  if (is_recent(word.alike)) {
+    for (std::uint32_t warps = word.alike_warps; warps != 0 && !found; warps &= warps - 1) {
+      found = conflict(word.alike.with_group(static_cast<unsigned>(std::countr_zero(warps))), index, bytes,
+                       thread, write, pc);
+    }
+    if ((word.alike.bytes() & ~bytes) == 0) word.alike = Touch{};
+  }
   if (More* more = recent_more(word)) {
     for (auto touch = more->rbegin(); touch != more->rend() && !found; ++touch) {
       if (!touch->write()) found = conflict(*touch, index, bytes, thread, write, pc);

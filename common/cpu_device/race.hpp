@@ -31,7 +31,16 @@ class SharedShadow {
 
   // An access by `thread` to some bytes (bit i: byte i) of word number `word`. Reports races, reads of what
   // nobody wrote and accesses to what a copy is still to fill.
-  void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc);
+  void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc) {
+    Word& touched = words_[word];
+    const Touch now =
+        Touch::make(pc, bytes, thread / 32, write, clocks_.now(), std::uint32_t{1} << thread % 32);
+    if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
+      touched.read.lanes |= now.lanes;  // as another lane of the warp just before
+    } else {
+      access(touched, word, now, thread);
+    }
+  }
 
   // An asynchronous copy to these bytes is under way, or has come to its end: then nobody may touch them.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
@@ -46,20 +55,31 @@ class SharedShadow {
     Tick tick = 0;           // 0: none
     std::uint32_t lanes = 0;
     static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, Tick tick,
-                      std::uint32_t lanes);
+                      std::uint32_t lanes) {
+      return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{write} << 52 |
+                  std::uint64_t{group} << 53,
+              tick, lanes};
+    }
     const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
     unsigned bytes() const { return what >> 48 & 15; }
     bool write() const { return (what >> 52 & 1) != 0; }
     unsigned group() const { return static_cast<unsigned>(what >> 53); }  // the warp, or the engine
+    Touch with_group(unsigned group) const {
+      return {(what & ((std::uint64_t{1} << 53) - 1)) | std::uint64_t{group} << 53, tick, lanes};
+    }
     bool by_engine() const { return lanes == 0; }
   };
   struct Word {
-    Touch write, read;          // the latest
-    std::uint32_t more = 0;     // its number in more_, plus 1; 0: has none
-    std::uint8_t written = 0;   // bytes, if write is of this block
-    std::uint8_t pending = 0;   // likewise
-    bool more_writes = false;   // in more_, and maybe out of date
-    bool more_engine = false;   // likewise
+    Touch write, read;  // the latest
+    // Earlier reads that differ in nothing but the warp: most often all of them are such. Its own group is 0.
+    Touch alike;
+    std::uint32_t alike_warps = 0;
+    std::uint32_t more = 0;    // its number in more_, plus 1; 0: has none
+    Tick more_since = 0;       // the block barrier before these
+    std::uint8_t written = 0;  // bytes, if `write` is of this block
+    std::uint8_t pending = 0;  // likewise
+    bool more_writes = false;  // among them
+    bool more_engine = false;  // likewise
   };
   // The older touches of a word that are not yet ordered before a newer one.
   using More = std::vector<Touch>;
@@ -71,9 +91,21 @@ class SharedShadow {
     return touch.tick >= clocks_.block_barrier_passed() ||
            (touch.by_engine() && touch.tick >= clocks_.block_began());
   }
+  // All of it has been written in this block, before the latest block barrier.
+  bool is_settled(const Word& word) const {
+    return word.write.tick >= clocks_.block_began() && !is_recent(word.write) && word.written == whole_word &&
+           word.pending == 0;
+  }
+  void access(Word& word, std::size_t index, const Touch& now, unsigned thread);
   // Reports it if the thread has not seen the touch.
   bool conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
+                const void* pc) const {
+    return is_recent(earlier) && (earlier.bytes() & bytes) != 0 &&
+           report_unseen(earlier, word, bytes, thread, write, pc);
+  }
+  bool report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
                 const void* pc) const;
+  // The older touches that a barrier of the block does not order before everything to come; nullptr: none.
   More* recent_more(Word& word);
   void keep(Word& word, const Touch& touch);
   static void thin_out(More& more);

@@ -232,6 +232,8 @@ void work(Launch& launch, std::uint64_t blocks) {
   worker.launch = &launch;
   worker.dynamic_shared.resize(launch.shared_bytes + shared_slack);
   worker.tls = tls_base();
+  worker.tls_bytes = tls_bytes();
+  worker.variables = &shared_variables();
   if (launch.checked) {
     worker.clocks = std::make_unique<Clocks>(launch.threads_per_block);
     worker.shadow =
