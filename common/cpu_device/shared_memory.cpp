@@ -52,7 +52,7 @@ TlsLayout read_layout() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TlsLayout layout;
-  std::vector<std::string_view> variables;  // by their mangled names
+  std::vector<std::string_view> variables;                             // by their mangled names
   std::vector<std::pair<std::string_view, std::uintptr_t>> functions;  // a kernel may be there twice
   std::uintptr_t anchor = 0;
   Elf64_Ehdr header;
@@ -67,7 +67,8 @@ TlsLayout read_layout() {
       const std::string_view name = names + symbols[i].st_name;
       if (name == "cpu_device_anchor") anchor = symbols[i].st_value;
       const auto type = ELF64_ST_TYPE(symbols[i].st_info);
-      if (type == STT_FUNC && name.starts_with(beside_kernels)) functions.emplace_back(name, symbols[i].st_value);
+      if (type == STT_FUNC && name.starts_with(beside_kernels))
+        functions.emplace_back(name, symbols[i].st_value);
       if (type != STT_TLS) continue;
       layout.bytes = std::max<std::size_t>(layout.bytes, symbols[i].st_value + symbols[i].st_size);
       if (name == "cpu_device_tls_anchor") layout.anchor_offset = symbols[i].st_value;

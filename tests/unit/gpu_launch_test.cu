@@ -1,0 +1,129 @@
+// Launches on a GPU: configurations, clusters, the alignment of dynamic shared memory.
+// Exit status: 0 all is right, 1 something is not, 77 there is no GPU.
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/launch.hpp"
+
+namespace {
+
+int failures = 0;
+
+void expect(bool right, const char* what) {
+  if (!right) std::printf("FAILED: %s\n", what);
+  failures += !right;
+}
+
+struct alignas(1024) AlignedTile {
+  float values[64];
+};
+
+__global__ void count_blocks(int* counts, int plus) {
+  if (threadIdx.x == blockDim.x - 1) atomicAdd(&counts[blockIdx.y * gridDim.x + blockIdx.x], plus);
+}
+
+// out: the blocks of the cluster.
+__global__ void size_of_cluster(int* out) {
+#if __CUDA_ARCH__ >= 900
+  std::uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  out[blockIdx.y * gridDim.x + blockIdx.x] = static_cast<int>(size);
+#endif
+}
+
+// out: how far the memory is from a multiple of 1024 bytes, and what was stored there.
+__global__ void align_dynamic_shared(int* out) {
+  auto& tile = dynamic_shared<AlignedTile>();
+  tile.values[threadIdx.x] = static_cast<float>(threadIdx.x);
+  __syncthreads();
+  out[0] = static_cast<int>(__cvta_generic_to_shared(&tile) % 1024);
+  out[1] = static_cast<int>(tile.values[63]);
+}
+
+// The variable may lie before the tile. out: as above, if the kernel comes so far.
+__global__ void align_beside_static_shared(int* out) {
+  __shared__ float beside[7];
+  beside[threadIdx.x % 7] = static_cast<float>(out[2]);
+  auto& tile = dynamic_shared<AlignedTile>();
+  __syncthreads();
+  out[0] = static_cast<int>(__cvta_generic_to_shared(&tile) % 1024);
+  out[1] = static_cast<int>(beside[3]);
+}
+
+struct Counts {
+  int* data = nullptr;
+  Counts() {
+    CUDA_CHECK(cudaMalloc(&data, 64 * sizeof(int)));
+    CUDA_CHECK(cudaMemset(data, 0, 64 * sizeof(int)));
+  }
+  std::vector<int> values() const {
+    std::vector<int> host(64);
+    CUDA_CHECK(cudaMemcpy(host.data(), data, host.size() * sizeof(int), cudaMemcpyDeviceToHost));
+    return host;
+  }
+};
+
+bool all_of_12(const std::vector<int>& values, int expected) {
+  for (int i = 0; i < 64; ++i) {
+    if (values[i] != (i < 12 ? expected : 0)) return false;
+  }
+  return true;
+}
+
+void run(int compute_capability) {
+  {
+    Counts counts;
+    launch(count_blocks, dim3(6, 2), dim3(64), 0, counts.data, 1);
+    launch(count_blocks, LaunchConfig{.grid = {6, 2}, .block = 64}, counts.data, 10);
+    launch(count_blocks, LaunchConfig{.grid = {6, 2}, .block = 64, .shared_bytes = 64 * 1024}, counts.data,
+           100);
+    launch(count_blocks, LaunchConfig{.grid = {6, 0}, .block = 64}, counts.data, 1000);
+    expect(all_of_12(counts.values(), 111), "each launch runs each block once");
+  }
+  if (compute_capability >= 9) {
+    Counts sizes;
+    launch(size_of_cluster, LaunchConfig{.grid = {6, 2}, .block = 32, .cluster = {3, 2}}, sizes.data);
+    expect(all_of_12(sizes.values(), 6), "a cluster of 3 x 2 blocks");
+    launch(size_of_cluster, LaunchConfig{.grid = {6, 2}, .block = 32}, sizes.data);
+    expect(all_of_12(sizes.values(), 1), "a block without a cluster is one by itself");
+    bool refused = false;
+    try {
+      launch(size_of_cluster, LaunchConfig{.grid = {5, 2}, .block = 32, .cluster = {2, 1}}, sizes.data);
+    } catch (const CudaError&) {
+      refused = true;
+    }
+    expect(refused, "a cluster that does not divide the grid is refused");
+  }
+  {
+    Counts out;
+    launch(align_dynamic_shared, dim3(1), dim3(64), sizeof(AlignedTile), out.data);
+    const std::vector<int> values = out.values();
+    expect(values[0] == 0 && values[1] == 63, "dynamic shared memory is aligned as its type is");
+  }
+  // Last: a trap leaves nothing that can be used.
+  Counts out;
+  launch(align_beside_static_shared, dim3(1), dim3(64), sizeof(AlignedTile), out.data);
+  expect(cudaDeviceSynchronize() != cudaSuccess || out.values()[0] == 0,
+         "a kernel that does not get its alignment ends with an error");
+}
+
+}  // namespace
+
+int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no GPU\n");
+    return 77;
+  }
+  try {
+    int major = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    run(major);
+  } catch (const CudaError& error) {
+    expect(false, error.what());
+  }
+  return failures == 0 ? 0 : 1;
+}
