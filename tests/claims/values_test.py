@@ -7,8 +7,11 @@ import re
 
 import pytest
 from conftest import ROOT, XRAY, FakeBuild
+from tools.base import EVIDENCE
 from tools.claims import values
-from tools.claims.values import Context, ExpressionError, NotAvailable, ValueProblem, evaluate, explain
+from tools.claims.context import Context, all_steps, constants
+from tools.claims.objects import ExpressionError, NotAvailable, ValueProblem
+from tools.claims.values import evaluate, explain
 
 HERE = "05_2d_tiling"
 
@@ -393,7 +396,7 @@ def test_figures_of_the_gpu_agree_with_what_it_said(context):
     assert evaluate("gpu.max_sm_clock_mhz", context) == record["max_sm_clock_mhz"]
     assert evaluate("gpu.peak_tflops", context) == pytest.approx(record["peak_tflops"])
     assert evaluate("gpu.flops_per_byte", context) == pytest.approx(66.90816 / 4.8)
-    for name, figure in json.loads((values.EVIDENCE / "device.json").read_text())["figures"].items():
+    for name, figure in json.loads((EVIDENCE / "device.json").read_text())["figures"].items():
         assert figure.keys() == {"value", "unit", "source"}, name
 
 
@@ -413,7 +416,7 @@ constexpr int CALLED = f(BM, 3);
 constexpr float X = 1;
   constexpr int INNER = 3;
 """
-    assert values.constants(source) == {
+    assert constants(source) == {
         "BM": 128,
         "BN": 64,
         "LM": 8,
@@ -423,6 +426,7 @@ constexpr float X = 1;
         "HALF": -3,
         "REST": -3,
         "LONG": 192,
+        "INNER": 3,
     }
 
 
@@ -439,7 +443,7 @@ enum class Kind : int { FIRST = 1 };
 inline constexpr std::size_t LONG = 3ul;
 void f() { const float x = 1; }
 """
-    found = values.constants(source, any_form=True)
+    found = constants(source)
     assert found.items() >= {"BM": 128, "BN": 64, "STAGES": 2, "BK": 16, "TM": 8, "TN": 4, "LM": 4}.items()
     assert found.items() >= {"LN": 8, "LONG": 3}.items()
     assert not found.keys() & {"CALL", "x"}
@@ -454,7 +458,7 @@ def test_constants_are_those_of_the_copy(fake_build, tmp_path):
 
 
 def test_every_step_but_the_first_has_one_before(tmp_path):
-    steps = values.all_steps()
+    steps = all_steps()
     assert len(steps) >= 11
     for previous, step in itertools.pairwise(steps):
         assert evaluate("before", Context(None, step)) == previous

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 from conftest import ROOT
-from tools.claims import context, values
-from tools.pages import arithmetic, blocks, pages, stated
+from tools.base import run_program
+from tools.pages import arithmetic, pages, stated
 
 OLD_KERNEL = """// Step 01: a header
 //
@@ -180,9 +180,8 @@ class Project:
 
     def run(self, *options, build="build"):
         """ladder pages on the whole project, in this process."""
-        return pages.main(
-            [*options, "--build", str(self.root / build), "--evidence", f"{self.root}/evidence"]
-        )
+        places = ["--build", str(self.root / build), "--evidence", f"{self.root}/evidence"]
+        return run_program(lambda: pages.main([*options, *places], self.root))
 
     def make(self, text, expected=0, **options):
         """The page after ladder pages has made it from a text."""
@@ -198,9 +197,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    for module in (context, pages, blocks, stated):
-        monkeypatch.setattr(module, "ROOT", tmp_path)
+def project(tmp_path):
     return Project(tmp_path)
 
 
@@ -389,7 +386,7 @@ def test_mistakes_in_the_definitions(project, capsys, text, words):
     project.page.write_text("text\n")
     assert project.run() == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: docs/definitions.toml: ")
+    assert said.startswith(f"error: {project.root}/docs/definitions.toml: ")
     assert words in said
 
 
@@ -703,10 +700,9 @@ def test_an_equation_is_not_read_into_the_text_around_it():
     assert [(e.left.value, e.right.value) for e in chain] == [(16, 16), (15, 15), (15, 15)]
 
 
-def test_the_docs_definitions(monkeypatch):
+def test_the_docs_definitions():
     """They can be read, each has its use in the end, and none is so wide as to fit any number."""
-    monkeypatch.setattr(values, "ROOT", ROOT)
-    known = stated.definitions()
+    known = stated.definitions(ROOT)
     assert len(known) > 10
     for text in (
         "It has 54 of them",
@@ -716,4 +712,4 @@ def test_the_docs_definitions(monkeypatch):
         "12 wavefronts",
         "54.2 % of cuBLAS",
     ):
-        assert not any(definition.pattern.search(text) for definition in known), text
+        assert not any(pattern.search(text) for pattern in known), text

@@ -1,9 +1,11 @@
 """Markdown with generated parts: where they are, how they are replaced, and the prose that people wrote."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tools.base import UsageError
 
 # Around the text of an inline value in prose, and in place of code: no page has these characters.
 VALUE_BEGIN, VALUE_END, CODE = "\ue000", "\ue001", "\ue002"
@@ -17,133 +19,105 @@ CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 VALUE_FIRST = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)?<!--=")
 
 
-class PageError(Exception):
+class PageError(UsageError):
     """What is wrong with a page, in one line, with file and line number in front."""
 
     def __init__(self, path: Path, line: int, message: str):
-        super().__init__(f"{path}:{line}: {message}")
+        super().__init__(f"{path}:{line + 1}: {message}")
 
 
 @dataclass
-class Block:
-    """A generated block: lines[first] is its marker, lines[last] its end."""
+class Part:
+    """A generated part. A block: lines[line] is its marker, lines[last] its end. An inline value: its kind is
+    "=", arguments are its expression and format, and lines[line][begin:end] is what it shows."""
 
     kind: str
     arguments: str
-    first: int
-    last: int
-
-
-@dataclass
-class Value:
-    """An inline value: lines[line][begin:end], its marks included. `format` may be empty."""
-
-    expression: str
-    format: str
-    shown: str
     line: int
-    begin: int
-    end: int
+    old: str = ""
+    last: int = 0
+    begin: int = 0
+    end: int = 0
 
 
 @dataclass
 class Page:
     path: Path  # as it is named in messages
     lines: list[str]
-    blocks: list[Block] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     fenced: set[int] = field(default_factory=set)  # lines of code fences outside generated blocks
 
 
 def parse(path: Path, text: str) -> Page:
     """The page of a Markdown text. Raises PageError if a generated part is not well formed."""
     page = Page(path, text.split("\n"))
-    block: Block | None = None
+    block: Part | None = None
     fence = ""
     for number, line in enumerate(page.lines):
         stripped = line.strip()
-        if block:
-            if stripped == END:
-                block.last = number
-                page.blocks.append(block)
-                block = None
-            elif stripped.startswith("<!-- generate"):
-                break
+        opens = stripped.startswith("<!-- generate")
+        if block and stripped == END:
+            block.last, block.old = number, "\n".join(page.lines[block.line + 1 : number])
+            page.parts.append(block)
+            block = None
+        elif block and opens:
+            break
+        elif block:
+            pass
         elif fence or FENCE.fullmatch(line):
             page.fenced.add(number)
             fence = fence_after(fence, line)
-        elif stripped.startswith("<!-- generate"):
-            match = BLOCK.fullmatch(line)
-            if not match:
-                raise PageError(
-                    path,
-                    number + 1,
-                    "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin",
-                )
-            block = Block(match["kind"], (match["arguments"] or "").strip(), number, number)
+        elif opens:
+            if not (match := BLOCK.fullmatch(line)):
+                wanted = "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin"
+                raise PageError(path, number, wanted)
+            block = Part(match["kind"], (match["arguments"] or "").strip(), number)
         elif stripped == END:
-            raise PageError(path, number + 1, f"`{END}` without a block that it ends")
+            raise PageError(path, number, f"`{END}` without a block that it ends")
         else:
-            page.values += values_of_line(page, number)
+            page.parts += values_of_line(path, number, line)
     if block:
-        raise PageError(path, block.first + 1, f"the block `{block.kind}` lacks its `{END}`")
+        raise PageError(path, block.line, f"the block `{block.kind}` lacks its `{END}`")
     return page
 
 
 def fence_after(fence: str, line: str) -> str:
     """The fence that is open after a line, "" if none."""
     match = FENCE.fullmatch(line)
-    if not match:
-        return fence
-    if not fence:
-        return match["fence"]
+    if not match or not fence:
+        return match["fence"] if match else fence
     closes = match["fence"].startswith(fence) and not match["rest"].strip()
     return "" if closes else fence
 
 
-def values_of_line(page: Page, number: int) -> list[Value]:
-    line = page.lines[number]
+def values_of_line(path: Path, number: int, line: str) -> Iterator[Part]:
     masked = CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
-    if "<!--=" not in masked:
-        return []
     if VALUE_FIRST.match(masked):
-        raise PageError(page.path, number + 1, "an inline value cannot begin a line: put a word before it")
-    found = []
+        raise PageError(path, number, "an inline value cannot begin a line: put a word before it")
     at = 0
     while (begin := masked.find("<!--=", at)) >= 0:
         match = VALUE.match(line, begin)
         if not match or "<!--" in match["shown"]:
-            raise PageError(
-                page.path,
-                number + 1,
-                "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line",
-            )
+            wanted = "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line"
+            raise PageError(path, number, wanted)
         # Within a table the bar has to be escaped.
-        expression, _, form = match["expression"].replace("\\|", "|").partition("|")
-        found.append(
-            Value(expression.strip(), form.strip(), match["shown"], number, match.start(), match.end())
-        )
+        expression = match["expression"].replace("\\|", "|")
+        yield Part("=", expression, number, match["shown"], number, *match.span("shown"))
         at = match.end()
-    return found
 
 
-def regenerate(
-    page: Page,
-    make_block: Callable[[Block], str | None],
-    make_value: Callable[[Value], str | None],
-) -> str:
-    """The page's text with its generated parts made anew; None from a maker leaves the part as it is."""
+def regenerate(page: Page, make: Callable[[Part], str | None]) -> str:
+    """The page's text with its generated parts made anew; where make() gives None, they stay."""
     lines = list(page.lines)
-    for value in reversed(page.values):
-        shown = make_value(value)
-        if shown is not None:
-            line = lines[value.line]
-            marker = line[value.begin : line.index("-->", value.begin) + 3]
-            lines[value.line] = f"{line[: value.begin]}{marker}{shown}<!--/-->{line[value.end :]}"
-    for block in reversed(page.blocks):
-        content = make_block(block)
-        if content is not None:
-            lines[block.first + 1 : block.last] = ["", *content.strip("\n").split("\n"), ""]
+    made = [(part, make(part)) for part in page.parts]
+    for part, text in reversed(made):
+        if text is None:
+            continue
+        if part.kind == "=":
+            line = lines[part.line]
+            lines[part.line] = line[: part.begin] + text + line[part.end :]
+        else:
+            lines[part.line + 1 : part.last] = ["", *text.strip("\n").split("\n"), ""]
     return "\n".join(lines)
 
 
@@ -177,22 +151,18 @@ NOT_PROSE = [
 NEW_PASSAGE = re.compile(r"\s*(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|\||>|</?[a-z])")
 
 
-def blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])
-
-
 def prose(page: Page) -> list[Passage]:
     """What people wrote: no generated blocks, no code. Inline values stand between VALUE_BEGIN and _END."""
     left_out = set(page.fenced)
-    for block in page.blocks:
-        left_out.update(range(block.first, block.last + 1))
+    for part in page.parts:
+        left_out.update(range(part.line, part.last + 1) if part.kind != "=" else ())
     if page.lines[0] == "---" and "---" in page.lines[1:]:  # front matter
         left_out.update(range(page.lines.index("---", 1) + 1))
     text = "\n".join("" if n in left_out else line for n, line in enumerate(page.lines))
-    text = VALUE.sub(mark_value, text)
-    text = CODE_SPAN.sub(lambda m: CODE + m[2] + CODE + " " * (len(m[0]) - len(m[2]) - 2), text)
+    text = VALUE.sub(lambda m: f"{VALUE_BEGIN}{m['shown']}{VALUE_END}".ljust(len(m[0])), text)
+    text = CODE_SPAN.sub(lambda m: f"{CODE}{m[2]}{CODE}".ljust(len(m[0])), text)
     for pattern in NOT_PROSE:
-        text = pattern.sub(blank, text)
+        text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     passages: list[Passage] = []
     open_passage = False
     for number, line in enumerate(text.split("\n"), start=1):
@@ -205,7 +175,3 @@ def prose(page: Page) -> list[Passage]:
         passages[-1].text += line + "\n"
         passages[-1].lines += [number] * (len(line) + 1)
     return passages
-
-
-def mark_value(match: re.Match[str]) -> str:
-    return f"{VALUE_BEGIN}{match['shown']}{VALUE_END}".ljust(len(match[0]))
