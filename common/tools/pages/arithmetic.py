@@ -12,11 +12,11 @@ A side is rewritten as an expression of values.py, each number with its power an
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools.claims.context import Context
 from tools.claims.objects import ExpressionError
-from tools.claims.values import evaluate
+from tools.claims.values import evaluate, number
 from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END
 
 TOLERANCE = 0.02  # of ≈
@@ -48,8 +48,8 @@ SCALES = WORDS | {prefix + base: scale for prefix, scale in PREFIXES.items() for
 
 @dataclass
 class Token:
-    """A relation, an operator, what is no part of an equation ("other"), or a value: a number or a constant
-    with its power and its unit. slack: half of its last written digit."""
+    """A relation, an operator, what is no part of an equation ("other"), or a value: a number, a constant or
+    what stands in brackets, with its power and its unit. slack: half of its last written digit."""
 
     kind: str
     text: str
@@ -62,21 +62,10 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of an equation: its value, the half of its last written digit, and where it stands."""
-
-    value: float
-    slack: float
-    begin: int
-    end: int
-    explains: bool
-
-
-@dataclass(frozen=True)
 class Equation:
-    left: Side
+    left: Token
     relation: str
-    right: Side
+    right: Token
 
     @property
     def holds(self) -> bool:
@@ -111,19 +100,20 @@ def tokens(text: str, names: Mapping[str, float]) -> list[Token]:
             if last.kind == "value" and not last.words and abs(power) <= 64 and (last.value or power > 0):
                 last.value, last.slack, last.explains, last.end = last.value**power, 0.0, True, token.end
                 continue
-            if is_group(last) and not last.words:
-                token.kind, token.text = "operator", f"**{power}"
-        elif kind == "word" and (last.kind == "value" or is_group(last)) and last.words < MOST_UNIT_WORDS:
+        elif kind == "word" and last.kind == "value" and last.words < MOST_UNIT_WORDS:
             scale = 1.0 if last.words else scale_of(content)
             if scale == 1.0 and content not in BASES and last.end == token.begin:
                 last.kind = "other"  # "2MNK"
             else:
-                if scale != 1.0 and last.kind == "value":
+                if scale != 1.0:
                     last.value, last.slack = last.value * scale, (last.slack or 0.5) * scale
-                elif scale != 1.0:
-                    scale_group(found, scale)
                 last.words, last.explains, last.end = last.words + 1, last.explains or scale != 1.0, token.end
                 continue
+        elif content == ")":
+            opening = max((n for n, other in enumerate(found) if other.text == "("), default=len(found))
+            if inside := read(found[opening + 1 :]):
+                token = replace(inside, begin=found[opening].begin, end=token.end, slack=0.0, explains=True)
+                del found[opening:]
         elif content == "×" and last.end == token.begin and text[last.end - 1].isdigit():
             is_factor = after and (after.lastgroup == "number" or after[after.lastgroup] in ("(", *names))
             if not is_factor:  # "2.5× faster"
@@ -133,40 +123,22 @@ def tokens(text: str, names: Mapping[str, float]) -> list[Token]:
     return found
 
 
-def is_group(token: Token) -> bool:
-    """Whether it ends what stands in brackets."""
-    return token.kind == "operator" and token.text.endswith(")")
-
-
-def scale_group(found: list[Token], scale: float) -> None:
-    """Gives the brackets that have just been closed a unit, which binds closer than any operator."""
-    found[-1].text = f")*{scale})"
-    depth = 0
-    for token in reversed([token for token in found if token.kind == "operator"]):
-        depth += token.text.count(")") - token.text.count("(")
-        if depth == 1 and "(" in token.text:
-            token.text = "(("
-            return
-
-
-def read(part: list[Token]) -> Side | None:
-    """An expression's value; None if the tokens are none."""
-    if not part or any(token.kind not in ("value", "operator") for token in part):
+def read(part: list[Token]) -> Token | None:
+    """An expression as one value; None if the tokens are none."""
+    if not part or part[0].text == "+" or any(token.kind not in ("value", "operator") for token in part):
         return None
     try:
         words = (repr(token.value) if token.kind == "value" else token.text for token in part)
-        value = evaluate(" ".join(words), Context(None, ""))
+        value = number(evaluate(" ".join(words), Context(None, "")))
     except ExpressionError:
-        return None
-    if not isinstance(value, (int, float)):  # of "()"
         return None
     numbers = [token for token in part if token.kind == "value"]
     slack = numbers[0].slack if len(numbers) == 1 else 0.0
     explains = len(numbers) < len(part) or any(token.explains for token in part)
-    return Side(value, slack, part[0].begin, part[-1].end, explains)
+    return Token("value", "", part[0].begin, part[-1].end, value, slack, explains)
 
 
-def side(all_tokens: list[Token], begin: int, end: int, left: bool) -> Side | None:
+def side(all_tokens: list[Token], begin: int, end: int, left: bool) -> Token | None:
     """The longest expression that ends right at `end` or, on the right, begins right at `begin`. None if it
     is a part of one with unknown names."""
     for n in range(end - begin):
