@@ -16,13 +16,12 @@ from typing import Any
 
 from tools.base import EVIDENCE, ROOT, UsageError, write_whole
 from tools.claims.objects import (
-    ExpressionError,
     Figures,
     Gpu,
     Ladder,
     NotAvailable,
+    NoValue,
     Profile,
-    ValueProblem,
     Xray,
 )
 from tools.machine_code import sass
@@ -90,18 +89,13 @@ def _integer(node: ast.AST, names: dict[str, int]) -> int:
 
 
 def once(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls a method once for the same arguments and keeps the result, or that there is none."""
+    """Calls a method once for the same arguments, whatever the step."""
 
     @functools.wraps(method)
     def kept(self: "Context", *arguments: Any) -> Any:
         key = (method.__name__, *arguments)
         if key not in self._cache:
-            try:
-                self._cache[key] = method(self, *arguments)
-            except (NotAvailable, ExpressionError) as error:
-                self._cache[key] = error
-        if isinstance(self._cache[key], Exception):
-            raise self._cache[key]
+            self._cache[key] = method(self, *arguments)
         return self._cache[key]
 
     return kept
@@ -137,19 +131,19 @@ class Context:
     def directory(self, step: str) -> str:
         """The full directory name of a step that may be cut short."""
         if not isinstance(step, str):
-            raise ValueProblem(f"{step!r} is no step")
+            raise NoValue(f"{step!r} is no step")
         if step == MINE and self.mine is not None:
             return MINE
         names = sorted({*self.steps(), self.step} - {""})
         fits = [name for name in names if name == step] or [n for n in names if step and n.startswith(step)]
         if len(fits) != 1:
-            raise ValueProblem(f"'{step}' names no step; there are {', '.join(names)}")
+            raise NoValue(f"'{step}' names no step; there are {', '.join(names)}")
         return fits[0]
 
     def previous(self) -> str:
         names = self.steps()
         if self.step not in names[1:]:
-            raise ValueProblem(f"no step comes before {self.step}")
+            raise NoValue(f"no step comes before {self.step}")
         return names[names.index(self.step) - 1]
 
     def kernel(self, step: str) -> Path:
@@ -186,7 +180,7 @@ class Context:
         except FileNotFoundError:
             raise NotAvailable(f"{what} is not recorded yet ({shown})") from None
         except (OSError, ValueError) as error:
-            raise ValueProblem(f"{shown} cannot be read: {error}") from None
+            raise NoValue(f"{shown} cannot be read: {error}") from None
 
     # ---- What an expression may call, and what that reads
 
@@ -248,7 +242,7 @@ class Context:
         try:
             found = sass.kernels(program, arch)
         except sass.SassError as error:
-            raise ValueProblem(str(error)) from None
+            raise NoValue(str(error)) from None
         if kernel is not None:
             fits = [k for k in found if re.search(kernel, k.name)]
         else:
@@ -256,7 +250,7 @@ class Context:
             fits = [k for k in found if "<true>" in k.name or "<1>" in k.name] or found
         if len(fits) != 1:
             names = ", ".join(k.name for k in found) or "none"
-            raise ValueProblem(
+            raise NoValue(
                 f"{step} has {len(fits)} kernels '{kernel or 'aligned'}', not one; there are {names}"
             )
         return fits[0]
@@ -267,7 +261,7 @@ class Context:
         path = (self.profiles or self.evidence) / f"{step}.json"
         record = self._json(path, f"the profile of {step}")
         if not isinstance(record, dict) or not isinstance(record.get("runs"), list):
-            raise ValueProblem(f"{path} holds no profile; record it with `ladder profile record`")
+            raise NoValue(f"{path} holds no profile; record it with `ladder profile record`")
         device = (record.get("facts") or {}).get("device")
         if self.profiles is not None and device != self.gpu().name:
             raise NotAvailable(f"{path} is of {device}; what is claimed is claimed of {self.gpu().name}")
@@ -302,7 +296,7 @@ class Context:
         From docs/evidence/<gpu>/experiments.json."""
         known = sorted(file.stem for file in (self.root / "docs" / "experiments").glob("*.toml"))
         if name not in known:
-            raise ValueProblem(f"there is no experiment '{name}'; there are {', '.join(known)}")
+            raise NoValue(f"there is no experiment '{name}'; there are {', '.join(known)}")
         records = [
             r
             for r in self._json(self.evidence / "experiments.json", f"the experiment {name}")
@@ -311,7 +305,7 @@ class Context:
         if not records:
             raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
         if wrong := [r["variant"] for r in records if not r["pass"]]:
-            raise ValueProblem(f"the experiment {name} gave a wrong result: {wrong[0]}")
+            raise NoValue(f"the experiment {name} gave a wrong result: {wrong[0]}")
         variants = [
             {
                 **{key: r[key] for key in ("variant", "time_us", "tflops")},
@@ -327,7 +321,7 @@ class Context:
         variants = {figures["variant"]: figures for figures in self.experiment_record(name, n)["variants"]}
         if variant not in variants:
             names = ", ".join(map(repr, variants))
-            raise ValueProblem(f"the experiment {name} has no variant '{variant}'; there are {names}")
+            raise NoValue(f"the experiment {name} has no variant '{variant}'; there are {names}")
         return Figures(f"the experiment {name}, {variant}", variants[variant])
 
     def variant(self, name: str, values: str) -> Figures:
@@ -337,20 +331,20 @@ class Context:
         for record in self._json(path, f"the variants {name}"):
             if values in (record.get("values"), record.get("variant")):
                 return Figures(f"the variant {values} of {name}", record)
-        raise ValueProblem(f"{path} has no variant '{values}'")
+        raise NoValue(f"{path} has no variant '{values}'")
 
     @once
     def _constants(self, path: Path) -> dict[str, int]:
         try:
             return constants(path.read_text())
         except OSError as error:
-            raise ValueProblem(f"{path} cannot be read: {error.strerror}") from None
+            raise NoValue(f"{path} cannot be read: {error.strerror}") from None
 
     def const(self, step: str, name: str) -> int:
         step = self.directory(step)
         found = self._constants(self.kernel(step))
         if name not in found:
-            raise ValueProblem(f"{step} has no constant {name}; it has {', '.join(found) or 'none'}")
+            raise NoValue(f"{step} has no constant {name}; it has {', '.join(found) or 'none'}")
         return found[name]
 
 
@@ -361,7 +355,7 @@ def _run_xray(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any
         try:
             result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         except OSError as error:
-            raise ValueProblem(f"{program} cannot be run: {error.strerror}") from None
+            raise NoValue(f"{program} cannot be run: {error.strerror}") from None
         lines = (result.stderr or result.stdout).splitlines()
         said = next((line.strip().removeprefix("error: ") for line in lines if line.strip()), "")
         if result.returncode == 3:
@@ -373,4 +367,4 @@ def _run_xray(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any
             return record
         except (OSError, ValueError, LookupError, TypeError):
             ended = f"{step} run --xray ended with exit status {result.returncode}"
-            raise ValueProblem(f"{ended}: {said or 'it printed nothing'}") from None
+            raise NoValue(f"{ended}: {said or 'it printed nothing'}") from None

@@ -4,6 +4,7 @@ Their public attributes and methods are what an expression may use.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partialmethod
 from typing import Any, ClassVar
 
 from tools.machine_code.listing import matches, parse_instruction
@@ -17,7 +18,7 @@ class ExpressionError(Exception):
     """What is wrong with an expression, in one line."""
 
 
-class ValueProblem(ExpressionError):
+class NoValue(ExpressionError):
     """A well-formed expression that has no value: no such access, division by zero, a faulty kernel."""
 
 
@@ -83,24 +84,24 @@ class Accesses(Figures):
 
     def _global(self, key: str) -> int:
         if self._rows and not any(row["space"] == "global" for row in self._rows):
-            raise ValueProblem(f"the {self._what} is of shared memory, which has no sectors")
+            raise NoValue(f"the {self._what} is of shared memory, which has no sectors")
         return self._sum(key, "global")
 
     def _shared(self, key: str) -> int:
         if not any(row["space"] == "shared" for row in self._rows):
-            raise ValueProblem(f"there is no {self._what} of shared memory")
+            raise NoValue(f"there is no {self._what} of shared memory")
         return self._sum(key, "shared")
 
     def _quotient(self, above: int, below: int) -> float:
         if below == 0:
-            raise ValueProblem(f"there is no {self._what}")
+            raise NoValue(f"there is no {self._what}")
         return above / below
 
     def _width(self) -> int:
         widths = {row["bytes"] for row in self._rows}
         if len(widths) != 1:
             found = ", ".join(map(str, sorted(widths))) or "none"
-            raise ValueProblem(f"{self._what} has no one width; found {found}")
+            raise NoValue(f"{self._what} has no one width; found {found}")
         return widths.pop()
 
 
@@ -130,28 +131,20 @@ class Xray(Figures):
         self._record = record
         self._rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
 
-    def load(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        return self._select("load", array, line, space)
-
-    def store(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        return self._select("store", array, line, space)
-
-    def copy(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        return self._select("copy", array, line, space)
-
-    def access(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        return self._select(None, array, line, space)
-
     def _select(
-        self, operation: str | None, array: str | None, line: str | None, space: str | None
+        self,
+        operation: str | None,
+        array: str | None = None,
+        line: str | None = None,
+        space: str | None = None,
     ) -> Accesses:
         arrays = {row["array"] for row in self._rows}
         # A misspelt array must not pass for one that is never accessed.
         if array is not None and array not in arrays | {"A", "B", "C"}:
             known = ", ".join(sorted(arrays))
-            raise ValueProblem(f"{self._step} accesses no array '{array}'; there are {known}")
+            raise NoValue(f"{self._step} accesses no array '{array}'; there are {known}")
         if line is not None and not any(line in row["source"] for row in self._rows):
-            raise ValueProblem(f"no access of {self._step} stands in a line with '{line}'")
+            raise NoValue(f"no access of {self._step} stands in a line with '{line}'")
         wanted = {"operation": operation, "array": array, "space": space}
         rows = [
             row
@@ -161,6 +154,11 @@ class Xray(Figures):
         ]
         words = (operation or "access", f"of {array}" if array else "", f"in '{line}'" if line else "")
         return Accesses(rows, " ".join(filter(None, (*words, f"in {self._step}"))))
+
+    load = partialmethod(_select, "load")
+    store = partialmethod(_select, "store")
+    copy = partialmethod(_select, "copy")
+    access = partialmethod(_select, None)
 
 
 class Gpu(Figures):
@@ -233,7 +231,7 @@ class Profile(Figures):
             return sum(i.get("stalls", {}).get(_known(reason), 0) for i in self._instructions(of))
 
         if (every := samples(None)) == 0:
-            raise ValueProblem(f"{self._what} has no sample of {reason}")
+            raise NoValue(f"{self._what} has no sample of {reason}")
         return 100 * samples(pattern) / every
 
     def executed(self, pattern: str | None = None, line: str | None = None) -> int:
@@ -262,7 +260,7 @@ class Profile(Figures):
             raise NotAvailable(f"{self._what} was recorded without its instructions")
         numbers = [number for number, text in enumerate(self._source, 1) if line is not None and line in text]
         if line is not None and not numbers:
-            raise ValueProblem(f"{self._what}: no line of the kernel holds '{line}'")
+            raise NoValue(f"{self._what}: no line of the kernel holds '{line}'")
         for instruction in self._run["instructions"]:
             if line is not None and instruction.get("line") not in numbers:
                 continue
@@ -272,5 +270,5 @@ class Profile(Figures):
 
 def _known(reason: str) -> str:
     if reason not in STALLS:
-        raise ValueProblem(f"there is no stall reason '{reason}'; there are {', '.join(STALLS)}")
+        raise NoValue(f"there is no stall reason '{reason}'; there are {', '.join(STALLS)}")
     return reason

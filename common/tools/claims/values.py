@@ -20,7 +20,7 @@ and the names gpu (figures of the GPU, with their sources in docs/evidence/h200/
 The goals of exercises know `mine`, the student's kernel, in place of a step.
 
 What cannot be had here (no GPU code in the build, nothing recorded yet) raises NotAvailable; what is wrong
-raises ExpressionError, or its subclass ValueProblem if only a value showed it. Both hold one line.
+raises ExpressionError, or its subclass NoValue if only a value showed it. Both hold one line.
 objects.py holds what the functions return, context.py where it comes from.
 Standard library only.
 """
@@ -34,14 +34,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.claims.context import MINE, Context, N
-from tools.claims.objects import ExpressionError, Figures, NotAvailable, ValueProblem
+from tools.claims.objects import ExpressionError, NotAvailable, NoValue
 from tools.machine_code import sass
-from tools.machine_code.listing import Frame, Instruction
-from tools.machine_code.loops import Block, Loop, RegisterReads
-from tools.machine_code.occupancies import Occupancy
 
-# What expressions may look into: the attributes and methods of these, and of nothing else.
-VISIBLE = (Figures, sass.Kernel, Loop, Block, RegisterReads, Instruction, Frame, Occupancy)
 SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "const")
 PLAIN: dict[str, Callable[..., Any]] = {
     **{"min": min, "max": max, "abs": abs, "round": round},
@@ -51,7 +46,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
 
 def _mine(context: Context) -> str:
     if context.mine is None:
-        raise ValueProblem("'mine' is a student's kernel: only the goals of exercises know it")
+        raise NoValue("'mine' is a student's kernel: only the goals of exercises know it")
     return MINE
 
 
@@ -67,7 +62,7 @@ NAMES: dict[str, Callable[[Context], Any]] = {
 
 def _power(a: float, b: float) -> float:
     if abs(b) > 64 or abs(a) > 2**64:
-        raise ValueProblem(f"{a} ** {b} is too large")
+        raise NoValue(f"{a} ** {b} is too large")
     return a**b
 
 
@@ -189,9 +184,9 @@ def explain(expression: str, context: Context) -> Evaluation:
     try:
         return Evaluation(evaluator.value(tree, {}), evaluator.comparisons)
     except ZeroDivisionError:
-        raise ValueProblem(f"division by zero in '{ast.unparse(tree)}'") from None
+        raise NoValue(f"division by zero in '{ast.unparse(tree)}'") from None
     except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
-        raise ValueProblem(f"{error} in '{expression.strip()[:80]}'") from None
+        raise NoValue(f"{error} in '{expression.strip()[:80]}'") from None
 
 
 class _Evaluator:
@@ -207,7 +202,7 @@ class _Evaluator:
                 return value
             case ast.Name(id=name):
                 if name not in bound and name not in NAMES:
-                    raise ValueProblem(f"unknown name '{name}' outside of its comprehension")
+                    raise NoValue(f"unknown name '{name}' outside of its comprehension")
                 return bound[name] if name in bound else NAMES[name](self.context)
             case ast.Attribute(value=of, attr=name):
                 return attribute(self.value(of, bound), name)
@@ -240,7 +235,7 @@ class _Evaluator:
             return
         items = self.value(parts[0].iter, bound)
         if not isinstance(items, (list, tuple)):
-            raise ValueProblem(f"'{ast.unparse(parts[0].iter)}' is no list")
+            raise NoValue(f"'{ast.unparse(parts[0].iter)}' is no list")
         for item in items:
             names = {**bound, parts[0].target.id: item}
             if all(self.value(condition, names) for condition in parts[0].ifs):
@@ -253,15 +248,15 @@ class _Evaluator:
             target = PLAIN.get(node.func.id) or getattr(self.context, node.func.id)
         else:
             target = self.value(node.func, bound)
-            if not isinstance(getattr(target, "__self__", None), VISIBLE):
-                raise ValueProblem(f"'{ast.unparse(node.func)}' is no function")
+            if not is_visible(getattr(target, "__self__", None)):
+                raise NoValue(f"'{ast.unparse(node.func)}' is no function")
         try:
             return target(*values, **named)
         except sass.SassError as error:
             raise NotAvailable(str(error)) from None
         except (TypeError, AttributeError) as error:
-            said = re.sub(r"^Context\.|^\w+\.(?=\w+\(\))", "", str(error))
-            raise ValueProblem(f"'{ast.unparse(node)}': {said}") from None
+            said = re.sub(r"^(\w+\.)?\w+\(\) ", "", str(error))
+            raise NoValue(f"'{ast.unparse(node)}': {said}") from None
 
     def compare(self, node: ast.Compare, bound: dict[str, Any]) -> bool:
         left, value = node.left, self.value(node.left, bound)
@@ -280,17 +275,22 @@ class _Evaluator:
 def number(value: Any) -> int | float:
     if isinstance(value, (int, float)):
         return value
-    raise ValueProblem(f"{value!r} is no number")
+    raise NoValue(f"{value!r} is no number")
+
+
+def is_visible(value: Any) -> bool:
+    """Whether expressions may look into it: into the project's own objects, and nothing else."""
+    return type(value).__module__.startswith("tools.")
 
 
 def attribute(of: Any, name: str) -> Any:
-    if not isinstance(of, VISIBLE):
-        raise ValueProblem(f"{of!r} has no .{name}")
+    if not is_visible(of):
+        raise NoValue(f"{of!r} has no .{name}")
     try:
         return getattr(of, name)
     except AttributeError:
         known = ", ".join(known for known in dir(of) if not known.startswith("_"))
-        raise ValueProblem(f"{type(of).__name__.lower()} has no .{name}; it has {known}") from None
+        raise NoValue(f"{type(of).__name__.lower()} has no .{name}; it has {known}") from None
 
 
 def shown(node: ast.AST, bound: dict[str, Any]) -> str:

@@ -70,35 +70,27 @@ class Request:
         return f"![{description}]({where})"
 
 
-@dataclass(frozen=True)
-class Maker:
-    """What makes the blocks of one kind. options: what it takes as NAME=TEXT; alone: it takes nothing else;
-    of_build: it shows what only a build has."""
-
-    make: Callable[[Request], str]
-    options: tuple[str, ...]
-    alone: bool
-    of_build: bool
-
-    def __call__(self, page: Request, arguments: str) -> str:
-        options = {}
-        for name in self.options:
-            if match := re.search(rf"(?:^|(?<=\s)){name}=(\"[^\"]*\"|'[^']*'|\S+)(?=\s|$)", arguments):
-                arguments = (arguments[: match.start()] + arguments[match.end() :]).strip()
-                options[name] = match[1].strip("\"'")
-        if self.alone and arguments:
-            raise BlockError(f"'{arguments}' is more than this block takes")
-        return self.make(replace(page, arguments=arguments, options=options))
-
-
-MAKERS: dict[str, Maker] = {}
+MAKERS: dict[str, Callable[[Request, str], str]] = {}
+OF_BUILD: set[str] = set()  # kinds that show what only a build has
 
 
 def block(*options: str, alone: bool = False, of_build: bool = False) -> Callable[..., Any]:
-    """Makes a function the maker of the kind that it is named for: make_diff."""
+    """Makes a function the maker of the kind that it is named for, as make_diff. options: what it takes as
+    NAME=TEXT; alone: it takes nothing else."""
 
     def register(make: Callable[[Request], str]) -> Callable[[Request], str]:
-        MAKERS[make.__name__.removeprefix("make_")] = Maker(make, options, alone, of_build)
+        def made(page: Request, arguments: str) -> str:
+            found = {}
+            for name in options:
+                if match := re.search(rf"(?:^|(?<=\s)){name}=(\"[^\"]*\"|'[^']*'|\S+)(?=\s|$)", arguments):
+                    arguments = (arguments[: match.start()] + arguments[match.end() :]).strip()
+                    found[name] = match[1].strip("\"'")
+            if alone and arguments:
+                raise BlockError(f"'{arguments}' is more than this block takes")
+            return make(replace(page, arguments=arguments, options=found))
+
+        MAKERS[kind := make.__name__.removeprefix("make_")] = made
+        OF_BUILD.update({kind} if of_build else ())
         return make
 
     return register

@@ -12,22 +12,10 @@ from tools.drawing import roofline
 from tools.machine_code.listing import Instruction, SassError, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
-from tools.pages.blocks import (
-    MAKERS,
-    BlockError,
-    Request,
-    block,
-    code,
-    facts_line,
-    fence,
-    percent,
-    range_arguments,
-    table,
-    time,
-    whole,
-)
+from tools.pages import blocks
+from tools.pages.blocks import MAKERS, OF_BUILD, BlockError, Request, block, code, fence, table, whole
 
-__all__ = ["MAKERS", "BlockError", "Request"]
+__all__ = ["MAKERS", "OF_BUILD", "BlockError", "Request"]
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 STALLS_SHOWN = 5  # of each step, at most
@@ -52,24 +40,24 @@ def count(value: float) -> str:
 
 
 COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "duration_us": ("duration", time),
+    "duration_us": ("duration", blocks.time),
     "sm_clock_mhz": ("SM clock while it ran", lambda v: f"{v:.0f} MHz"),
     "registers_per_thread": ("registers a thread", whole),
     "shared_bytes_per_block": ("shared memory a block", kibibytes),
     "threads_per_block": ("threads a block", whole),
     "blocks": ("blocks", whole),
-    "theoretical_occupancy_percent": ("occupancy, theoretical", percent),
-    "achieved_occupancy_percent": ("occupancy, achieved", percent),
+    "theoretical_occupancy_percent": ("occupancy, theoretical", blocks.percent),
+    "achieved_occupancy_percent": ("occupancy, achieved", blocks.percent),
     "instructions": ("instructions, counted by warp", count),
-    "issue_slots_busy_percent": ("issue slots busy", percent),
-    "fma_pipe_percent": ("FMA pipe busy", percent),
-    "lsu_pipe_percent": ("load/store pipe busy", percent),
-    "lsu_wavefronts_percent": ("L1 data pipe busy (wavefronts)", percent),
-    "l1_percent": ("L1 and shared memory busy", percent),
-    "l2_percent": ("L2 busy", percent),
-    "dram_percent": ("DRAM busy", percent),
-    "l1_hit_percent": ("L1 hit rate", percent),
-    "l2_hit_percent": ("L2 hit rate", percent),
+    "issue_slots_busy_percent": ("issue slots busy", blocks.percent),
+    "fma_pipe_percent": ("FMA pipe busy", blocks.percent),
+    "lsu_pipe_percent": ("load/store pipe busy", blocks.percent),
+    "lsu_wavefronts_percent": ("L1 data pipe busy (wavefronts)", blocks.percent),
+    "l1_percent": ("L1 and shared memory busy", blocks.percent),
+    "l2_percent": ("L2 busy", blocks.percent),
+    "dram_percent": ("DRAM busy", blocks.percent),
+    "l1_hit_percent": ("L1 hit rate", blocks.percent),
+    "l2_hit_percent": ("L2 hit rate", blocks.percent),
     "global_load_sectors": ("sectors of global loads", count),
     "l2_to_l1_bytes": ("read from L2", gigabytes),
     "dram_read_bytes": ("read from DRAM", gigabytes),
@@ -103,7 +91,7 @@ def make_profile(request: Request) -> str:
 
 def profile_facts(request: Request, steps: Sequence[str]) -> str:
     facts = [request.context.profile_record(step).get("facts") or {} for step in steps]
-    lines = list(dict.fromkeys(facts_line(f) for f in facts))
+    lines = list(dict.fromkeys(blocks.facts_line(f) for f in facts))
     return f"Nsight Compute at M = N = K = {N}. {' '.join(filter(None, lines))}".strip()
 
 
@@ -141,7 +129,7 @@ def make_speed(request: Request) -> str:
         entries = [request.context.ladder(step, n) for step in steps]
         row = [whole(n)]
         for entry in entries:
-            row += [time(entry.time_us), f"{entry.tflops:.2f}", percent(100 * entry.ratio)]
+            row += [blocks.time(entry.time_us), f"{entry.tflops:.2f}", blocks.percent(100 * entry.ratio)]
         rows.append([*row, *([f"{entries[0].time_us / entries[1].time_us:.2f} ×"] if two else [])])
     of_steps = [f"{step[:2]}: {what}" for step in steps for what in ("time", "TFLOP/s", "of cuBLAS")]
     head = ["M = N = K", *of_steps, *(["faster by"] if two else [])]
@@ -190,7 +178,7 @@ def make_sass(request: Request) -> str:
         case _ if only:
             raise BlockError("`only=` goes with `sass loop`")
         case _:
-            shown, limit = between(in_loop, rows, *range_arguments(request.arguments)), len(rows)
+            shown, limit = between(in_loop, rows, *blocks.range_arguments(request.arguments)), len(rows)
             what = f"{len(shown)} instructions"
     counters = run["counters"]
     warps = counters["blocks"] * -(-counters["threads_per_block"] // 32)
@@ -288,10 +276,11 @@ def make_roofline(request: Request) -> str:
     )
     best = roofline.roof(here.flops_per_byte, gpu.peak_tflops, gpu.dram_tb_per_s)
     bound = "the DRAM" if here.flops_per_byte < gpu.flops_per_byte else "the arithmetic"
+    reached = blocks.percent(100 * here.tflops / best)
     says = [
         f"At M = N = K = {N} `{step}` does {here.flops_per_byte:.0f} FLOP for each byte to or from",
         f"DRAM. The roofs meet at {gpu.flops_per_byte:.1f}, so the roof over it is {bound}:",
-        f"{best:.1f} TFLOP/s. It reaches {here.tflops:.2f}, {percent(100 * here.tflops / best)} of that.",
+        f"{best:.1f} TFLOP/s. It reaches {here.tflops:.2f}, {reached} of that.",
     ]
     return f"{link}\n\n{' '.join(says)}"
 

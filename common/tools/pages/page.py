@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.base import UsageError
@@ -10,133 +9,68 @@ from tools.base import UsageError
 # Around the text of an inline value in prose, and in place of code: no page has these characters.
 VALUE_BEGIN, VALUE_END, CODE = "\ue000", "\ue001", "\ue002"
 
-FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<rest>.*)")
-BLOCK = re.compile(r"<!-- generate: (?P<kind>\S+)(?: (?P<arguments>.*?))? -->")
-END = "<!-- end -->"
-VALUE = re.compile(r"<!--=(?P<expression>.*?)-->(?P<shown>.*?)<!--/-->")
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+# Code, in which nothing is generated, and the generated parts: blocks, and inline values. What has a marker
+# but fits none of them is not well formed.
+PART = re.compile(
+    r"""
+      ^\s*(?P<fence>`{3,}|~{3,}).*\n(?:.*\n)*?(?:\s*(?P=fence)[`~]*\s*$|\Z)
+    | (?P<ticks>(?<!`)`+(?!`))(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
+    | ^<!--\ generate:\ (?P<kind>\S+)(?:\ (?P<arguments>.*?))?\ -->\n
+      (?P<content>(?:(?!\ *<!--\ generate).*\n)*?)\ *<!--\ end\ -->\ *$
+    | <!--=(?P<expression>(?:(?!-->).)*)-->(?P<shown>(?:(?!<!--).)*?)<!--/-->
+    | (?P<marker><!--=|<!--\ generate|<!--\ end\ -->)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+BLOCK = re.compile(r"<!-- generate: (\S+)( .*?)? -->$", re.MULTILINE)
 # A comment at the beginning of a line is a block of its own in Markdown, and ends the paragraph.
-VALUE_FIRST = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)?<!--=")
+BEGINNING = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)?")
 
 
-class PageError(UsageError):
-    """What is wrong with a page, in one line, with file and line number in front."""
-
-    def __init__(self, path: Path, line: int, message: str):
-        super().__init__(f"{path}:{line + 1}: {message}")
+def line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
 
 
-@dataclass
-class Part:
-    """A generated part. A block: lines[line] is its marker, lines[last] its end. An inline value: its kind is
-    "=", arguments are its expression and format, and lines[line][begin:end] is what it shows."""
-
-    kind: str
-    arguments: str
-    line: int
-    old: str = ""
-    last: int = 0
-    begin: int = 0
-    end: int = 0
-
-
-@dataclass
-class Page:
-    path: Path  # as it is named in messages
-    lines: list[str]
-    parts: list[Part] = field(default_factory=list)
-    fenced: set[int] = field(default_factory=set)  # lines of code fences outside generated blocks
-
-
-def parse(path: Path, text: str) -> Page:
-    """The page of a Markdown text. Raises PageError if a generated part is not well formed."""
-    page = Page(path, text.split("\n"))
-    block: Part | None = None
-    fence = ""
-    for number, line in enumerate(page.lines):
-        stripped = line.strip()
-        opens = stripped.startswith("<!-- generate")
-        if block and stripped == END:
-            block.last, block.old = number, "\n".join(page.lines[block.line + 1 : number])
-            page.parts.append(block)
-            block = None
-        elif block and opens:
-            break
-        elif block:
-            pass
-        elif fence or FENCE.fullmatch(line):
-            page.fenced.add(number)
-            fence = fence_after(fence, line)
-        elif opens:
-            if not (match := BLOCK.fullmatch(line)):
-                wanted = "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin"
-                raise PageError(path, number, wanted)
-            block = Part(match["kind"], (match["arguments"] or "").strip(), number)
-        elif stripped == END:
-            raise PageError(path, number, f"`{END}` without a block that it ends")
-        else:
-            page.parts += values_of_line(path, number, line)
-    if block:
-        raise PageError(path, block.line, f"the block `{block.kind}` lacks its `{END}`")
-    return page
+def parse(path: Path, text: str) -> list[re.Match[str]]:
+    """The generated parts of a Markdown text, each with its `kind` or its `expression`. Raises UsageError,
+    with file and line number in front, if one is not well formed."""
+    found = []
+    for part in PART.finditer(text):
+        before = text[text.rfind("\n", 0, part.start()) + 1 : part.start()]
+        wrong = ""
+        if (part["marker"] or part[0]).startswith("<!--=") and BEGINNING.fullmatch(before):
+            wrong = "an inline value cannot begin a line: put a word before it"
+        elif part["marker"] == "<!--=":
+            wrong = "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line"
+        elif part["marker"] == "<!-- end -->":
+            wrong = "`<!-- end -->` without a block that it ends"
+        elif part["marker"] and not before and (block := BLOCK.match(text, part.start())):
+            wrong = f"the block `{block[1]}` lacks its `<!-- end -->`"
+        elif part["marker"]:
+            wrong = "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin"
+        if wrong:
+            raise UsageError(f"{path}:{line_of(text, part.start())}: {wrong}")
+        if part["kind"] or part["expression"]:
+            found.append(part)
+    return found
 
 
-def fence_after(fence: str, line: str) -> str:
-    """The fence that is open after a line, "" if none."""
-    match = FENCE.fullmatch(line)
-    if not match or not fence:
-        return match["fence"] if match else fence
-    closes = match["fence"].startswith(fence) and not match["rest"].strip()
-    return "" if closes else fence
-
-
-def values_of_line(path: Path, number: int, line: str) -> Iterator[Part]:
-    masked = CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
-    if VALUE_FIRST.match(masked):
-        raise PageError(path, number, "an inline value cannot begin a line: put a word before it")
-    at = 0
-    while (begin := masked.find("<!--=", at)) >= 0:
-        match = VALUE.match(line, begin)
-        if not match or "<!--" in match["shown"]:
-            wanted = "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line"
-            raise PageError(path, number, wanted)
-        # Within a table the bar has to be escaped.
-        expression = match["expression"].replace("\\|", "|")
-        yield Part("=", expression, number, match["shown"], number, *match.span("shown"))
-        at = match.end()
-
-
-def regenerate(page: Page, make: Callable[[Part], str | None]) -> str:
-    """The page's text with its generated parts made anew; where make() gives None, they stay."""
-    lines = list(page.lines)
-    made = [(part, make(part)) for part in page.parts]
-    for part, text in reversed(made):
-        if text is None:
-            continue
-        if part.kind == "=":
-            line = lines[part.line]
-            lines[part.line] = line[: part.begin] + text + line[part.end :]
-        else:
-            lines[part.line + 1 : part.last] = ["", *text.strip("\n").split("\n"), ""]
-    return "\n".join(lines)
+def regenerate(path: Path, text: str, make: Callable[[re.Match[str]], str | None]) -> str:
+    """The text with its generated parts made anew; where make() gives None, they stay."""
+    made = [(part, make(part)) for part in parse(path, text)]
+    for part, new in reversed(made):
+        if new is not None:
+            group = "content" if part["kind"] else "shown"
+            new = f"\n{new.strip(chr(10))}\n\n" if part["kind"] else new
+            text = text[: part.start(group)] + new + text[part.end(group) :]
+    return text
 
 
 # ---- Prose -----------------------------------------------------------------------------------------------
 
-
-@dataclass
-class Passage:
-    """A paragraph, heading, list item or table row, without code, links' targets and HTML."""
-
-    text: str
-    lines: list[int]  # of each character, from 1
-
-    def line_at(self, position: int) -> int:
-        return self.lines[min(position, len(self.lines) - 1)]
-
-
 # What is not prose. Replaced by blanks of the same length, so that places stay where they are.
 NOT_PROSE = [
+    re.compile(r"\A---\n(?:.*\n)*?---$", re.MULTILINE),  # front matter
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"</?[a-zA-Z][^<>]*>"),
     re.compile(r"<[a-z]+:[^<>\s]*>"),
@@ -151,27 +85,26 @@ NOT_PROSE = [
 NEW_PASSAGE = re.compile(r"\s*(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|\||>|</?[a-z])")
 
 
-def prose(page: Page) -> list[Passage]:
-    """What people wrote: no generated blocks, no code. Inline values stand between VALUE_BEGIN and _END."""
-    left_out = set(page.fenced)
-    for part in page.parts:
-        left_out.update(range(part.line, part.last + 1) if part.kind != "=" else ())
-    if page.lines[0] == "---" and "---" in page.lines[1:]:  # front matter
-        left_out.update(range(page.lines.index("---", 1) + 1))
-    text = "\n".join("" if n in left_out else line for n, line in enumerate(page.lines))
-    text = VALUE.sub(lambda m: f"{VALUE_BEGIN}{m['shown']}{VALUE_END}".ljust(len(m[0])), text)
-    text = CODE_SPAN.sub(lambda m: f"{CODE}{m[2]}{CODE}".ljust(len(m[0])), text)
-    for pattern in NOT_PROSE:
-        text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    passages: list[Passage] = []
-    open_passage = False
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            open_passage = False
-            continue
-        if not open_passage or NEW_PASSAGE.match(line):
-            passages.append(Passage("", []))
-        open_passage = not line.lstrip().startswith("#")
-        passages[-1].text += line + "\n"
-        passages[-1].lines += [number] * (len(line) + 1)
-    return passages
+def blank(match: re.Match[str]) -> str:
+    """As many blanks; code and inline values leave their text, in the marks of this module."""
+    left = ""
+    if match.re is PART and match["code"]:
+        left = f"{CODE}{match['code']}{CODE}"
+    elif match.re is PART and match["expression"]:
+        left = f"{VALUE_BEGIN}{match['shown']}{VALUE_END}"
+    return left + re.sub(r"[^\n]", " ", match[0][len(left) :])
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """What people wrote, without generated blocks, links' targets and HTML: paragraphs, headings, list items
+    and table rows, each with the number of its first line."""
+    for pattern in (PART, *NOT_PROSE):
+        text = pattern.sub(blank, text)
+    passage, first = "", 0
+    for number, line in enumerate([*text.split("\n"), ""], start=1):
+        if passage and (not line.strip() or NEW_PASSAGE.match(line) or passage.lstrip().startswith("#")):
+            yield first, passage
+            passage = ""
+        if line.strip():
+            first = first if passage else number
+            passage += line + "\n"

@@ -35,6 +35,7 @@ is not recorded yet; 2 a page is malformed. Standard library only.
 """
 
 import difflib
+import re
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -46,10 +47,8 @@ from tools.claims import values
 from tools.claims.context import Context, constants
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.pages import stated
-from tools.pages.evidence import MAKERS, BlockError, Request
-from tools.pages.page import Part, parse, regenerate
-
-VALUES_OF_THE_BUILD = {"xray", "sass"}
+from tools.pages.evidence import MAKERS, OF_BUILD, BlockError, Request
+from tools.pages.page import line_of, regenerate
 
 
 def show(value: Any, form: str) -> str:
@@ -87,18 +86,20 @@ class Run:
         """Writes or compares a page and its figures; returns its new text, "" if it is malformed."""
         shown_path, docs = self.display(path), self.context.root / "docs"
         errors = len(self.said["error"])
-        try:
-            text = read_text(path)
-            page = parse(shown_path, text)
-        except UsageError as error:
-            self.said["error"].append(str(error))
-            return ""
         step = path.stem if path.stem in self.context.steps() else ""
         here = self.context.at(step)
         # docs/figures for a page in docs/, else figures/ beside the page.
         inside = path.resolve().is_relative_to(docs.resolve())
         request = Request(here, path.resolve(), ((docs if inside else path.parent) / "figures").resolve())
-        new_text = regenerate(page, lambda part: self.part(part, request, f"{shown_path}:{part.line + 1}"))
+        try:
+            text = read_text(path)
+            new_text = regenerate(
+                shown_path,
+                text,
+                lambda part: self.part(part, request, f"{shown_path}:{line_of(text, part.start())}"),
+            )
+        except UsageError as error:
+            self.said["error"].append(str(error))
         if len(self.said["error"]) > errors:
             return ""
         self.put(path, text, new_text)
@@ -106,32 +107,31 @@ class Run:
             figure = request.figures_folder / name
             self.put(figure, read_text(figure) if figure.exists() else "", svg)
         names = constants(read_text(here.kernel(step))) if step else {}
-        self.said["number"] += stated.check(parse(shown_path, new_text), self.definitions, names)
+        self.said["number"] += stated.check(shown_path, new_text, self.definitions, names)
         return new_text
 
-    def part(self, part: Part, request: Request, where: str) -> str | None:
+    def part(self, part: re.Match[str], request: Request, where: str) -> str | None:
         """What a generated part ought to be; None if that cannot be had."""
-        expression, _, form = (text.strip() for text in part.arguments.partition("|"))
-        name = f"`{expression}`" if part.kind == "=" else f"block `{part.kind}`"
+        kind, name = part["kind"], f"block `{part['kind']}`"
         try:
-            if part.kind == "=":
-                text = show(values.evaluate(expression, request.context), form)
-            elif part.kind in MAKERS:
-                text = MAKERS[part.kind](request, part.arguments)
-            else:
+            if kind in MAKERS:
+                of_build = kind in OF_BUILD
+                text = MAKERS[kind](request, (part["arguments"] or "").strip())
+            elif kind:
                 raise BlockError(f"there is no such kind; there are {', '.join(MAKERS)}")
+            else:
+                # Within a table the bar has to be escaped.
+                expression, _, form = part["expression"].replace("\\|", "|").partition("|")
+                name = f"`{expression.strip()}`"
+                of_build = bool({"xray", "sass"} & set(values.sources(expression)))
+                text = show(values.evaluate(expression, request.context), form.strip())
         except (BlockError, ExpressionError) as error:
             self.said["error"].append(f"{where}: {name}: {error}")
         except NotAvailable as reason:
-            if part.kind == "=":
-                of_build = bool(VALUES_OF_THE_BUILD & set(values.sources(expression)))
-            else:
-                of_build = MAKERS[part.kind].of_build
-            self.said["kept" if of_build and part.old.strip() else "missing"].append(
-                f"{where}: {name}: {reason}"
-            )
+            kept = of_build and (part["content"] or part["shown"] or "").strip()
+            self.said["kept" if kept else "missing"].append(f"{where}: {name}: {reason}")
         else:
-            self.made[part.kind] += 1
+            self.made["block" if kind else "value"] += 1
             return text
         return None
 
@@ -161,8 +161,7 @@ class Run:
         for message in self.said["kept"]:
             print(f"kept, not checked: {message}")
         kept = f", {len(self.said['kept'])} kept and not checked" if self.said["kept"] else ""
-        inline, blocks = self.made["="], self.made.total() - self.made["="]
-        print(f"{pages} pages: {blocks} blocks and {inline} values made{kept}")
+        print(f"{pages} pages: {self.made['block']} blocks and {self.made['value']} values made{kept}")
         if self.said["error"]:
             return 2
         return 1 if any(messages for kind, messages in self.said.items() if kind != "kept") else 0

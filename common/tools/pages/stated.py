@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.base import UsageError, read_toml
 from tools.pages.arithmetic import equations
-from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END, Page, prose
+from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END, line_of, prose
 
 FILE = "docs/definitions.toml"
 DIGITS = re.compile(r"\d+(?:[.,\u00a0\u2009\u202f]\d+)*")
@@ -36,23 +36,22 @@ def definitions(root: Path) -> list[re.Pattern[str]]:
     return found
 
 
-def check(page: Page, known: list[re.Pattern[str]], names: Mapping[str, float]) -> Iterator[str]:
+def check(path: Path, page: str, known: list[re.Pattern[str]], names: Mapping[str, float]) -> Iterator[str]:
     """One line for each number without a derivation and each equation that does not hold. names: constants
     that equations may use."""
-    for passage in prose(page):
-        text = passage.text
+    for first, text in prose(page):
         covered = [m.span() for p in (NOT_TYPED, HEADING_NUMBER, *known) for m in p.finditer(text)]
         for equation in equations(text, names):
             left, right = equation.left, equation.right
             covered.append((left.begin, right.end))
             if not equation.holds:
-                where = f"{page.path}:{passage.line_at(left.begin)}"
+                where = f"{path}:{first - 1 + line_of(text, left.begin)}"
                 values = f"{plain(left.value)} {equation.relation} {plain(right.value)}"
                 shown = excerpt(text, left.begin, right.end)
                 yield f"{where}: '{shown}' does not hold: {values}; put it right"
         for match in DIGITS.finditer(text):
             if not any(begin <= match.start() and match.end() <= end for begin, end in covered):
-                where = f"{page.path}:{passage.line_at(match.start())}"
+                where = f"{path}:{first - 1 + line_of(text, match.start())}"
                 around = excerpt(text, match.start(), match.end(), 24)
                 remedy = f"write an inline value or an equation, or add what it means to {FILE}"
                 yield f"{where}: {match[0]} in '{around}': {remedy}"
