@@ -407,7 +407,6 @@ def test_a_file_that_is_not_there(project, capsys):
         ("1 / 3", "0.3333"),
         ("8 / 2", "4"),
         ("1 / 3 | .1%", "33.3%"),
-        ("1 / 3 | %.2f s", "0.33 s"),
         ("before", "01_first"),
         ("gpu.peak_tflops | .2f", "2.56"),
         (r"N \| ,d", "4\u202f096"),

@@ -31,15 +31,11 @@ from typing import Any
 from tools.base import BUILD, ROOT, Parser, UsageError, read_toml
 from tools.claims.context import Context, all_steps
 from tools.claims.objects import ExpressionError, NotAvailable
-from tools.claims.values import Comparison, explain, is_condition, parse, sources
+from tools.claims.values import Comparison, explain, is_condition, sources
 
 FEWEST = 8  # claims of a step
 KEYS = ("arch", "check", "id", "says")
 LONGEST = 80  # characters of a value, where a claim fails
-
-
-class Malformed(UsageError):
-    """What is wrong with a claims.toml, or with the command line, in one line."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +65,10 @@ def load(path: Path) -> list[Claim]:
     """The claims of a file. Raises UsageError, which names the file and the claim."""
     content = read_toml(path)
     if unknown := content.keys() - {"claim"}:
-        raise Malformed(f"{path}: unknown key '{min(unknown)}'; a file holds [[claim]] tables only")
+        raise UsageError(f"{path}: unknown key '{min(unknown)}'; a file holds [[claim]] tables only")
     tables = content.get("claim", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise Malformed(f"{path}: 'claim' is no list of tables; write [[claim]]")
+        raise UsageError(f"{path}: 'claim' is no list of tables; write [[claim]]")
     claims: dict[str, Claim] = {}
     for number, table in enumerate(tables, 1):
         name = table.get("id")
@@ -80,34 +76,34 @@ def load(path: Path) -> list[Claim]:
         try:
             claim = _claim(table)
             if claim.id in claims:
-                raise Malformed("there is another claim with this id")
-        except (Malformed, ExpressionError) as error:
-            raise Malformed(f"{path}: {where}: {error}") from None
+                raise UsageError("there is another claim with this id")
+        except (UsageError, ExpressionError) as error:
+            raise UsageError(f"{path}: {where}: {error}") from None
         claims[claim.id] = claim
     if len(claims) < FEWEST:
-        raise Malformed(f"{path}: has {len(claims)} claims; a step makes at least {FEWEST}")
+        raise UsageError(f"{path}: has {len(claims)} claims; a step makes at least {FEWEST}")
     return list(claims.values())
 
 
 def _claim(table: dict[str, Any]) -> Claim:
     if unknown := table.keys() - set(KEYS):
-        raise Malformed(f"unknown key '{min(unknown)}'; known are {', '.join(KEYS)}")
+        raise UsageError(f"unknown key '{min(unknown)}'; known are {', '.join(KEYS)}")
     for key in ("id", "says", "check"):
         if not isinstance(table.get(key), str) or not table[key].strip():
-            raise Malformed(f"has no {key}")
+            raise UsageError(f"has no {key}")
     name, says, check = (" ".join(table[key].split()) for key in ("id", "says", "check"))
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise Malformed("the id is to be like 'four-sectors'")
+        raise UsageError("the id is to be like 'four-sectors'")
     kinds = sources(check)
     if not is_condition(check):
-        raise Malformed("the check is no condition; compare something")
+        raise UsageError("the check is no condition; compare something")
     if not kinds:
-        raise Malformed("the check uses nothing that was built or recorded, so it cannot fail")
+        raise UsageError("the check uses nothing that was built or recorded, so it cannot fail")
     arch = table.get("arch", [])
     if not isinstance(arch, list) or not all(re.fullmatch(r"sm_\d+a?", str(a)) for a in arch):
-        raise Malformed('arch is to be like ["sm_80", "sm_90a"]')
+        raise UsageError('arch is to be like ["sm_80", "sm_90a"]')
     if "arch" in table and "sass" not in kinds:
-        raise Malformed("arch is for claims about machine code, which use sass()")
+        raise UsageError("arch is for claims about machine code, which use sass()")
     return Claim(name, says, check, kinds, arch)
 
 
@@ -116,26 +112,16 @@ def _claim(table: dict[str, Any]) -> Claim:
 
 def check(claim: Claim, context: Context) -> Result:
     """Whether a claim holds. One about machine code has to hold for each architecture."""
-    if not _reads_default_sass(claim.check):
+    if "sass" not in claim.kinds:
         return _check_once(claim, context)
     try:
         built = context.architectures(context.step)
     except NotAvailable:
         built = []
     # Without machine code: what else the claim says is checked, up to the first sass().
-    archs = [a for a in built if not claim.arch or a in claim.arch] or [claim.arch[0] if claim.arch else None]
+    archs = [a for a in built if not claim.arch or a in claim.arch] or [*claim.arch, None][:1]
     results = [_check_once(claim, context.at(context.step, context.step_dir, arch)) for arch in archs]
     return min(results, key=lambda result: ("FAILED", "ok", "skipped").index(result.status))
-
-
-def _reads_default_sass(expression: str) -> bool:
-    """Whether sass() is called without saying for which architecture."""
-    for node in ast.walk(parse(expression)):
-        match node:
-            case ast.Call(func=ast.Name(id="sass"), args=[_], keywords=named):
-                if "arch" not in [keyword.arg for keyword in named]:
-                    return True
-    return False
 
 
 def _check_once(claim: Claim, context: Context) -> Result:
@@ -172,7 +158,7 @@ def _sides(c: Comparison) -> str:
 
 def directory(path: Path, what: str) -> Path:
     if not path.is_dir():
-        raise Malformed(f"{path}: is no {what}")
+        raise UsageError(f"{path}: is no {what}")
     return path
 
 

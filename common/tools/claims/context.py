@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.base import EVIDENCE, ROOT, UsageError, write_whole
+from tools.base import EVIDENCE, ROOT, UsageError, read_text, write_whole
 from tools.claims.objects import (
     Figures,
     Gpu,
@@ -221,15 +221,12 @@ class Context:
         return record
 
     @once
-    def _architectures(self, program: Path) -> list[str]:
-        try:
-            return sass.archs(program)
-        except sass.SassError as error:
-            raise NotAvailable(str(error)) from None
-
     def architectures(self, step: str) -> list[str]:
         """Whose machine code a step's program holds: ['sm_80', 'sm_90a']. Empty without CUDA."""
-        return self._architectures(self.machine_code(step))
+        try:
+            return sass.archs(self.machine_code(step))
+        except sass.SassError as error:
+            raise NotAvailable(str(error)) from None
 
     def sass(self, step: str, arch: str | None = None, kernel: str | None = None) -> Any:
         step = self.directory(step)
@@ -290,39 +287,27 @@ class Context:
                 return Ladder(f"the ladder of {wanted[0]} at {n}", record)
         raise NotAvailable(f"the ladder holds no measurement of {wanted[0]} at {n}, batch {batch}")
 
-    def experiment_record(self, name: str, n: int = N) -> dict[str, Any]:
-        """An experiment of docs/experiments, measured at n: {"step", "facts", "variants": [{"variant",
-        "time_us", "tflops", "ratio", "speedup", "registers", ...}]}; speedup is against the first variant.
-        From docs/evidence/<gpu>/experiments.json."""
+    def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
+        """An experiment's variants, measured at n, each with what is known of its machine code
+        and its speedup against the first."""
         known = sorted(file.stem for file in (self.root / "docs" / "experiments").glob("*.toml"))
         if name not in known:
             raise NoValue(f"there is no experiment '{name}'; there are {', '.join(known)}")
-        records = [
-            r
-            for r in self._json(self.evidence / "experiments.json", f"the experiment {name}")
-            if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)
-        ]
+        every = self._json(self.evidence / "experiments.json", f"the experiment {name}")
+        records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)]
         if not records:
             raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
         if wrong := [r["variant"] for r in records if not r["pass"]]:
             raise NoValue(f"the experiment {name} gave a wrong result: {wrong[0]}")
-        variants = [
-            {
-                **{key: r[key] for key in ("variant", "time_us", "tflops")},
-                "ratio": r["ratio_to_cublas"],
-                "speedup": r["tflops"] / records[0]["tflops"],
-                **{key: value for key, value in r["machine_code"].items() if key != "sass_sha256"},
-            }
-            for r in records
-        ]
-        return {"step": records[0]["step"], "facts": records[0], "variants": variants}
+        first = records[0]["tflops"]
+        return [{**r, **r["machine_code"], "speedup": r["tflops"] / first} for r in records]
 
-    def experiment(self, name: str, variant: str, n: int = N) -> Figures:
-        variants = {figures["variant"]: figures for figures in self.experiment_record(name, n)["variants"]}
+    def experiment(self, name: str, variant: str, n: int = N) -> Ladder:
+        variants = {record["variant"]: record for record in self.experiment_records(name, n)}
         if variant not in variants:
             names = ", ".join(map(repr, variants))
             raise NoValue(f"the experiment {name} has no variant '{variant}'; there are {names}")
-        return Figures(f"the experiment {name}, {variant}", variants[variant])
+        return Ladder(f"the experiment {name}, {variant}", variants[variant])
 
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
@@ -333,16 +318,12 @@ class Context:
                 return Figures(f"the variant {values} of {name}", record)
         raise NoValue(f"{path} has no variant '{values}'")
 
-    @once
-    def _constants(self, path: Path) -> dict[str, int]:
-        try:
-            return constants(path.read_text())
-        except OSError as error:
-            raise NoValue(f"{path} cannot be read: {error.strerror}") from None
-
     def const(self, step: str, name: str) -> int:
         step = self.directory(step)
-        found = self._constants(self.kernel(step))
+        try:
+            found = constants(read_text(self.kernel(step)))
+        except UsageError as error:
+            raise NoValue(str(error)) from None
         if name not in found:
             raise NoValue(f"{step} has no constant {name}; it has {', '.join(found) or 'none'}")
         return found[name]

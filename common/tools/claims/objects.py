@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 from tools.machine_code.listing import matches, parse_instruction
 
+Text = str | None
+
 
 class NotAvailable(Exception):
     """A value that cannot be had here, and why: no fault of the expression."""
@@ -105,20 +107,19 @@ class Accesses(Figures):
         return widths.pop()
 
 
-class Xray(Figures):
-    """The memory accesses of a step, as the CPU device saw them in its aligned kernel. load, store, copy and
+class Xray(Accesses):
+    """All memory accesses of a step, as the CPU device saw them in its aligned kernel. load, store, copy and
     access (all of them) choose by array, by a text in the source line, by space ('global' or 'shared'); an
     asynchronous copy shows twice, as an access to global and one to shared memory."""
 
     _derived: ClassVar = {
-        "global_requests": lambda x: x.access(space="global").requests,
-        "global_sectors": lambda x: x.access(space="global").sectors,
-        "global_bytes": lambda x: x.global_sectors * 32,  # moved: all of each sector
-        "global_bytes_used": lambda x: x.access(space="global").bytes_used,
-        "shared_requests": lambda x: x.access(space="shared").requests,
-        "shared_wavefronts": lambda x: x.access()._sum("wavefronts", "shared"),
-        "excess": lambda x: x.access(space="shared").excess,
-        "conflicts": lambda x: x.access(space="shared").conflicts,
+        **Accesses._derived,
+        "global_requests": lambda x: x._sum("requests", "global"),
+        "global_sectors": lambda x: x.sectors,
+        "global_bytes": lambda x: x.sectors * 32,  # moved: all of each sector
+        "global_bytes_used": lambda x: x.bytes_used,
+        "shared_requests": lambda x: x._sum("requests", "shared"),
+        "shared_wavefronts": lambda x: x._sum("wavefronts", "shared"),
         # Races, accesses out of bounds, reads of what was never written, and the like.
         "faults": lambda x: len(x._record.get("complaints") or []),
         "blocks": lambda x: x._record["xray"]["blocks"],
@@ -126,32 +127,21 @@ class Xray(Figures):
     }
 
     def __init__(self, step: str, record: dict[str, Any]):
-        super().__init__(f"xray of {step}", {})
-        self._step = step
-        self._record = record
-        self._rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+        rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+        super().__init__(rows, f"access in {step}")
+        self._step, self._record = step, record
 
-    def _select(
-        self,
-        operation: str | None,
-        array: str | None = None,
-        line: str | None = None,
-        space: str | None = None,
-    ) -> Accesses:
+    def _select(self, operation: Text, array: Text = None, line: Text = None, space: Text = None) -> Accesses:
         arrays = {row["array"] for row in self._rows}
         # A misspelt array must not pass for one that is never accessed.
         if array is not None and array not in arrays | {"A", "B", "C"}:
             known = ", ".join(sorted(arrays))
             raise NoValue(f"{self._step} accesses no array '{array}'; there are {known}")
-        if line is not None and not any(line in row["source"] for row in self._rows):
+        rows = [row for row in self._rows if line is None or line in row["source"]]
+        if not rows and line is not None:
             raise NoValue(f"no access of {self._step} stands in a line with '{line}'")
-        wanted = {"operation": operation, "array": array, "space": space}
-        rows = [
-            row
-            for row in self._rows
-            if all(value in (None, row[key]) for key, value in wanted.items())
-            and (line is None or line in row["source"])
-        ]
+        for key, wanted in (("operation", operation), ("array", array), ("space", space)):
+            rows = [row for row in rows if wanted in (None, row[key])]
         words = (operation or "access", f"of {array}" if array else "", f"in '{line}'" if line else "")
         return Accesses(rows, " ".join(filter(None, (*words, f"in {self._step}"))))
 

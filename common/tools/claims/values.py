@@ -30,8 +30,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.claims.context import MINE, Context, N
 from tools.claims.objects import ExpressionError, NotAvailable, NoValue
@@ -89,8 +88,7 @@ ALLOWED = (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """One comparison that was made: the source of its sides, their values, and whether it held."""
 
     left: str
@@ -101,8 +99,7 @@ class Comparison:
     holds: bool
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     value: Any
     comparisons: list[Comparison]
 
@@ -125,9 +122,7 @@ def parse(expression: str) -> ast.expr:
     for node in nodes:
         said = ""
         match node:
-            case ast.Call(func=f) if (
-                not isinstance(f, ast.Attribute) and getattr(f, "id", "") not in functions
-            ):
+            case ast.Call(func=f) if getattr(f, "id", "") not in functions and type(f) is not ast.Attribute:
                 said = f"unknown function '{ast.unparse(f)}'; known are {', '.join(functions)}"
             case ast.Name(id=name) if name not in names and node not in called:
                 said = f"unknown name '{name}'; known are {', '.join(NAMES)}"
@@ -137,9 +132,8 @@ def parse(expression: str) -> ast.expr:
                 said = "'**' in a call is not allowed"
             case ast.Is() | ast.IsNot():
                 said = "'is' is not allowed; use =="
-            case ast.comprehension(target=target, is_async=is_async):
-                if is_async or not isinstance(target, ast.Name):
-                    said = "a comprehension takes one name: ... for s in ..."
+            case ast.comprehension(target=target) if not isinstance(target, ast.Name):
+                said = "a comprehension takes one name: ... for s in ..."
             case ast.Constant(value=bool() | int() | float() | str()):
                 pass
             case _ if not isinstance(node, ALLOWED):

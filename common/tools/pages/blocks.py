@@ -324,20 +324,19 @@ def any_cell(value: Any) -> str:
     return number(value) if isinstance(value, (int, float)) else str(value)
 
 
-EXPERIMENT_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+MEASURED = ("time_us", "tflops", "ratio_to_cublas", "speedup")
+# What is called otherwise than by ladder experiment, with the underscores taken out.
+COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
     "time_us": ("time", time),
     "tflops": ("TFLOP/s", "{:.2f}".format),
-    "ratio": ("of cuBLAS", lambda v: percent(100 * v)),
+    "ratio_to_cublas": ("of cuBLAS", lambda v: percent(100 * v)),
     "speedup": ("speed against the first", "{:.3f}".format),
-}
-# Other names of ladder experiment's than those with the underscores taken out.
-COLUMN_NAMES = {
-    "registers": "registers a thread",
-    "shared_bytes": "shared bytes a block",
-    "loop_instructions": "instructions in the loop",
-    "loop_ffma": "FFMAs in it",
-    "loop_bank_conflicts": "register-bank conflicts in it",
-    "predicted_fraction": "of the peak, by the model",
+    "registers": ("registers a thread", any_cell),
+    "shared_bytes": ("shared bytes a block", any_cell),
+    "loop_instructions": ("instructions in the loop", any_cell),
+    "loop_ffma": ("FFMAs in it", any_cell),
+    "loop_bank_conflicts": ("register-bank conflicts in it", any_cell),
+    "predicted_fraction": ("of the peak, by the model", any_cell),
 }
 
 
@@ -346,16 +345,13 @@ def make_experiment(request: Request) -> str:
     n = request.options.get("n", str(N))
     if len(request.arguments.split()) != 1 or not n.isdigit():
         raise BlockError("write `experiment NAME`, of a file in docs/experiments")
-    record = request.context.experiment_record(request.arguments, int(n))
-    variants = record["variants"]
-    keys = dict.fromkeys([*EXPERIMENT_COLUMNS, *(key for variant in variants for key in variant)])
-    columns = {key: (COLUMN_NAMES.get(key, key.replace("_", " ")), any_cell) for key in keys}
-    columns |= EXPERIMENT_COLUMNS
-    known = [k for k in columns if k != "variant" and any(v.get(k) is not None for v in variants)]
+    variants = request.context.experiment_records(request.arguments, int(n))
+    keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
+    keys.pop("sass_sha256", None)
+    columns = {key: COLUMNS_OF_EXPERIMENT.get(key, (key.replace("_", " "), any_cell)) for key in keys}
+    known = [key for key in keys if any(variant.get(key) is not None for variant in variants)]
     # What does not differ takes a line, not a column; zeros say nothing then.
-    alike = [
-        key for key in known if key not in EXPERIMENT_COLUMNS and len({v.get(key) for v in variants}) == 1
-    ]
+    alike = [key for key in known if key not in MEASURED and len({v.get(key) for v in variants}) == 1]
     shown = [key for key in known if key not in alike]
     rows = [
         [v["variant"], *("–" if v.get(key) is None else columns[key][1](v[key]) for key in shown)]
@@ -364,7 +360,7 @@ def make_experiment(request: Request) -> str:
     text = table(["variant", *(columns[key][0] for key in shown)], rows, left=1)
     same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
-    return f"{text}\n\n{same}`{record['step']}` at M = N = K = {n}. {facts_line(record['facts'])}"
+    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {n}. {facts_line(variants[0])}"
 
 
 KINDS = {

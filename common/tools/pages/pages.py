@@ -56,8 +56,6 @@ def show(value: Any, form: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ExpressionError(f"the value {value!r} is neither number nor text")
     try:
-        if form.startswith("%"):
-            return form % value
         if not form and isinstance(value, float):
             return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
         return format(value, form).replace(",", "\N{NARROW NO-BREAK SPACE}")  # as in the tables
