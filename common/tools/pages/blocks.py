@@ -1,7 +1,7 @@
 """The kinds of generated blocks: from a block's arguments to its Markdown. Here those of the source, of the
 X-ray, of experiments and claims; evidence.py has those of what was recorded on the GPU.
 
-What is wrong with the arguments is a BlockError, or an ExpressionError of the values; what has not been
+What is wrong with the arguments is a UsageError, or an ExpressionError of the values; what has not been
 recorded or built yet is a NotAvailable. Each holds one line.
 """
 
@@ -23,10 +23,6 @@ from tools.drawing import picture
 
 LONG_DIFF = 60  # lines; longer ones are folded away
 CONTEXT_LINES = 3
-
-
-class BlockError(Exception):
-    """What is wrong with a block's arguments, in one line."""
 
 
 @dataclass
@@ -52,7 +48,7 @@ class Request:
         if found := [self.context.directory(name) for name in names.split()]:
             return found
         if not self.context.step:
-            raise BlockError("this page belongs to no step: name one")
+            raise UsageError("this page belongs to no step: name one")
         return [*(self.before(self.context.step) if before else ()), self.context.step]
 
     def before(self, step: str) -> list[str]:
@@ -86,7 +82,7 @@ def block(*options: str, alone: bool = False, of_build: bool = False) -> Callabl
                     arguments = (arguments[: match.start()] + arguments[match.end() :]).strip()
                     found[name] = match[1].strip("\"'")
             if alone and arguments:
-                raise BlockError(f"'{arguments}' is more than this block takes")
+                raise UsageError(f"'{arguments}' is more than this block takes")
             return make(replace(page, arguments=arguments, options=found))
 
         MAKERS[kind := make.__name__.removeprefix("make_")] = made
@@ -169,7 +165,7 @@ def is_filler(line: str) -> bool:
 def make_diff(request: Request) -> str:
     step = request.step
     if not (before := request.before(step)):
-        raise BlockError(f"no step comes before {step}")
+        raise UsageError(f"no step comes before {step}")
     old, new = request.source(before[0]), request.source(step)
     old_first, new_first = header_length(old), header_length(new)
     old, new = old[old_first:], new[new_first:]
@@ -197,7 +193,7 @@ def range_arguments(arguments: str) -> tuple[str, str]:
     """FROM and TO of `FROM .. TO`; each may stand in quotes."""
     match = re.fullmatch(r"\s*([\"'`]?)(.+?)\1 \.\. \s*([\"'`]?)(.+)\3\s*", arguments)
     if not match:
-        raise BlockError("say from where to where: FROM .. TO")
+        raise UsageError("say from where to where: FROM .. TO")
     return match[2], match[4]
 
 
@@ -211,14 +207,14 @@ def make_code(request: Request) -> str:
     # The comment at the top speaks about the code; it is not meant.
     starts = [n for n in starts if n >= header_length(lines)] or starts
     if not starts:
-        raise BlockError(f"no line of {name} holds '{first}'")
+        raise UsageError(f"no line of {name} holds '{first}'")
     if len(starts) > 1:
         numbers = ", ".join(str(n + 1) for n in starts)
-        raise BlockError(f"lines {numbers} of {name} hold '{first}': say more of the one meant")
+        raise UsageError(f"lines {numbers} of {name} hold '{first}': say more of the one meant")
     begin = starts[0]
     end = next((n for n in range(begin, len(lines)) if last in lines[n]), None)
     if end is None:
-        raise BlockError(f"no line of {name} from {begin + 1} on holds '{last}'")
+        raise UsageError(f"no line of {name} from {begin + 1} on holds '{last}'")
     text = textwrap.dedent("\n".join(line.rstrip() for line in lines[begin : end + 1]))
     where = f"lines {begin + 1} to {end + 1}" if end > begin else f"line {begin + 1}"
     return f"`steps/{name}`, {where}:\n\n{fence('cuda', text)}"
@@ -300,13 +296,10 @@ def make_picture(request: Request) -> str:
             pass
         case _:
             usage = "`picture OPERATION ARRAY [line=TEXT] [banks|sectors]`, e.g. `picture load As`"
-            raise BlockError(f"write {usage}")
+            raise UsageError(f"write {usage}")
     record = request.context.xray_record(step)
     rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-    try:
-        row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
-    except UsageError as error:
-        raise BlockError(str(error)) from None
+    row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
     access = picture.from_xray(row)
     words = " ".join([step, operation, array, *rest, line or ""])  # "Tiles::B" is no name for a file
     name = "_".join(re.findall(r"\w+", words))
@@ -344,7 +337,7 @@ COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
 def make_experiment(request: Request) -> str:
     n = request.options.get("n", str(N))
     if len(request.arguments.split()) != 1 or not n.isdigit():
-        raise BlockError("write `experiment NAME`, of a file in docs/experiments")
+        raise UsageError("write `experiment NAME`, of a file in docs/experiments")
     variants = request.context.experiment_records(request.arguments, int(n))
     keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
     keys.pop("sass_sha256", None)
@@ -380,12 +373,8 @@ def make_claims(request: Request) -> str:
     path = request.context.kernel(request.step).with_name("claims.toml")
     if not path.exists():
         raise NotAvailable(f"steps/{request.step}/claims.toml is not written yet")
-    try:
-        found = claims.load(path)
-    except UsageError as error:
-        raise BlockError(str(error)) from None
     lines = [
         f"- {claim.says} <small>({', '.join(KINDS[kind] for kind in claim.kinds)}: `{claim.id}`)</small>"
-        for claim in found
+        for claim in claims.load(path)
     ]
     return "Checked by the tests, against the build and the recorded evidence:\n\n" + "\n".join(lines)

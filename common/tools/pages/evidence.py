@@ -3,19 +3,21 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
+from tools.base import UsageError
 from tools.claims.context import DEFAULT_ARCH, N
 from tools.claims.objects import STALLS, NotAvailable
 from tools.drawing import roofline
-from tools.machine_code.listing import Instruction, SassError, parse_instruction
+from tools.machine_code.listing import Instruction, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
 from tools.pages import blocks
-from tools.pages.blocks import MAKERS, OF_BUILD, BlockError, Request, block, code, fence, table, whole
+from tools.pages.blocks import MAKERS, OF_BUILD, Request, block, code, fence, table, whole
 
-__all__ = ["MAKERS", "OF_BUILD", "BlockError", "Request"]
+__all__ = ["MAKERS", "OF_BUILD", "Request"]
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 STALLS_SHOWN = 5  # of each step, at most
@@ -99,9 +101,8 @@ def profile_facts(request: Request, steps: Sequence[str]) -> str:
 def make_stalls(request: Request) -> str:
     steps = request.steps(before=True)
     stalls = {step: request.context.profile_run(step).get("stalls") for step in steps}
-    for step in steps:
-        if not stalls[step]:
-            raise NotAvailable(f"the profile of {step} has no stall reasons")
+    if without := [step for step in steps if not stalls[step]]:
+        raise NotAvailable(f"the profile of {without[0]} has no stall reasons")
     top = {
         reason
         for of_step in stalls.values()
@@ -160,23 +161,20 @@ def make_sass(request: Request) -> str:
     run = request.context.profile_run(step)
     if not run.get("instructions"):
         raise NotAvailable(f"the profile of {step} has no instructions")
-    try:
-        rows = [(row, parse_instruction(row["sass"], row["offset"])) for row in run["instructions"]]
-    except SassError as error:
-        raise BlockError(str(error)) from None
+    rows = [(row, parse_instruction(row["sass"], row["offset"])) for row in run["instructions"]]
     loop = main_loop(find_loops([instruction for _, instruction in rows], run.get("arch", DEFAULT_ARCH)))
     numbers = {instruction.offset: n for n, (_, instruction) in enumerate(rows)}
     in_loop = [rows[numbers[instruction.offset]] for instruction in loop.instructions] if loop else []
     match request.arguments.split():
         case ["loop", *most] if len(most) <= 1:
             if most and not re.fullmatch(r"[1-9]\d*", most[0]):
-                raise BlockError("`sass loop N`: N is how many lines to show")
+                raise UsageError("`sass loop N`: N is how many lines to show")
             if not in_loop:
-                raise BlockError("no loop with FFMAs was recorded")
+                raise UsageError("no loop with FFMAs was recorded")
             shown, limit = in_loop, int(most[0]) if most else LINES
             what = f"the main loop, {len(shown)} instructions"
         case _ if only:
-            raise BlockError("`only=` goes with `sass loop`")
+            raise UsageError("`only=` goes with `sass loop`")
         case _:
             shown, limit = between(in_loop, rows, *blocks.range_arguments(request.arguments)), len(rows)
             what = f"{len(shown)} instructions"
@@ -196,7 +194,7 @@ def between(in_loop: list[Row], rows: list[Row], first: str, last: str) -> list[
         for end in range(start, len(where)):
             if last in where[end][1].text:
                 return where[start : end + 1]
-    raise BlockError(f"no instructions from '{first}' to '{last}' were recorded")
+    raise UsageError(f"no instructions from '{first}' to '{last}' were recorded")
 
 
 def listing(rows: list[Row], only: list[str], limit: int, warps: int, samples: int) -> str:
@@ -267,8 +265,11 @@ def is_meant(instruction: Instruction, pattern: str) -> bool:
 def make_roofline(request: Request) -> str:
     step = request.step
     gpu = request.context.gpu()
-    names = [name for name in request.context.steps() if name < step]
-    points = [point for name in names if (point := earlier_point(request, name))]
+    points = []
+    for name in request.context.steps():
+        if name < step:
+            with suppress(NotAvailable):  # not every step needs to be recorded
+                points.append(roofline_point(request, name))
     points.append(here := roofline_point(request, step))
     picture = roofline.svg(points, step, gpu.peak_tflops, gpu.dram_tb_per_s, gpu.name)
     link = request.figure(
@@ -294,14 +295,6 @@ def roofline_point(request: Request, step: str) -> roofline.Point:
     return roofline.Point(step, 2 * N**3 / moved, request.context.ladder(step).tflops)
 
 
-def earlier_point(request: Request, step: str) -> roofline.Point | None:
-    """A step's point, where it was recorded."""
-    try:
-        return roofline_point(request, step)
-    except NotAvailable:
-        return None
-
-
 # ---- The CPU device against the GPU ------------------------------------------------------------------------
 
 
@@ -310,22 +303,18 @@ def make_calibration(request: Request) -> str:
     """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
     context = request.context
     steps = [step for step in context.steps() if step != "00_cublas"]
-    try:
-        outcomes = list(
-            calibrate.calibrate(
-                steps, context.evidence, lambda step, problem: context.xray_record(step, *problem)["xray"]
-            )
-        )
-        differences = calibrate.read_differences(context.evidence / "differences.toml")
-    except calibrate.CalibrationError as error:
-        raise BlockError(str(error)) from None
+
+    def xray(step: str, problem: tuple[int, int, int]) -> dict[str, Any]:
+        return context.xray_record(step, *problem)["xray"]
+
+    outcomes = list(calibrate.calibrate(steps, context.evidence, xray))
     if wrong := [line for outcome in outcomes for line in outcome.wrong]:
-        raise BlockError(f"the X-ray and the counters differ: {wrong[0]}")
+        raise UsageError(f"the X-ray and the counters differ: {wrong[0]}")
     rows = [[code(o.step), o.problem.replace("x", " × "), str(o.equal), str(o.listed)] for o in outcomes]
     total = ["all", "", f"**{sum(o.equal for o in outcomes)}**", f"**{sum(o.listed for o in outcomes)}**"]
     head = ["step", "M × N × K", "instructions that agree", "that differ, with a reason"]
     reasons: dict[str, dict[str, None]] = {}
-    for difference in differences:
+    for difference in calibrate.read_differences(context.evidence / "differences.toml"):
         reasons.setdefault(difference.reason, {})[code(difference.step)] = None
     listed = "\n".join(f"- {', '.join(of)}: {reason}." for reason, of in reasons.items())
     return f"{table(head, [*rows, total], left=2)}\n\nThe reasons:\n\n{listed}"

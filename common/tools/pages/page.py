@@ -55,9 +55,10 @@ def parse(path: Path, text: str) -> list[re.Match[str]]:
     return found
 
 
-def regenerate(path: Path, text: str, make: Callable[[re.Match[str]], str | None]) -> str:
-    """The text with its generated parts made anew; where make() gives None, they stay."""
-    made = [(part, make(part)) for part in parse(path, text)]
+def regenerate(path: Path, text: str, make: Callable[[str, re.Match[str]], str | None]) -> str:
+    """The text with its generated parts made anew, each by make(its place, the part); None leaves it."""
+    parts = parse(path, text)
+    made = [(part, make(f"{path}:{line_of(text, part.start())}", part)) for part in parts]
     for part, new in reversed(made):
         if new is not None:
             group = "content" if part["kind"] else "shown"

@@ -47,8 +47,8 @@ from tools.claims import values
 from tools.claims.context import Context, constants
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.pages import stated
-from tools.pages.evidence import MAKERS, OF_BUILD, BlockError, Request
-from tools.pages.page import line_of, regenerate
+from tools.pages.evidence import MAKERS, OF_BUILD, Request
+from tools.pages.page import regenerate
 
 
 def show(value: Any, form: str) -> str:
@@ -91,11 +91,7 @@ class Run:
         request = Request(here, path.resolve(), ((docs if inside else path.parent) / "figures").resolve())
         try:
             text = read_text(path)
-            new_text = regenerate(
-                shown_path,
-                text,
-                lambda part: self.part(part, request, f"{shown_path}:{line_of(text, part.start())}"),
-            )
+            new_text = regenerate(shown_path, text, lambda where, part: self.part(where, part, request))
         except UsageError as error:
             self.said["error"].append(str(error))
         if len(self.said["error"]) > errors:
@@ -108,7 +104,7 @@ class Run:
         self.said["number"] += stated.check(shown_path, new_text, self.definitions, names)
         return new_text
 
-    def part(self, part: re.Match[str], request: Request, where: str) -> str | None:
+    def part(self, where: str, part: re.Match[str], request: Request) -> str | None:
         """What a generated part ought to be; None if that cannot be had."""
         kind, name = part["kind"], f"block `{part['kind']}`"
         try:
@@ -116,14 +112,14 @@ class Run:
                 of_build = kind in OF_BUILD
                 text = MAKERS[kind](request, (part["arguments"] or "").strip())
             elif kind:
-                raise BlockError(f"there is no such kind; there are {', '.join(MAKERS)}")
+                raise UsageError(f"there is no such kind; there are {', '.join(MAKERS)}")
             else:
                 # Within a table the bar has to be escaped.
                 expression, _, form = part["expression"].replace("\\|", "|").partition("|")
                 name = f"`{expression.strip()}`"
                 of_build = bool({"xray", "sass"} & set(values.sources(expression)))
                 text = show(values.evaluate(expression, request.context), form.strip())
-        except (BlockError, ExpressionError) as error:
+        except (UsageError, ExpressionError) as error:
             self.said["error"].append(f"{where}: {name}: {error}")
         except NotAvailable as reason:
             kept = of_build and (part["content"] or part["shown"] or "").strip()
@@ -144,10 +140,8 @@ class Run:
             return
         name = str(self.display(path))
         self.said["stale"].append(name)
-        diff = difflib.unified_diff(
-            old.splitlines(), new.splitlines(), name, f"{name} (generated)", lineterm=""
-        )
-        print("\n".join(diff))
+        versions = old.splitlines(), new.splitlines(), name, f"{name} (generated)"
+        print("\n".join(difflib.unified_diff(*versions, lineterm="")))
 
     def report(self, pages: int) -> int:
         """Says what was found and returns the exit status."""
