@@ -72,14 +72,9 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     **{ast.USub: operator.neg, ast.UAdd: operator.pos},
 }
 COMPARISONS: dict[type[ast.AST], tuple[str, Callable[[Any, Any], bool]]] = {
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-    ast.In: ("in", lambda a, b: a in b),
-    ast.NotIn: ("not in", lambda a, b: a not in b),
+    **{ast.Eq: ("==", operator.eq), ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le)},
+    **{ast.NotEq: ("!=", operator.ne), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge)},
+    **{ast.In: ("in", lambda a, b: a in b), ast.NotIn: ("not in", lambda a, b: a not in b)},
 }
 ALLOWED = (
     *(ast.Name, ast.Attribute, ast.Call, ast.keyword, ast.expr_context, ast.Tuple, ast.List),
@@ -120,7 +115,7 @@ def parse(expression: str) -> ast.expr:
     functions = (*SOURCES, *PLAIN)
     called = [node.func for node in nodes if isinstance(node, ast.Call)]
     for node in nodes:
-        said = ""
+        said = None
         match node:
             case ast.Call(func=f) if getattr(f, "id", "") not in functions and type(f) is not ast.Attribute:
                 said = f"unknown function '{ast.unparse(f)}'; known are {', '.join(functions)}"

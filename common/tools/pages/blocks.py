@@ -49,12 +49,9 @@ class Request:
             return found
         if not self.context.step:
             raise UsageError("this page belongs to no step: name one")
-        return [*(self.before(self.context.step) if before else ()), self.context.step]
-
-    def before(self, step: str) -> list[str]:
-        """The step before, as a list: empty for the first."""
         names = self.context.steps()
-        return names[: names.index(step)][-1:]
+        at = names.index(self.context.step)
+        return names[max(0, at - before) : at + 1]
 
     def source(self, step: str) -> list[str]:
         return self.context.kernel(step).read_text().splitlines()
@@ -135,15 +132,13 @@ def percent(value: float) -> str:
     return f"{value:.1f} %" if value >= 10 else f"{value:.2f} %"
 
 
-FACTS = {"driver": "driver", "cuda": "CUDA", "ncu": "Nsight Compute", "nvcc": "nvcc"}
+FACTS = {"device": "", "driver": "driver ", "cuda": "CUDA ", "ncu": "Nsight Compute ", "nvcc": "nvcc "}
 
 
 def facts_line(facts: dict[str, Any]) -> str:
     """Where and when something was measured; "" if the record does not say."""
-    parts = [str(facts["device"])] if facts.get("device") else []
-    parts += [f"{label} {facts[key]}" for key, label in FACTS.items() if facts.get(key)]
-    if facts.get("date"):
-        parts.append(f"recorded {str(facts['date'])[:10]}")
+    parts = [f"{label}{facts[key]}" for key, label in FACTS.items() if facts.get(key)]
+    parts += [f"recorded {str(facts['date'])[:10]}"] if facts.get("date") else []
     return ", ".join(parts) + "." if parts else ""
 
 
@@ -164,9 +159,8 @@ def is_filler(line: str) -> bool:
 @block("step", alone=True)
 def make_diff(request: Request) -> str:
     step = request.step
-    if not (before := request.before(step)):
-        raise UsageError(f"no step comes before {step}")
-    old, new = request.source(before[0]), request.source(step)
+    before = request.context.at(step).previous()
+    old, new = request.source(before), request.source(step)
     old_first, new_first = header_length(old), header_length(new)
     old, new = old[old_first:], new[new_first:]
     matcher = difflib.SequenceMatcher(is_filler, old, new, autojunk=False)
@@ -181,7 +175,7 @@ def make_diff(request: Request) -> str:
                 lines += ["-" + line for line in old[i0:i1]] + ["+" + line for line in new[j0:j1]]
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)
-    names = [f"--- steps/{before[0]}/kernel.cu", f"+++ steps/{step}/kernel.cu"]
+    names = [f"--- steps/{before}/kernel.cu", f"+++ steps/{step}/kernel.cu"]
     diff = fence("diff", "\n".join(names + lines))
     if len(lines) <= LONG_DIFF:
         return diff

@@ -134,12 +134,9 @@ def make_speed(request: Request) -> str:
         rows.append([*row, *([f"{entries[0].time_us / entries[1].time_us:.2f} ×"] if two else [])])
     of_steps = [f"{step[:2]}: {what}" for step in steps for what in ("time", "TFLOP/s", "of cuBLAS")]
     head = ["M = N = K", *of_steps, *(["faster by"] if two else [])]
-    first = request.context.ladder(steps[-1], SIZES[0])
-    caption = (
-        f"{' and '.join(map(code, steps))}, each measured in turn with cuBLAS; medians. "
-        f"{first.device}, driver {first.driver}, CUDA {first.cuda}, recorded {first.date[:10]}."
-    )
-    return f"{table(head, rows, left=0)}\n\n{caption}"
+    names = " and ".join(map(code, steps))
+    facts = blocks.facts_line(request.context.ladder(steps[-1], SIZES[0])._figures)
+    return f"{table(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
 
 
 # ---- Machine code ----------------------------------------------------------------------------------------
