@@ -647,6 +647,7 @@ def test_what_is_alike_in_an_experiment_takes_no_column(project):
         "Twice that, 2 × <!--= const(here, 'BM') -->128<!--/--> = 256 bytes.",
         "It is 66.9 / 26.76 = 2.5× faster.",
         "spread over\ntwo lines: 2 ×\n3 = 6.",
+        "A unit binds closer: 8 KiB / (2 × 2) KiB = 2, and (1 + 1)² bytes = 4 bytes.",
     ],
 )
 def test_numbers_that_pass(project, text):
@@ -682,6 +683,9 @@ def test_numbers_that_pass(project, text):
         ("| 2 × 3 | = 6 |\n|---|---|", 1, "2 in"),
         ("2 × 3 = 6 = 5", 1, "'6 = 5' does not hold"),
         ("17 / 0 = 3", 1, "17 in"),
+        ("8 KiB / (2 × 2) KiB = 8", 1, "does not hold: 2 = 8"),
+        ("BX + 1 = 17", 1, "17 in"),
+        ("() = 17", 1, "17 in"),
     ],
 )
 def test_numbers_that_do_not_pass(project, capsys, text, line, words):

@@ -1,7 +1,8 @@
 """Checks what the steps' pages claim: against the built programs and against what was recorded on the GPU.
 
   ladder claims check STEP_DIR... [--build DIR] [--fresh-profile DIR]
-      check every claim of steps/NN_name/claims.toml and print a line for each
+      check every claim of steps/NN_name/claims.toml and print a line for each, e.g.
+      ladder claims check steps/06_vectorization
   ladder claims list [STEP_DIR...]
       print the claims and of what kind they are; without directories, those of all steps
 
@@ -18,7 +19,6 @@ as recorded by ladder profile, instead of docs/evidence.
 
 Exit status: 0 all claims hold; 1 one does not; 2 a file is malformed, or bad usage; 77 nothing could be
 checked.
-Standard library only.
 """
 
 import ast

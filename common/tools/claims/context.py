@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import EVIDENCE, ROOT, UsageError, read_text, write_whole
-from tools.claims.objects import (
-    Figures,
-    Gpu,
-    Ladder,
-    NotAvailable,
-    NoValue,
-    Profile,
-    Xray,
-)
+from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, Xray
 from tools.machine_code import sass
 
 N = 4096  # the size that measurements are quoted for
