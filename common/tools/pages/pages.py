@@ -2,8 +2,9 @@
 
   ladder pages [--check] [--build DIR] [--evidence DIR] [FILES]
 
-FILES are Markdown files, e.g. docs/steps/05_2d_tiling.md; by default all under docs/. A page docs/steps/NN_name.md belongs to that step:
-`here` and `before` in its expressions are this step and the one before. Generated parts are blocks
+FILES are Markdown files, by default all under docs/; e.g. `ladder pages docs/steps/05_2d_tiling.md`. A page
+docs/steps/NN_name.md belongs to that step: `here` and `before` in its expressions are this step and the one
+before. Generated parts are blocks
 
   <!-- generate: KIND ARGUMENTS -->
   <!-- end -->
