@@ -7,9 +7,10 @@ import argparse
 import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder says which it belongs to
@@ -92,6 +93,13 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not text") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
 
 
 def find_ninja(error: type[Exception] = UsageError) -> str:

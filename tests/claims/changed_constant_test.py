@@ -11,10 +11,11 @@ import subprocess
 import pytest
 from conftest import ROOT
 from tools.base import find_ninja
-from tools.claims import claims, values
+from tools.claims import claims
+from tools.claims.context import Context, all_steps
 from tools.measuring import sweep
 
-STEPS = values.all_steps()
+STEPS = all_steps()
 
 
 def build_commands(build, step):
@@ -74,7 +75,7 @@ def build_changed(build, step, folder, constants, machine_code):
 
 def check(changed_build, step, source):
     """The results of the step's claims, by id."""
-    context = values.Context(changed_build, step, step_dir=source)
+    context = Context(changed_build, step, step_dir=source)
     return {claim.id: claims.check(claim, context) for claim in claims.load(source / "claims.toml")}
 
 
@@ -101,11 +102,11 @@ def test_another_constant_fails_a_claim(
     build, tmp_path, claims_py, monkeypatch, step, constant, value, machine_code
 ):
     source, changed_build = build_changed(build, step, tmp_path, {constant: str(value)}, machine_code)
-    if machine_code and values.Context(changed_build, step).architectures(step):
+    if machine_code and Context(changed_build, step).architectures(step):
         result = claims_py("check", source, "--build", changed_build)
         assert result.returncode == 1, result.stdout + result.stderr
         assert f"FAILED   {step}/" in result.stdout
-    monkeypatch.setattr(values.Context, "architectures", lambda self, step: [])
+    monkeypatch.setattr(Context, "architectures", lambda self, step: [])
     before = check(build, step, ROOT / "steps" / step)
     results = check(changed_build, step, source)
     failed = [name for name, r in results.items() if r.status == "FAILED" and before[name].status != "FAILED"]

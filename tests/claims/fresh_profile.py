@@ -16,7 +16,7 @@ COMMON = ROOT / "common"
 sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
-from tools.claims import values  # noqa: E402
+from tools.claims.context import Context, all_steps  # noqa: E402
 
 SKIPPED = 77
 NO_GPU = 3  # of ladder profile: no GPU, no Nsight Compute, or no permission
@@ -34,7 +34,7 @@ def gpu_at_hand() -> str:
 
 def main() -> int:
     build = Path(sys.argv[1]).resolve()
-    found, wanted = gpu_at_hand(), values.Context(build, "").gpu().name
+    found, wanted = gpu_at_hand(), Context(build, "").gpu().name
     if found != wanted:
         print(f"skipped: the claims are about an {wanted}; here is {found or 'no GPU'}")
         return SKIPPED
@@ -43,8 +43,8 @@ def main() -> int:
         status = subprocess.run([*map(str, record)], check=False).returncode
         if status != 0:
             return SKIPPED if status == NO_GPU else status
-        steps = [ROOT / "steps" / step for step in values.all_steps()]
-        options = ["--build", build, "--fresh-profile", "--profile-json", folder]
+        steps = [ROOT / "steps" / step for step in all_steps()]
+        options = ["--build", build, "--fresh-profile", folder]
         check = [sys.executable, "-m", "tools", "claims", "check", *steps, *options]
         return subprocess.run([*map(str, check)], check=False).returncode
 

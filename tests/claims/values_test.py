@@ -7,8 +7,11 @@ import re
 
 import pytest
 from conftest import ROOT, XRAY, FakeBuild
+from tools.base import EVIDENCE
 from tools.claims import values
-from tools.claims.values import Context, ExpressionError, NotAvailable, ValueProblem, evaluate, explain
+from tools.claims.context import Context, all_steps, constants
+from tools.claims.objects import ExpressionError, NotAvailable, NoValue
+from tools.claims.values import evaluate, explain
 
 HERE = "05_2d_tiling"
 
@@ -134,7 +137,7 @@ def test_a_refusal_does_not_depend_on_values(context):
     for expression in ("1 == 2 and unknown(here)", "gpu.sms > 0 or gpu._figures"):
         with pytest.raises(ExpressionError) as error:
             values.parse(expression)
-        assert not isinstance(error.value, ValueProblem)
+        assert not isinstance(error.value, NoValue)
 
 
 def test_comparisons_are_kept_with_both_sides(context):
@@ -216,7 +219,7 @@ def test_xray(context, expression, value):
     ],
 )
 def test_xray_without_a_value(context, expression, words):
-    with pytest.raises(ValueProblem, match=re.escape(words)):
+    with pytest.raises(NoValue, match=re.escape(words)):
         evaluate(expression, context)
 
 
@@ -257,14 +260,14 @@ def test_a_program_that_fails(fake_build):
         fake_build.answer(record)
         return Context(fake_build.path, HERE)
 
-    with pytest.raises(ValueProblem, match="exit status 1: race at line 3"):
+    with pytest.raises(NoValue, match="exit status 1: race at line 3"):
         evaluate("xray(here).faults", of({"status": 1, "says": "error: race at line 3"}))
     with pytest.raises(NotAvailable, match="was built without"):
         evaluate("xray(here).faults", of({"status": 3, "says": "error: it was built without GCC"}))
     assert not (fake_build.path / "xray-cache").exists()
     assert evaluate("xray(here).faults", of({**XRAY, "complaints": ["race", "stray"]})) == 2
     fake_build.program.chmod(0o644)
-    with pytest.raises(ValueProblem, match="cannot be run"):
+    with pytest.raises(NoValue, match="cannot be run"):
         evaluate("xray(here, k=1).faults", Context(fake_build.path, HERE))
 
 
@@ -314,26 +317,26 @@ def test_profile(context, expression, value):
 @pytest.mark.parametrize(
     "expression, error, words",
     [
-        ("profile(here).duration", ValueProblem, "it has duration_us"),
-        ("profile(here).stall('boredom')", ValueProblem, "there are barrier"),
-        ("profile(here).stall_cycles('boredom')", ValueProblem, "there are barrier"),
-        ("profile(here).stall_at('boredom', 'LDS')", ValueProblem, "there are barrier"),
-        ("profile(here).stall_at('barrier', 'LDS')", ValueProblem, "no sample of barrier"),
-        ("profile(here).wavefronts('LDS', line='+= z[')", ValueProblem, "no line"),
+        ("profile(here).duration", NoValue, "it has duration_us"),
+        ("profile(here).stall('boredom')", NoValue, "there are barrier"),
+        ("profile(here).stall_cycles('boredom')", NoValue, "there are barrier"),
+        ("profile(here).stall_at('boredom', 'LDS')", NoValue, "there are barrier"),
+        ("profile(here).stall_at('barrier', 'LDS')", NoValue, "no sample of barrier"),
+        ("profile(here).wavefronts('LDS', line='+= z[')", NoValue, "no line"),
         ("profile(here).lsu_pipe_percent", NotAvailable, "without lsu_pipe_percent"),
         ("profile(here, n=17)", NotAvailable, "no run of 17 x 17 x 17"),
         ("profile(before)", NotAvailable, "04_1d_tiling is not recorded yet"),
         ("profile(here, m=256, n=256, k=128).excess('LDS')", NotAvailable, "without its instructions"),
         ("ladder(here, n=17)", NotAvailable, "no measurement"),
-        ("ladder(here).speed", ValueProblem, "it has"),
-        ("experiment('none', 'x')", ValueProblem, "there are"),
-        ("experiment('../ladder', 'x')", ValueProblem, "there are"),
-        ("const(here, 'M')", ValueProblem, "it has BM"),
-        ("const('../..', 'M')", ValueProblem, "names no step"),
-        ("gpu.clock", ValueProblem, "it has"),
-        ("1 / (const(here, 'BK') - 8)", ValueProblem, "division by zero"),
-        ("const(here, 'BK') < here", ValueProblem, "not supported"),
-        ("ladder(here) + 1", ValueProblem, "no number"),
+        ("ladder(here).speed", NoValue, "it has"),
+        ("experiment('none', 'x')", NoValue, "there are"),
+        ("experiment('../ladder', 'x')", NoValue, "there are"),
+        ("const(here, 'M')", NoValue, "it has BM"),
+        ("const('../..', 'M')", NoValue, "names no step"),
+        ("gpu.clock", NoValue, "it has"),
+        ("1 / (const(here, 'BK') - 8)", NoValue, "division by zero"),
+        ("const(here, 'BK') < here", NoValue, "not supported"),
+        ("ladder(here) + 1", NoValue, "no number"),
     ],
 )
 def test_what_has_no_value(context, expression, error, words):
@@ -347,7 +350,7 @@ def test_profile_of_another_gpu(fake_profiles):
     with pytest.raises(NotAvailable, match="NVIDIA A10"):
         evaluate("profile(here).duration_us", Context(None, HERE, profiles=fake_profiles))
     path.write_text("[]")
-    with pytest.raises(ValueProblem, match="holds no profile"):
+    with pytest.raises(NoValue, match="holds no profile"):
         evaluate("profile(here).duration_us", Context(None, HERE, profiles=fake_profiles))
 
 
@@ -377,10 +380,10 @@ def test_experiment(context, tmp_path):
     assert evaluate("experiment('stages', '3 stages').ratio", good) == 1
     assert evaluate("experiment('stages', '2 stages').registers", good) == 200
     for expression, error, words in (
-        ("experiment('stages', '4 stages')", ValueProblem, "there are '2 stages', '3 stages'"),
+        ("experiment('stages', '4 stages')", NoValue, "there are '2 stages', '3 stages'"),
         ("experiment('stages', '3 stages', n=8192)", NotAvailable, "not recorded at 8192"),
         ("experiment('thread_index', 'x')", NotAvailable, "not recorded"),
-        ("experiment('c_first', 'x')", ValueProblem, "wrong result"),
+        ("experiment('c_first', 'x')", NoValue, "wrong result"),
     ):
         with pytest.raises(error, match=words):
             evaluate(expression, good)
@@ -393,7 +396,7 @@ def test_figures_of_the_gpu_agree_with_what_it_said(context):
     assert evaluate("gpu.max_sm_clock_mhz", context) == record["max_sm_clock_mhz"]
     assert evaluate("gpu.peak_tflops", context) == pytest.approx(record["peak_tflops"])
     assert evaluate("gpu.flops_per_byte", context) == pytest.approx(66.90816 / 4.8)
-    for name, figure in json.loads((values.EVIDENCE / "device.json").read_text())["figures"].items():
+    for name, figure in json.loads((EVIDENCE / "device.json").read_text())["figures"].items():
         assert figure.keys() == {"value", "unit", "source"}, name
 
 
@@ -413,7 +416,7 @@ constexpr int CALLED = f(BM, 3);
 constexpr float X = 1;
   constexpr int INNER = 3;
 """
-    assert values.constants(source) == {
+    assert constants(source) == {
         "BM": 128,
         "BN": 64,
         "LM": 8,
@@ -423,6 +426,7 @@ constexpr float X = 1;
         "HALF": -3,
         "REST": -3,
         "LONG": 192,
+        "INNER": 3,
     }
 
 
@@ -439,7 +443,7 @@ enum class Kind : int { FIRST = 1 };
 inline constexpr std::size_t LONG = 3ul;
 void f() { const float x = 1; }
 """
-    found = values.constants(source, any_form=True)
+    found = constants(source)
     assert found.items() >= {"BM": 128, "BN": 64, "STAGES": 2, "BK": 16, "TM": 8, "TN": 4, "LM": 4}.items()
     assert found.items() >= {"LN": 8, "LONG": 3}.items()
     assert not found.keys() & {"CALL", "x"}
@@ -454,11 +458,11 @@ def test_constants_are_those_of_the_copy(fake_build, tmp_path):
 
 
 def test_every_step_but_the_first_has_one_before(tmp_path):
-    steps = values.all_steps()
+    steps = all_steps()
     assert len(steps) >= 11
     for previous, step in itertools.pairwise(steps):
         assert evaluate("before", Context(None, step)) == previous
-    with pytest.raises(ValueProblem, match="no step comes before"):
+    with pytest.raises(NoValue, match="no step comes before"):
         evaluate("before", Context(None, steps[0]))
 
 
@@ -478,11 +482,11 @@ def test_sass(build, tmp_path):
     assert evaluate("any(i.opcode == 'FFMA' for i in sass(here).loop.instructions)", context)
     with pytest.raises(NotAvailable, match=f"holds code for {archs[0]}"):
         evaluate("sass(here, arch='sm_10')", context)
-    with pytest.raises(ValueProblem, match="0 kernels 'naive', not one; there are sgemm_2d_tiling"):
+    with pytest.raises(NoValue, match="0 kernels 'naive', not one; there are sgemm_2d_tiling"):
         evaluate("sass(here, kernel='naive')", context)
-    with pytest.raises(ValueProblem, match="2 kernels"):
+    with pytest.raises(NoValue, match="2 kernels"):
         evaluate("sass('06', kernel='sgemm')", context)
-    with pytest.raises(ValueProblem, match="it has"):
+    with pytest.raises(NoValue, match="it has"):
         evaluate("sass(here).loop.nothing", context)
     with pytest.raises(ExpressionError):
         evaluate("sass(here).loop.__class__", context)

@@ -215,9 +215,11 @@ def test_wrapping_keeps_lists_and_code():
 
 
 def test_mine_is_known_to_goals_only(build):
-    from tools.claims.values import Context, ValueProblem, evaluate
+    from tools.claims.context import Context
+    from tools.claims.objects import NoValue
+    from tools.claims.values import evaluate
 
-    with pytest.raises(ValueProblem, match="goals of exercises"):
+    with pytest.raises(NoValue, match="goals of exercises"):
         evaluate("xray(mine).excess == 0", Context(build, "02_coalescing"))
 
 

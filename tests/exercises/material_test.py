@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 from conftest import ROOT
-from tools.claims.values import Context
+from tools.claims.context import Context
 from tools.grading.content import read_all
 from tools.grading.predict import Unanswerable, correct_answer, is_right
 

@@ -4,7 +4,7 @@ import random
 import re
 
 import pytest
-from tools.claims.values import STANDARD_PROBLEM
+from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.content import read_all
 from tools.grading.goals import Elsewhere, check_elsewhere, clauses, of_other_sizes
 from tools.grading.grader import UNITS, Grader

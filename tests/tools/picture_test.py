@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tools.claims import values
+from tools.claims.context import Context, all_steps
+from tools.claims.objects import NotAvailable
 from tools.drawing import picture, roofline, svg
 
 BUILD = os.environ.get("BUILD", "")
@@ -71,12 +72,12 @@ def from_global(*arguments, **options):
 @pytest.mark.skipif(not BUILD, reason="BUILD names no build directory")
 def test_the_example_agrees_with_the_totals():
     """Of each access of the steps: what one request takes, times the requests, is the total."""
-    context = values.Context(Path(BUILD), "")
+    context = Context(Path(BUILD), "")
     compared = 0
-    for step in values.all_steps():
+    for step in all_steps():
         try:
             record = context.xray_record(step)
-        except values.NotAvailable as reason:
+        except NotAvailable as reason:
             pytest.skip(str(reason))
         for row in (row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]):
             access = picture.from_xray(row)

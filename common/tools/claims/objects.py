@@ -3,10 +3,13 @@
 Their public attributes and methods are what an expression may use.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partialmethod
+from typing import Any, ClassVar
 
 from tools.machine_code.listing import matches, parse_instruction
+
+Text = str | None
 
 
 class NotAvailable(Exception):
@@ -17,225 +20,16 @@ class ExpressionError(Exception):
     """What is wrong with an expression, in one line."""
 
 
-class ValueProblem(ExpressionError):
+class NoValue(ExpressionError):
     """A well-formed expression that has no value: no such access, division by zero, a faulty kernel."""
 
 
-class Accesses:
-    """Rows of an X-ray, added up. `.ideal` and `.excess` are wavefronts of shared memory."""
-
-    def __init__(self, rows: list[dict[str, Any]], what: str):
-        self._rows = rows
-        self._what = what
-
-    def __repr__(self) -> str:
-        return f"{self._what}: {len(self._rows)} rows"
-
-    def _sum(self, key: str, space: str | None = None) -> int:
-        return sum(row[key] for row in self._rows if space in (None, row["space"]))
-
-    def _sum_global(self, key: str) -> int:
-        if self._rows and not any(row["space"] == "global" for row in self._rows):
-            raise ValueProblem(f"the {self._what} is of shared memory, which has no sectors")
-        return self._sum(key, "global")
-
-    def _sum_shared(self, key: str) -> int:
-        # Where there is nothing, there are no bank conflicts: that must not pass for good news.
-        if not any(row["space"] == "shared" for row in self._rows):
-            raise ValueProblem(f"there is no {self._what} of shared memory")
-        return self._sum(key, "shared")
-
-    @property
-    def rows(self) -> int:
-        """In how many places of the source, counted once for each array and width."""
-        return len(self._rows)
-
-    @property
-    def requests(self) -> int:
-        """Instructions executed, counted once for each warp. 0 if there is no such access."""
-        return self._sum("requests")
-
-    @property
-    def lanes(self) -> int:
-        """Active lanes of all requests."""
-        return self._sum("lanes")
-
-    @property
-    def sectors(self) -> int:
-        """Sectors of 32 bytes, of global memory."""
-        return self._sum_global("sectors")
-
-    @property
-    def lanes_during_copies(self) -> int:
-        """Of these, of shared memory, while their threads had asynchronous copies under way."""
-        return sum(row.get("lanes_during_copies", 0) for row in self._rows)
-
-    @property
-    def bytes_used(self) -> int:
-        """Distinct bytes of global memory that each request wanted, added up."""
-        return self._sum_global("bytes_used")
-
-    @property
-    def sectors_per_request(self) -> float:
-        """Of the requests to global memory."""
-        return self._quotient(self.sectors, self._sum("requests", "global"))
-
-    @property
-    def bytes_per_sector(self) -> float:
-        """Of the 32 bytes of a sector, how many were wanted."""
-        return self._quotient(self.bytes_used, self.sectors)
-
-    @property
-    def wavefronts(self) -> int:
-        """Passes through the shared memory. An error, here and below, if nothing accesses it."""
-        return self._sum_shared("wavefronts")
-
-    @property
-    def ideal(self) -> int:
-        """Wavefronts that the same accesses need if no bank is in demand twice."""
-        return self._sum_shared("ideal_wavefronts")
-
-    @property
-    def excess(self) -> int:
-        """Wavefronts beyond the ideal."""
-        return self.wavefronts - self.ideal
-
-    @property
-    def conflicts(self) -> int:
-        """Of these, the ones that the banks written to cause. (Those read from count in `.excess`.)"""
-        return self._sum_shared("conflicts")
-
-    @property
-    def wavefronts_per_request(self) -> float:
-        """Of the requests to shared memory."""
-        return self._quotient(self.wavefronts, self._sum("requests", "shared"))
-
-    @property
-    def l1_wavefronts(self) -> int:
-        """Passes through the banks of the L1 cache, of global memory. (Copies count on both sides.)"""
-        return self._sum_global("wavefronts")
-
-    @property
-    def l1_wavefronts_per_request(self) -> float:
-        """Of the requests to global memory."""
-        return self._quotient(self.l1_wavefronts, self._sum("requests", "global"))
-
-    def _quotient(self, above: int, below: int) -> float:
-        if below == 0:
-            raise ValueProblem(f"there is no {self._what}")
-        return above / below
-
-    @property
-    def width(self) -> int:
-        """Bytes a lane moves at once; the accesses must agree."""
-        widths = {row["bytes"] for row in self._rows}
-        if len(widths) != 1:
-            found = ", ".join(map(str, sorted(widths))) or "none"
-            raise ValueProblem(f"{self._what} has no one width; found {found}")
-        return widths.pop()
-
-
-class Xray:
-    """The memory accesses of a step, as the CPU device saw them in its aligned kernel."""
-
-    def __init__(self, step: str, record: dict[str, Any]):
-        self._step = step
-        self._record = record
-        self._rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-
-    def __repr__(self) -> str:
-        return f"xray of {self._step}"
-
-    def _select(
-        self, operation: str | None, array: str | None, line: str | None, space: str | None
-    ) -> Accesses:
-        arrays = {row["array"] for row in self._rows}
-        # A misspelt array must not pass for one that is never accessed.
-        if array is not None and array not in arrays | {"A", "B", "C"}:
-            raise ValueProblem(
-                f"{self._step} accesses no array '{array}'; there are {', '.join(sorted(arrays))}"
-            )
-        if line is not None and not any(line in row["source"] for row in self._rows):
-            raise ValueProblem(f"no access of {self._step} stands in a line with '{line}'")
-        rows = [
-            row
-            for row in self._rows
-            if operation in (None, row["operation"])
-            and array in (None, row["array"])
-            and space in (None, row["space"])
-            and (line is None or line in row["source"])
-        ]
-        words = (operation or "access", f"of {array}" if array else "", f"in '{line}'" if line else "")
-        return Accesses(rows, " ".join(filter(None, (*words, f"in {self._step}"))))
-
-    def load(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        """The loads (of an array, in a source line that holds the text, from 'global' or 'shared' memory)."""
-        return self._select("load", array, line, space)
-
-    def store(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        return self._select("store", array, line, space)
-
-    def copy(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        """The asynchronous copies; each shows twice, as an access to global and one to shared memory."""
-        return self._select("copy", array, line, space)
-
-    def access(self, array: str | None = None, line: str | None = None, space: str | None = None) -> Accesses:
-        """Loads, stores and copies together."""
-        return self._select(None, array, line, space)
-
-    @property
-    def global_requests(self) -> int:
-        return self.access(space="global").requests
-
-    @property
-    def global_sectors(self) -> int:
-        return self.access(space="global").sectors
-
-    @property
-    def global_bytes(self) -> int:
-        """Bytes moved to and from global memory: all of each sector."""
-        return self.global_sectors * 32
-
-    @property
-    def global_bytes_used(self) -> int:
-        return self.access(space="global").bytes_used
-
-    @property
-    def shared_requests(self) -> int:
-        return self.access(space="shared").requests
-
-    @property
-    def shared_wavefronts(self) -> int:
-        return self.access()._sum("wavefronts", "shared")
-
-    @property
-    def excess(self) -> int:
-        """Wavefronts of shared memory beyond the ideal."""
-        return self.access(space="shared").excess
-
-    @property
-    def conflicts(self) -> int:
-        """Of these, the ones that bank conflicts cost."""
-        return self.access(space="shared").conflicts
-
-    @property
-    def faults(self) -> int:
-        """Races, accesses out of bounds, reads of what was never written, and the like."""
-        return len(self._record.get("complaints") or [])
-
-    @property
-    def blocks(self) -> int:
-        return self._record["xray"]["blocks"]
-
-    @property
-    def threads_per_block(self) -> int:
-        return self._record["xray"]["kernels"][0]["threads_per_block"]
-
-
 class Figures:
-    """Named figures of a record, as attributes."""
+    """Named figures of a record, as attributes, and those that follow from them."""
 
-    def __init__(self, what: str, figures: dict[str, Any]):
+    _derived: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    def __init__(self, what: str, figures: Mapping[str, Any]):
         self._what = what
         self._figures = figures
 
@@ -243,40 +37,164 @@ class Figures:
         return self._what
 
     def __getattr__(self, name: str) -> Any:
-        figures = self.__dict__.get("_figures", {})
-        if name.startswith("_") or name not in figures:
+        if name in self._derived:
+            return self._derived[name](self)
+        if name.startswith("_") or name not in self._figures:
             raise AttributeError(name)
-        if figures[name] is None:
+        if self._figures[name] is None:
             raise NotAvailable(f"{self._what} was recorded without {name}")
-        return figures[name]
+        return self._figures[name]
 
-    def _names(self) -> list[str]:
-        return sorted(self._figures)
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._derived, *self._figures})
+
+
+class Accesses(Figures):
+    """Rows of an X-ray, added up. Where nothing accesses the shared memory there are no bank conflicts: that
+    must not pass for good news, so what is said of wavefronts is an error then."""
+
+    _derived: ClassVar = {
+        "rows": lambda a: len(a._rows),  # places in the source, counted once for each array and width
+        "requests": lambda a: a._sum("requests"),  # instructions executed, counted once for each warp
+        "lanes": lambda a: a._sum("lanes"),  # active lanes of all requests
+        # Of these, of shared memory, while their threads had asynchronous copies under way.
+        "lanes_during_copies": lambda a: a._sum("lanes_during_copies"),
+        "width": lambda a: a._width(),  # bytes a lane moves at once; the accesses must agree
+        # Global memory. bytes_used: distinct bytes that each request wanted, added up; l1_wavefronts: passes
+        # through the banks of the L1 cache (copies count on both sides).
+        "sectors": lambda a: a._global("sectors"),
+        "bytes_used": lambda a: a._global("bytes_used"),
+        "l1_wavefronts": lambda a: a._global("wavefronts"),
+        "sectors_per_request": lambda a: a._quotient(a.sectors, a._sum("requests", "global")),
+        "bytes_per_sector": lambda a: a._quotient(a.bytes_used, a.sectors),  # wanted, of its 32
+        "l1_wavefronts_per_request": lambda a: a._quotient(a.l1_wavefronts, a._sum("requests", "global")),
+        # Shared memory. wavefronts: passes through it; ideal: what the same accesses need if no bank is in
+        # demand twice; conflicts: of the excess, what the banks written to cause.
+        "wavefronts": lambda a: a._shared("wavefronts"),
+        "ideal": lambda a: a._shared("ideal_wavefronts"),
+        "excess": lambda a: a.wavefronts - a.ideal,
+        "conflicts": lambda a: a._shared("conflicts"),
+        "wavefronts_per_request": lambda a: a._quotient(a.wavefronts, a._sum("requests", "shared")),
+    }
+
+    def __init__(self, rows: list[dict[str, Any]], what: str):
+        super().__init__(what, {})
+        self._rows = rows
+
+    def _sum(self, key: str, space: str | None = None) -> int:
+        return sum(row.get(key, 0) for row in self._rows if space in (None, row["space"]))
+
+    def _global(self, key: str) -> int:
+        if self._rows and not any(row["space"] == "global" for row in self._rows):
+            raise NoValue(f"the {self._what} is of shared memory, which has no sectors")
+        return self._sum(key, "global")
+
+    def _shared(self, key: str) -> int:
+        if not any(row["space"] == "shared" for row in self._rows):
+            raise NoValue(f"there is no {self._what} of shared memory")
+        return self._sum(key, "shared")
+
+    def _quotient(self, above: int, below: int) -> float:
+        if below == 0:
+            raise NoValue(f"there is no {self._what}")
+        return above / below
+
+    def _width(self) -> int:
+        widths = {row["bytes"] for row in self._rows}
+        if len(widths) != 1:
+            found = ", ".join(map(str, sorted(widths))) or "none"
+            raise NoValue(f"{self._what} has no one width; found {found}")
+        return widths.pop()
+
+
+class Xray(Accesses):
+    """All memory accesses of a step, as the CPU device saw them in its aligned kernel. load, store, copy and
+    access (all of them) choose by array, by a text in the source line, by space ('global' or 'shared'); an
+    asynchronous copy shows twice, as an access to global and one to shared memory."""
+
+    _derived: ClassVar = {
+        **Accesses._derived,
+        "global_requests": lambda x: x._sum("requests", "global"),
+        "global_sectors": lambda x: x.sectors,
+        "global_bytes": lambda x: x.sectors * 32,  # moved: all of each sector
+        "global_bytes_used": lambda x: x.bytes_used,
+        "shared_requests": lambda x: x._sum("requests", "shared"),
+        "shared_wavefronts": lambda x: x._sum("wavefronts", "shared"),
+        # Races, accesses out of bounds, reads of what was never written, and the like.
+        "faults": lambda x: len(x._record.get("complaints") or []),
+        "blocks": lambda x: x._record["xray"]["blocks"],
+        "threads_per_block": lambda x: x._record["xray"]["kernels"][0]["threads_per_block"],
+    }
+
+    def __init__(self, step: str, record: dict[str, Any]):
+        rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+        super().__init__(rows, f"access in {step}")
+        self._step, self._record = step, record
+
+    def _select(self, operation: Text, array: Text = None, line: Text = None, space: Text = None) -> Accesses:
+        arrays = {row["array"] for row in self._rows}
+        # A misspelt array must not pass for one that is never accessed.
+        if array is not None and array not in arrays | {"A", "B", "C"}:
+            known = ", ".join(sorted(arrays))
+            raise NoValue(f"{self._step} accesses no array '{array}'; there are {known}")
+        rows = [row for row in self._rows if line is None or line in row["source"]]
+        if not rows and line is not None:
+            raise NoValue(f"no access of {self._step} stands in a line with '{line}'")
+        for key, wanted in (("operation", operation), ("array", array), ("space", space)):
+            rows = [row for row in rows if wanted in (None, row[key])]
+        words = (operation or "access", f"of {array}" if array else "", f"in '{line}'" if line else "")
+        return Accesses(rows, " ".join(filter(None, (*words, f"in {self._step}"))))
+
+    load = partialmethod(_select, "load")
+    store = partialmethod(_select, "store")
+    copy = partialmethod(_select, "copy")
+    access = partialmethod(_select, None)
 
 
 class Gpu(Figures):
     """The GPU that the evidence is from. Figures of the maker; the peaks follow from them."""
 
-    @property
-    def peak_tflops(self) -> float:
-        """FP32, each FFMA being two operations, at the highest clock."""
-        return self.sms * self.fp32_lanes_per_sm * 2 * self.max_sm_clock_mhz * 1e6 / 1e12
-
-    @property
-    def dram_tb_per_s(self) -> float:
-        return self.dram_bytes_per_s / 1e12
-
-    @property
-    def flops_per_byte(self) -> float:
-        """Operations to a byte of DRAM traffic at which both peaks are reached: the roofline's ridge."""
-        return self.peak_tflops * 1e12 / self.dram_bytes_per_s
+    _derived: ClassVar = {
+        # FP32, each FFMA being two operations, at the highest clock.
+        "peak_tflops": lambda g: g.sms * g.fp32_lanes_per_sm * 2 * g.max_sm_clock_mhz * 1e6 / 1e12,
+        "dram_tb_per_s": lambda g: g.dram_bytes_per_s / 1e12,
+        # Operations to a byte of DRAM traffic at which both peaks are reached: the roofline's ridge.
+        "flops_per_byte": lambda g: g.peak_tflops * 1e12 / g.dram_bytes_per_s,
+    }
 
 
-STALL_REASONS = (  # as Nsight Compute names them
-    "barrier", "branch_resolving", "dispatch", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
-    "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected",
-    "short_scoreboard", "sleeping", "tex_throttle", "wait",
-)  # fmt: skip
+class Ladder(Figures):
+    """A measurement of ladder.json: its fields, and .ratio (to cuBLAS, which ran in turn with it)."""
+
+    _derived: ClassVar = {
+        "ratio": lambda m: m.ratio_to_cublas,
+        "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
+    }
+
+
+# Why a warp waits, as Nsight Compute names it (some releases with another ending), in a reader's words.
+STALLS = {
+    "barrier": "waits for the block's other warps at a barrier",
+    "branch_resolving": "waits for a jump's target",
+    "dispatch": "the dispatcher holds it back, e.g. for a conflict of register banks",
+    "drain": "waits for its stores before it ends",
+    "gmma": "waits for the tensor cores",
+    "imc_miss": "waits for the constant cache",
+    "lg_throttle": "the queue for global memory is full",
+    "long_scoreboard": "waits for data from global or local memory",
+    "math_pipe_throttle": "the pipe it wants is busy",
+    "membar": "waits for a memory fence",
+    "mio_throttle": "the queue for shared memory and the like is full",
+    "misc": "other reasons",
+    "no_instruction": "waits for the instruction cache, or has just jumped",
+    "not_selected": "ready, but another warp's turn",
+    "selected": "issues an instruction: no stall",
+    "short_scoreboard": "waits for data from shared memory",
+    "sleeping": "sleeps",
+    "tex_throttle": "the queue for textures is full",
+    "wait": "waits the fixed time that its last instruction takes",
+    "warpgroup_arrive": "waits for its warp group",
+}
 
 
 class Profile(Figures):
@@ -287,72 +205,60 @@ class Profile(Figures):
         self._run = run
         self._source = source  # lines of kernel.cu
 
-    def _known(self, reason: str) -> str:
-        if reason not in STALL_REASONS:
-            raise ValueProblem(f"there is no stall reason '{reason}'; there are {', '.join(STALL_REASONS)}")
-        return reason
-
     def stall(self, reason: str) -> float:
         """The share of warp samples with this reason, in percent."""
-        return 100 * self._run["stalls"].get(self._known(reason), 0)
+        return 100 * self._run["stalls"].get(_known(reason), 0)
 
     def stall_cycles(self, reason: str) -> float:
         """Cycles that a warp spends with this reason for each instruction that it issues."""
         cycles = self._run["cycles_per_issue"]
-        return cycles.get(self._known(reason), cycles.get(f"{reason}_stall", 0))
+        return cycles.get(_known(reason), cycles.get(f"{reason}_stall", 0))
 
     def stall_at(self, reason: str, pattern: str) -> float:
         """Of the samples with this reason, the share that found a warp at such an instruction, in percent."""
-        self._known(reason)
 
         def samples(of: str | None) -> int:
-            return sum(i.get("stalls", {}).get(reason, 0) for i in self._instructions(of))
+            return sum(i.get("stalls", {}).get(_known(reason), 0) for i in self._instructions(of))
 
         if (every := samples(None)) == 0:
-            raise ValueProblem(f"{self._what} has no sample of {reason}")
+            raise NoValue(f"{self._what} has no sample of {reason}")
         return 100 * samples(pattern) / every
+
+    def executed(self, pattern: str | None = None, line: str | None = None) -> int:
+        """How often instructions such as 'LDS.128' were executed, counted once for each warp; here and below
+        also of those only that belong to a line of the source that holds a text."""
+        if "instructions" in self._run or line is not None:
+            return self._sum("executed", pattern, line)
+        opcodes = self._run["opcodes"]  # of a library's kernel, there are only these
+        return sum(n for op, n in opcodes.items() if not pattern or matches(parse_instruction(op), pattern))
+
+    def sectors(self, pattern: str, line: str | None = None) -> int:
+        return self._sum("sectors", pattern, line)
+
+    def wavefronts(self, pattern: str, line: str | None = None) -> int:
+        return self._sum("wavefronts", pattern, line)
+
+    def excess(self, pattern: str) -> int:
+        """Wavefronts of such instructions beyond what their accesses need."""
+        return self._sum("wavefronts", pattern) - self._sum("ideal_wavefronts", pattern)
+
+    def _sum(self, key: str, pattern: str | None, line: str | None = None) -> int:
+        return sum(i.get(key) or 0 for i in self._instructions(pattern, line))
 
     def _instructions(self, pattern: str | None, line: str | None = None) -> Iterator[dict[str, Any]]:
         if "instructions" not in self._run:
             raise NotAvailable(f"{self._what} was recorded without its instructions")
         numbers = [number for number, text in enumerate(self._source, 1) if line is not None and line in text]
         if line is not None and not numbers:
-            raise ValueProblem(f"{self._what}: no line of the kernel holds '{line}'")
+            raise NoValue(f"{self._what}: no line of the kernel holds '{line}'")
         for instruction in self._run["instructions"]:
             if line is not None and instruction.get("line") not in numbers:
                 continue
             if pattern is None or matches(parse_instruction(instruction["sass"]), pattern):
                 yield instruction
 
-    def executed(self, pattern: str | None = None, line: str | None = None) -> int:
-        """How often instructions such as 'LDS.128' were executed, counted once for each warp; here and below
-        also of those only that belong to a line of the source that holds a text."""
-        if "instructions" in self._run or line is not None:
-            return sum(i.get("executed") or 0 for i in self._instructions(pattern, line))
-        opcodes = self._run["opcodes"]  # of a library's kernel, there are only these
-        return sum(n for op, n in opcodes.items() if not pattern or matches(parse_instruction(op), pattern))
 
-    def sectors(self, pattern: str, line: str | None = None) -> int:
-        return sum(i.get("sectors") or 0 for i in self._instructions(pattern, line))
-
-    def wavefronts(self, pattern: str, line: str | None = None) -> int:
-        return sum(i.get("wavefronts") or 0 for i in self._instructions(pattern, line))
-
-    def excess(self, pattern: str) -> int:
-        """Wavefronts of such instructions beyond what their accesses need."""
-        return sum(
-            (i.get("wavefronts") or 0) - (i.get("ideal_wavefronts") or 0) for i in self._instructions(pattern)
-        )
-
-
-class Ladder(Figures):
-    """A measurement of ladder.json: its fields, and .ratio (to cuBLAS) and .cublas_tflops."""
-
-    @property
-    def ratio(self) -> float:
-        """The speed as a fraction of cuBLAS's, which ran in turn with it."""
-        return self.ratio_to_cublas
-
-    @property
-    def cublas_tflops(self) -> float:
-        return self.tflops * self.time_us / self.cublas_time_us
+def _known(reason: str) -> str:
+    if reason not in STALLS:
+        raise NoValue(f"there is no stall reason '{reason}'; there are {', '.join(STALLS)}")
+    return reason

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import ROOT, Parser, UsageError
-from tools.claims.values import ExpressionError, all_steps, is_condition, parse
+from tools.claims.context import all_steps
+from tools.claims.objects import ExpressionError
+from tools.claims.values import is_condition, parse
 
 HINTS = 3
 KEYS = {

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tools.claims.values import (
-    MINE,
-    STANDARD_PROBLEM,
-    Comparison,
-    Context,
-    ExpressionError,
-    NotAvailable,
-    evaluate,
-    explain,
-)
+from tools.claims.context import MINE, STANDARD_PROBLEM, Context
+from tools.claims.objects import ExpressionError, NotAvailable
+from tools.claims.values import Comparison, evaluate, explain
 from tools.grading.build import BuildError
 from tools.grading.content import Goal, names_of
 from tools.grading.finding import Finding

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tools.claims.values import MINE, STANDARD_PROBLEM, Context
+from tools.claims.context import MINE, STANDARD_PROBLEM, Context
 from tools.grading import rules
 from tools.grading.build import BuildError, Built, DoesNotCompile, Toolchain
 from tools.grading.content import Exercise

@@ -6,7 +6,9 @@ import time
 import tomllib
 from pathlib import Path
 
-from tools.claims.values import Context, ExpressionError, NotAvailable, evaluate
+from tools.claims.context import Context
+from tools.claims.objects import ExpressionError, NotAvailable
+from tools.claims.values import evaluate
 from tools.grading.build import BuildError
 from tools.grading.content import Exercise, Question
 from tools.grading.finding import Finding, Grade

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import ROOT
-from tools.claims.values import STANDARD_PROBLEM
+from tools.claims.context import STANDARD_PROBLEM
 
 TIMEOUT_S = 40  # of a table; right kernels take a few seconds
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.claims.values import Context
+from tools.claims.context import Context
 from tools.grading.content import HINTS, Exercise
 from tools.grading.finding import Grade
 from tools.grading.predict import Unanswerable, correct_answer

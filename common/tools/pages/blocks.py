@@ -1,69 +1,60 @@
-"""The kinds of generated blocks: from a block's arguments to its Markdown.
+"""The kinds of generated blocks: from a block's arguments to its Markdown. Here those of the source, of the
+X-ray, of experiments and claims; evidence.py has those of what was recorded on the GPU.
 
-A maker takes a Request and returns Markdown. What is wrong with the arguments is a BlockError, or an
-ExpressionError of values.py; what has not been recorded or built yet is a NotAvailable. Each holds one line.
+What is wrong with the arguments is a UsageError, or an ExpressionError of the values; what has not been
+recorded or built yet is a NotAvailable. Each holds one line.
 """
 
 import difflib
 import html
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tools.base import ROOT
-from tools.claims import claims as claims_file
-from tools.claims import values
-from tools.claims.values import Context, NotAvailable
+from tools.base import UsageError
+from tools.claims import claims
+from tools.claims.context import STANDARD_PROBLEM, Context, N
+from tools.claims.objects import NotAvailable
+from tools.drawing import picture
 
 LONG_DIFF = 60  # lines; longer ones are folded away
 CONTEXT_LINES = 3
 
 
-class BlockError(Exception):
-    """What is wrong with a block's arguments, in one line."""
-
-
 @dataclass
 class Request:
-    """One block that is to be made. `context.step` is the page's step, "" for a page without one."""
+    """What a page asks for. `context.step` is the page's step, "" for a page without one; `figures`: SVG
+    by file name, filled by the makers."""
 
     context: Context
-    arguments: str
     page: Path
     figures_folder: Path
-    figures: dict[str, str] = field(default_factory=dict)  # file name -> SVG, filled by the makers
+    figures: dict[str, str] = field(default_factory=dict)
+    arguments: str = ""  # of one block, without its options
+    options: dict[str, str] = field(default_factory=dict)
 
-    def steps(self, default: Sequence[str]) -> list[str]:
-        """The steps that the arguments name, else the default."""
-        return [self.context.directory(name) for name in self.arguments.split()] or list(default)
-
-    def here(self) -> str:
-        if not self.context.step:
-            raise BlockError("this page belongs to no step: name one")
-        return self.context.step
-
-    def here_and_before(self) -> list[str]:
-        return [*before(self.here()), self.here()]
-
-    def option(self, name: str, pattern: str = r"\S+") -> str | None:
-        """Takes `name=...` out of the arguments."""
-        match = re.search(rf"(?:^|(?<=\s)){name}=({pattern})(?=\s|$)", self.arguments)
-        if not match:
-            return None
-        self.arguments = (self.arguments[: match.start()] + self.arguments[match.end() :]).strip()
-        return match[1]
-
+    @property
     def step(self) -> str:
         """The step of `step=NN`, else the page's."""
-        name = self.option("step")
-        return self.context.directory(name) if name else self.here()
+        return self.steps(self.options.get("step", ""))[-1]
 
-    def no_more(self) -> None:
-        if self.arguments:
-            raise BlockError(f"'{self.arguments}' is more than this block takes")
+    def steps(self, names: str | None = None, before: bool = False) -> list[str]:
+        """The steps that the arguments name, else the page's, if so wanted with the one before."""
+        names = self.arguments if names is None else names
+        if found := [self.context.directory(name) for name in names.split()]:
+            return found
+        if not self.context.step:
+            raise UsageError("this page belongs to no step: name one")
+        names = self.context.steps()
+        at = names.index(self.context.step)
+        return names[max(0, at - before) : at + 1]
+
+    def source(self, step: str) -> list[str]:
+        return self.context.kernel(step).read_text().splitlines()
 
     def figure(self, name: str, svg: str, description: str) -> str:
         """Keeps a figure and returns the link to it."""
@@ -72,22 +63,40 @@ class Request:
         return f"![{description}]({where})"
 
 
-def before(step: str) -> list[str]:
-    """The step before, as a list: empty for the first."""
-    names = values.all_steps()
-    return names[names.index(step) - 1 :][:1] if names.index(step) > 0 else []
+MAKERS: dict[str, Callable[[Request, str], str]] = {}
+OF_BUILD: set[str] = set()  # kinds that show what only a build has
+
+
+def block(*options: str, alone: bool = False, of_build: bool = False) -> Callable[..., Any]:
+    """Makes a function the maker of the kind that it is named for, as make_diff. options: what it takes as
+    NAME=TEXT; alone: it takes nothing else."""
+
+    def register(make: Callable[[Request], str]) -> Callable[[Request], str]:
+        def made(page: Request, arguments: str) -> str:
+            found = {}
+            for name in options:
+                if match := re.search(rf"(?:^|(?<=\s)){name}=(\"[^\"]*\"|'[^']*'|\S+)(?=\s|$)", arguments):
+                    arguments = (arguments[: match.start()] + arguments[match.end() :]).strip()
+                    found[name] = match[1].strip("\"'")
+            if alone and arguments:
+                raise UsageError(f"'{arguments}' is more than this block takes")
+            return make(replace(page, arguments=arguments, options=found))
+
+        MAKERS[kind := make.__name__.removeprefix("make_")] = made
+        OF_BUILD.update({kind} if of_build else ())
+        return make
+
+    return register
 
 
 # ---- Markdown --------------------------------------------------------------------------------------------
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """A table; the columns whose numbers are in `right` are aligned to the right."""
-    right = set(right)
-    rule = "|".join("---:" if n in right else "---" for n in range(len(head)))
-    lines = ["| " + " | ".join(head) + " |", f"|{rule}|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """A table; all columns but the first `left` are aligned to the right."""
+    rule = "|".join("---" if n < left else "---:" for n in range(len(head)))
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
 def code(text: str) -> str:
@@ -114,19 +123,32 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
+def time(microseconds: float) -> str:
+    value, unit = (microseconds / 1000, "ms") if microseconds >= 1000 else (microseconds, "µs")
+    return f"{value:.1f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1f} %" if value >= 10 else f"{value:.2f} %"
+
+
+FACTS = {"device": "", "driver": "driver ", "cuda": "CUDA ", "ncu": "Nsight Compute ", "nvcc": "nvcc "}
+
+
+def facts_line(facts: dict[str, Any]) -> str:
+    """Where and when something was measured; "" if the record does not say."""
+    parts = [f"{label}{facts[key]}" for key, label in FACTS.items() if facts.get(key)]
+    parts += [f"recorded {str(facts['date'])[:10]}"] if facts.get("date") else []
+    return ", ".join(parts) + "." if parts else ""
+
+
 # ---- Source ----------------------------------------------------------------------------------------------
-
-
-def source(step: str) -> list[str]:
-    return (ROOT / "steps" / step / "kernel.cu").read_text().splitlines()
 
 
 def header_length(lines: Sequence[str]) -> int:
     """How many lines the comment at the top takes, with the empty ones after it."""
-    length = 0
-    while length < len(lines) and (lines[length].startswith("//") or not lines[length].strip()):
-        length += 1
-    return length
+    is_header = (line.startswith("//") or not line.strip() for line in lines)
+    return next((n for n, header in enumerate(is_header) if not header), len(lines))
 
 
 def is_filler(line: str) -> bool:
@@ -134,12 +156,11 @@ def is_filler(line: str) -> bool:
     return line.strip() in ("", "}", "};", "{")
 
 
+@block("step", alone=True)
 def make_diff(request: Request) -> str:
-    step = request.step()
-    request.no_more()
-    if not before(step):
-        raise BlockError(f"no step comes before {step}")
-    old, new = source(before(step)[0]), source(step)
+    step = request.step
+    before = request.context.at(step).previous()
+    old, new = request.source(before), request.source(step)
     old_first, new_first = header_length(old), header_length(new)
     old, new = old[old_first:], new[new_first:]
     matcher = difflib.SequenceMatcher(is_filler, old, new, autojunk=False)
@@ -151,11 +172,10 @@ def make_diff(request: Request) -> str:
             if kind == "equal":
                 lines += [" " + line if line else "" for line in old[i0:i1]]
             else:
-                lines += ["-" + line for line in old[i0:i1]]
-                lines += ["+" + line for line in new[j0:j1]]
+                lines += ["-" + line for line in old[i0:i1]] + ["+" + line for line in new[j0:j1]]
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)
-    names = [f"--- steps/{before(step)[0]}/kernel.cu", f"+++ steps/{step}/kernel.cu"]
+    names = [f"--- steps/{before}/kernel.cu", f"+++ steps/{step}/kernel.cu"]
     diff = fence("diff", "\n".join(names + lines))
     if len(lines) <= LONG_DIFF:
         return diff
@@ -165,76 +185,42 @@ def make_diff(request: Request) -> str:
 
 def range_arguments(arguments: str) -> tuple[str, str]:
     """FROM and TO of `FROM .. TO`; each may stand in quotes."""
-    first, dots, last = arguments.partition(" .. ")
-    if not dots or not first.strip() or not last.strip():
-        raise BlockError("say from where to where: FROM .. TO")
-    parts = []
-    for part in (first.strip(), last.strip()):
-        quoted = len(part) > 1 and part[0] == part[-1] and part[0] in "\"'`"
-        parts.append(part[1:-1] if quoted else part)
-    return parts[0], parts[1]
+    match = re.fullmatch(r"\s*([\"'`]?)(.+?)\1 \.\. \s*([\"'`]?)(.+)\3\s*", arguments)
+    if not match:
+        raise UsageError("say from where to where: FROM .. TO")
+    return match[2], match[4]
 
 
+@block("step")
 def make_code(request: Request) -> str:
-    step = request.step()
-    first_text, last_text = range_arguments(request.arguments)
-    lines = source(step)
-    starts = [n for n, line in enumerate(lines) if first_text in line]
+    step = request.step
+    first, last = range_arguments(request.arguments)
+    lines = request.source(step)
+    name = f"{step}/kernel.cu"
+    starts = [n for n, line in enumerate(lines) if first in line]
     # The comment at the top speaks about the code; it is not meant.
     starts = [n for n in starts if n >= header_length(lines)] or starts
     if not starts:
-        raise BlockError(f"no line of {step}/kernel.cu holds '{first_text}'")
+        raise UsageError(f"no line of {name} holds '{first}'")
     if len(starts) > 1:
         numbers = ", ".join(str(n + 1) for n in starts)
-        raise BlockError(
-            f"lines {numbers} of {step}/kernel.cu hold '{first_text}': say more of the one meant"
-        )
-    ends = [n for n in range(starts[0], len(lines)) if last_text in lines[n]]
-    if not ends:
-        raise BlockError(f"no line of {step}/kernel.cu from {starts[0] + 1} on holds '{last_text}'")
-    shown = lines[starts[0] : ends[0] + 1]
-    indent = min((len(line) - len(line.lstrip()) for line in shown if line.strip()), default=0)
-    text = "\n".join(line[indent:].rstrip() for line in shown)
-    last = f" to {ends[0] + 1}" if ends[0] > starts[0] else ""
-    place = f"`steps/{step}/kernel.cu`, line{'s' if last else ''} {starts[0] + 1}{last}"
-    return f"{place}:\n\n{fence('cuda', text)}"
+        raise UsageError(f"lines {numbers} of {name} hold '{first}': say more of the one meant")
+    begin = starts[0]
+    end = next((n for n in range(begin, len(lines)) if last in lines[n]), None)
+    if end is None:
+        raise UsageError(f"no line of {name} from {begin + 1} on holds '{last}'")
+    text = textwrap.dedent("\n".join(line.rstrip() for line in lines[begin : end + 1]))
+    where = f"lines {begin + 1} to {end + 1}" if end > begin else f"line {begin + 1}"
+    return f"`steps/{name}`, {where}:\n\n{fence('cuda', text)}"
 
 
 # ---- X-ray -----------------------------------------------------------------------------------------------
 
 OPERATIONS = {"load": "load", "store": "store", "copy": "`cp.async`"}
-
-
-def make_xray(request: Request) -> str:
-    steps = request.steps([request.context.step] if request.context.step else [])
-    if not steps:
-        request.here()
-    records = {step: request.context.xray_record(step) for step in steps}
-    accesses = [
-        (step, access)
-        for step, record in records.items()
-        for kernel in record["xray"]["kernels"]
-        for access in kernel["accesses"]
-        if access["requests"]
-    ]
-    parts = []
-    for space, title, head, cells in (
-        ("global", "Global memory", GLOBAL_HEAD, global_cells),
-        ("shared", "Shared memory", SHARED_HEAD, shared_cells),
-    ):
-        rows = [
-            [*([f"`{step}`"] if len(steps) > 1 else []), *common_cells(access), *cells(access)]
-            for step, access in accesses
-            if access["space"] == space
-        ]
-        if rows:
-            full = [*(["step"] if len(steps) > 1 else []), "line", "source", "access", *head]
-            text = table(full, rows, right=range(len(full) - len(head), len(full)))
-            parts.append(f"**{title}**\n\n{text}")
-    m, n, k = values.STANDARD_PROBLEM
-    seen = f"Seen by the CPU device at M = {m}, N = {n}, K = {k}. A request is one instruction of one warp."
-    parts.append(f"{seen} {COPIES}" if any(is_slow_copy(access) for _, access in accesses) else seen)
-    return "\n\n".join(parts)
+COPIES = (
+    "A copy takes as many wavefronts as its dearer side: here the words that it reads lie in the same banks "
+    "of the L1 cache; that is no conflict of the shared memory that it writes."
+)
 
 
 def is_slow_copy(access: dict[str, Any]) -> bool:
@@ -244,112 +230,125 @@ def is_slow_copy(access: dict[str, Any]) -> bool:
     return access["wavefronts"] > access["ideal_wavefronts"] + access["conflicts"]
 
 
-GLOBAL_HEAD = ("requests", "sectors a request", "bytes used of a sector's 32", "L1 wavefronts a request")
-SHARED_HEAD = ("requests", "wavefronts a request", "ideal", "bank conflicts")
-COPIES = (
-    "A copy takes as many wavefronts as its dearer side: here the words that it reads lie in the same banks "
-    "of the L1 cache; that is no conflict of the shared memory that it writes."
-)
+# What a table shows of each memory: of an access and of its requests.
+Cell = Callable[[dict[str, Any], int], str]
+COLUMNS: dict[str, dict[str, Cell]] = {
+    "global": {
+        "requests": lambda a, requests: whole(requests),
+        "sectors a request": lambda a, requests: number(a["sectors"] / requests),
+        "bytes used of a sector's 32": lambda a, _: (
+            number(a["bytes_used"] / a["sectors"]) if a["sectors"] else "–"
+        ),
+        "L1 wavefronts a request": lambda a, requests: number(a["wavefronts"] / requests),
+    },
+    "shared": {
+        "requests": lambda a, requests: whole(requests),
+        "wavefronts a request": lambda a, requests: number(a["wavefronts"] / requests),
+        "ideal": lambda a, requests: "–" if is_slow_copy(a) else number(a["ideal_wavefronts"] / requests),
+        "bank conflicts": lambda a, _: whole(a["conflicts"]),
+    },
+}
 
 
-def common_cells(access: dict[str, Any]) -> list[str]:
-    what = f"{OPERATIONS[access['operation']]} `{access['array']}`, {access['bytes']} bytes a lane"
-    return [str(access["line"]), code(access["source"]), what]
-
-
-def global_cells(access: dict[str, Any]) -> list[str]:
-    sectors = access["sectors"]
-    used = number(access["bytes_used"] / sectors) if sectors else "–"
-    requests = access["requests"]
-    return [whole(requests), number(sectors / requests), used, number(access["wavefronts"] / requests)]
-
-
-def shared_cells(access: dict[str, Any]) -> list[str]:
-    requests = access["requests"]
-    return [
-        whole(requests),
-        number(access["wavefronts"] / requests),
-        "–" if is_slow_copy(access) else number(access["ideal_wavefronts"] / requests),
-        whole(access["conflicts"]),
+@block(of_build=True)
+def make_xray(request: Request) -> str:
+    steps = request.steps()
+    accesses = [
+        (step, access)
+        for step in steps
+        for kernel in request.context.xray_record(step)["xray"]["kernels"]
+        for access in kernel["accesses"]
+        if access["requests"]
     ]
+    parts = []
+    for space, columns in COLUMNS.items():
+        rows = []
+        for step, a in accesses:
+            if a["space"] == space:
+                what = f"{OPERATIONS[a['operation']]} `{a['array']}`, {a['bytes']} bytes a lane"
+                cells = [cell(a, a["requests"]) for cell in columns.values()]
+                rows.append([f"`{step}`", str(a["line"]), code(a["source"]), what, *cells])
+        if rows:
+            head = ["step", "line", "source", "access", *columns]
+            hidden = 0 if len(steps) > 1 else 1  # of one step, it need not be said which
+            text = table(head[hidden:], [row[hidden:] for row in rows], left=4 - hidden)
+            parts.append(f"**{space.capitalize()} memory**\n\n{text}")
+    m, n, k = STANDARD_PROBLEM
+    seen = f"Seen by the CPU device at M = {m}, N = {n}, K = {k}. A request is one instruction of one warp."
+    parts.append(f"{seen} {COPIES}" if any(is_slow_copy(access) for _, access in accesses) else seen)
+    return "\n\n".join(parts)
+
+
+SPACES = {"banks": "shared", "sectors": "global"}
+
+
+@block("step", "line", of_build=True)
+def make_picture(request: Request) -> str:
+    step, line = request.step, request.options.get("line")
+    match request.arguments.split():
+        case [operation, array, *rest] if operation in picture.VERBS and rest in ([], ["banks"], ["sectors"]):
+            pass
+        case _:
+            usage = "`picture OPERATION ARRAY [line=TEXT] [banks|sectors]`, e.g. `picture load As`"
+            raise UsageError(f"write {usage}")
+    record = request.context.xray_record(step)
+    rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+    row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
+    access = picture.from_xray(row)
+    words = " ".join([step, operation, array, *rest, line or ""])  # "Tiles::B" is no name for a file
+    name = "_".join(re.findall(r"\w+", words))
+    says = picture.describe(access).replace("[", "(").replace("]", ")")  # as the text of a link
+    link = request.figure(f"{name}.svg", picture.picture(access), says)
+    example = row["example"]
+    where = f"block {tuple(example['block'][:2])}, warp {example['warp']}, execution {example['execution']}"
+    return f"{link}\n\n`{row['file']}`, line {row['line']}: {code(row['source'])} ({where})"
 
 
 # ---- Experiments and claims ------------------------------------------------------------------------------
 
-EXPERIMENT_COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "time_us": ("time", lambda v: time(v)),
-    "tflops": ("TFLOP/s", lambda v: f"{v:.2f}"),
-    "ratio": ("of cuBLAS", lambda v: percent(100 * v)),
-    "speedup": ("speed against the first", lambda v: f"{v:.3f}"),
+
+def any_cell(value: Any) -> str:
+    return number(value) if isinstance(value, (int, float)) else str(value)
+
+
+MEASURED = ("time_us", "tflops", "ratio_to_cublas", "speedup")
+# What is called otherwise than by ladder experiment, with the underscores taken out.
+COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "time_us": ("time", time),
+    "tflops": ("TFLOP/s", "{:.2f}".format),
+    "ratio_to_cublas": ("of cuBLAS", lambda v: percent(100 * v)),
+    "speedup": ("speed against the first", "{:.3f}".format),
+    "registers": ("registers a thread", any_cell),
+    "shared_bytes": ("shared bytes a block", any_cell),
+    "loop_instructions": ("instructions in the loop", any_cell),
+    "loop_ffma": ("FFMAs in it", any_cell),
+    "loop_bank_conflicts": ("register-bank conflicts in it", any_cell),
+    "predicted_fraction": ("of the peak, by the model", any_cell),
 }
 
 
-# Other names of ladder experiment's than those with the underscores taken out.
-COLUMN_NAMES = {
-    "registers": "registers a thread",
-    "shared_bytes": "shared bytes a block",
-    "loop_instructions": "instructions in the loop",
-    "loop_ffma": "FFMAs in it",
-    "loop_bank_conflicts": "register-bank conflicts in it",
-    "predicted_fraction": "of the peak, by the model",
-}
-
-
-def time(microseconds: float) -> str:
-    value, unit = (microseconds / 1000, "ms") if microseconds >= 1000 else (microseconds, "µs")
-    return f"{value:.1f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
-
-
-def percent(value: float) -> str:
-    return f"{value:.1f} %" if value >= 10 else f"{value:.2f} %"
-
-
+@block("n")
 def make_experiment(request: Request) -> str:
-    size = request.option("n", r"\d+")
-    name, *rest = request.arguments.split() or [""]
-    if rest or not name:
-        raise BlockError("write `experiment NAME`, of a file in docs/experiments")
-    n = int(size or values.N)
-    record = request.context.experiment_record(name, n)
-    variants = record["variants"]
-    others = dict.fromkeys(key for variant in variants for key in variant if key not in EXPERIMENT_COLUMNS)
-    columns = {
-        **EXPERIMENT_COLUMNS,
-        **{key: (COLUMN_NAMES.get(key, key.replace("_", " ")), cell) for key in others if key != "variant"},
-    }
-    known = [key for key in columns if any(variant.get(key) is not None for variant in variants)]
+    n = request.options.get("n", str(N))
+    if len(request.arguments.split()) != 1 or not n.isdigit():
+        raise UsageError("write `experiment NAME`, of a file in docs/experiments")
+    variants = request.context.experiment_records(request.arguments, int(n))
+    keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
+    keys.pop("sass_sha256", None)
+    columns = {key: COLUMNS_OF_EXPERIMENT.get(key, (key.replace("_", " "), any_cell)) for key in keys}
+    known = [key for key in keys if any(variant.get(key) is not None for variant in variants)]
     # What does not differ takes a line, not a column; zeros say nothing then.
-    alike = [
-        key
-        for key in known
-        if key not in EXPERIMENT_COLUMNS and all(v.get(key) == variants[0].get(key) for v in variants)
-    ]
+    alike = [key for key in known if key not in MEASURED and len({v.get(key) for v in variants}) == 1]
     shown = [key for key in known if key not in alike]
     rows = [
         [v["variant"], *("–" if v.get(key) is None else columns[key][1](v[key]) for key in shown)]
         for v in variants
     ]
-    head = ["variant", *(columns[key][0] for key in shown)]
-    text = table(head, rows, right=range(1, len(head)))
-    same = ", ".join(f"{columns[key][0]} {cell(variants[0][key])}" for key in alike if variants[0][key])
+    text = table(["variant", *(columns[key][0] for key in shown)], rows, left=1)
+    same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
-    return f"{text}\n\n{same}`{record['step']}` at M = N = K = {n}. {facts_line(record['facts'])}"
+    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {n}. {facts_line(variants[0])}"
 
-
-def cell(value: Any) -> str:
-    return number(value) if isinstance(value, (int, float)) else str(value)
-
-
-def facts_line(facts: dict[str, Any]) -> str:
-    """Where and when something was measured; "" if the record does not say."""
-    parts = [str(facts["device"])] if facts.get("device") else []
-    parts += [f"{label} {facts[key]}" for key, label in FACTS.items() if facts.get(key)]
-    if facts.get("date"):
-        parts.append(f"recorded {str(facts['date'])[:10]}")
-    return ", ".join(parts) + "." if parts else ""
-
-
-FACTS = {"driver": "driver", "cuda": "CUDA", "ncu": "Nsight Compute", "nvcc": "nvcc"}
 
 KINDS = {
     "xray": "X-ray",
@@ -363,18 +362,13 @@ KINDS = {
 }
 
 
+@block("step", alone=True)
 def make_claims(request: Request) -> str:
-    step = request.step()
-    request.no_more()
-    path = ROOT / "steps" / step / "claims.toml"
+    path = request.context.kernel(request.step).with_name("claims.toml")
     if not path.exists():
-        raise NotAvailable(f"steps/{step}/claims.toml is not written yet")
-    try:
-        found = claims_file.load(path)
-    except claims_file.Malformed as error:
-        raise BlockError(str(error)) from None
+        raise NotAvailable(f"steps/{request.step}/claims.toml is not written yet")
     lines = [
         f"- {claim.says} <small>({', '.join(KINDS[kind] for kind in claim.kinds)}: `{claim.id}`)</small>"
-        for claim in found
+        for claim in claims.load(path)
     ]
     return "Checked by the tests, against the build and the recorded evidence:\n\n" + "\n".join(lines)

@@ -1,168 +1,77 @@
 """Markdown with generated parts: where they are, how they are replaced, and the prose that people wrote."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tools.base import UsageError
 
 # Around the text of an inline value in prose, and in place of code: no page has these characters.
 VALUE_BEGIN, VALUE_END, CODE = "\ue000", "\ue001", "\ue002"
 
-FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<rest>.*)")
-BLOCK = re.compile(r"<!-- generate: (?P<kind>\S+)(?: (?P<arguments>.*?))? -->")
-END = "<!-- end -->"
-VALUE = re.compile(r"<!--=(?P<expression>.*?)-->(?P<shown>.*?)<!--/-->")
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+# Code, in which nothing is generated, and the generated parts: blocks, and inline values. What has a marker
+# but fits none of them is not well formed.
+PART = re.compile(
+    r"""
+      ^\s*(?P<fence>`{3,}|~{3,}).*\n(?:.*\n)*?(?:\s*(?P=fence)[`~]*\s*$|\Z)
+    | (?P<ticks>(?<!`)`+(?!`))(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
+    | ^<!--\ generate:\ (?P<kind>\S+)(?:\ (?P<arguments>.*?))?\ -->\n
+      (?P<content>(?:(?!\ *<!--\ generate).*\n)*?)\ *<!--\ end\ -->\ *$
+    | <!--=(?P<expression>(?:(?!-->).)*)-->(?P<shown>(?:(?!<!--).)*?)<!--/-->
+    | (?P<marker><!--=|<!--\ generate|<!--\ end\ -->)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+BLOCK = re.compile(r"<!-- generate: (\S+)( .*?)? -->$", re.MULTILINE)
 # A comment at the beginning of a line is a block of its own in Markdown, and ends the paragraph.
-VALUE_FIRST = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)?<!--=")
+BEGINNING = re.compile(r"[\s>]*(?:[-*+]\s+|\d+[.)]\s+)?")
 
 
-class PageError(Exception):
-    """What is wrong with a page, in one line, with file and line number in front."""
-
-    def __init__(self, path: Path, line: int, message: str):
-        super().__init__(f"{path}:{line}: {message}")
+def line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
 
 
-@dataclass
-class Block:
-    """A generated block: lines[first] is its marker, lines[last] its end."""
-
-    kind: str
-    arguments: str
-    first: int
-    last: int
-
-
-@dataclass
-class Value:
-    """An inline value: lines[line][begin:end], its marks included. `format` may be empty."""
-
-    expression: str
-    format: str
-    shown: str
-    line: int
-    begin: int
-    end: int
-
-
-@dataclass
-class Page:
-    path: Path  # as it is named in messages
-    lines: list[str]
-    blocks: list[Block] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
-    fenced: set[int] = field(default_factory=set)  # lines of code fences outside generated blocks
-
-
-def parse(path: Path, text: str) -> Page:
-    """The page of a Markdown text. Raises PageError if a generated part is not well formed."""
-    page = Page(path, text.split("\n"))
-    block: Block | None = None
-    fence = ""
-    for number, line in enumerate(page.lines):
-        stripped = line.strip()
-        if block:
-            if stripped == END:
-                block.last = number
-                page.blocks.append(block)
-                block = None
-            elif stripped.startswith("<!-- generate"):
-                break
-        elif fence or FENCE.fullmatch(line):
-            page.fenced.add(number)
-            fence = fence_after(fence, line)
-        elif stripped.startswith("<!-- generate"):
-            match = BLOCK.fullmatch(line)
-            if not match:
-                raise PageError(
-                    path,
-                    number + 1,
-                    "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin",
-                )
-            block = Block(match["kind"], (match["arguments"] or "").strip(), number, number)
-        elif stripped == END:
-            raise PageError(path, number + 1, f"`{END}` without a block that it ends")
-        else:
-            page.values += values_of_line(page, number)
-    if block:
-        raise PageError(path, block.first + 1, f"the block `{block.kind}` lacks its `{END}`")
-    return page
-
-
-def fence_after(fence: str, line: str) -> str:
-    """The fence that is open after a line, "" if none."""
-    match = FENCE.fullmatch(line)
-    if not match:
-        return fence
-    if not fence:
-        return match["fence"]
-    closes = match["fence"].startswith(fence) and not match["rest"].strip()
-    return "" if closes else fence
-
-
-def values_of_line(page: Page, number: int) -> list[Value]:
-    line = page.lines[number]
-    masked = CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
-    if "<!--=" not in masked:
-        return []
-    if VALUE_FIRST.match(masked):
-        raise PageError(page.path, number + 1, "an inline value cannot begin a line: put a word before it")
+def parse(path: Path, text: str) -> list[re.Match[str]]:
+    """The generated parts of a Markdown text, each with its `kind` or its `expression`. Raises UsageError,
+    with file and line number in front, if one is not well formed."""
     found = []
-    at = 0
-    while (begin := masked.find("<!--=", at)) >= 0:
-        match = VALUE.match(line, begin)
-        if not match or "<!--" in match["shown"]:
-            raise PageError(
-                page.path,
-                number + 1,
-                "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line",
-            )
-        # Within a table the bar has to be escaped.
-        expression, _, form = match["expression"].replace("\\|", "|").partition("|")
-        found.append(
-            Value(expression.strip(), form.strip(), match["shown"], number, match.start(), match.end())
-        )
-        at = match.end()
+    for part in PART.finditer(text):
+        before = text[text.rfind("\n", 0, part.start()) + 1 : part.start()]
+        wrong = ""
+        if (part["marker"] or part[0]).startswith("<!--=") and BEGINNING.fullmatch(before):
+            wrong = "an inline value cannot begin a line: put a word before it"
+        elif part["marker"] == "<!--=":
+            wrong = "an inline value is `<!--= EXPRESSION | FORMAT -->TEXT<!--/-->`, all in one line"
+        elif part["marker"] == "<!-- end -->":
+            wrong = "`<!-- end -->` without a block that it ends"
+        elif part["marker"] and not before and (block := BLOCK.match(text, part.start())):
+            wrong = f"the block `{block[1]}` lacks its `<!-- end -->`"
+        elif part["marker"]:
+            wrong = "a block begins with `<!-- generate: KIND ARGUMENTS -->`, alone at the left margin"
+        if wrong:
+            raise UsageError(f"{path}:{line_of(text, part.start())}: {wrong}")
+        if part["kind"] or part["expression"]:
+            found.append(part)
     return found
 
 
-def regenerate(
-    page: Page,
-    make_block: Callable[[Block], str | None],
-    make_value: Callable[[Value], str | None],
-) -> str:
-    """The page's text with its generated parts made anew; None from a maker leaves the part as it is."""
-    lines = list(page.lines)
-    for value in reversed(page.values):
-        shown = make_value(value)
-        if shown is not None:
-            line = lines[value.line]
-            marker = line[value.begin : line.index("-->", value.begin) + 3]
-            lines[value.line] = f"{line[: value.begin]}{marker}{shown}<!--/-->{line[value.end :]}"
-    for block in reversed(page.blocks):
-        content = make_block(block)
-        if content is not None:
-            lines[block.first + 1 : block.last] = ["", *content.strip("\n").split("\n"), ""]
-    return "\n".join(lines)
+def regenerate(path: Path, text: str, make: Callable[[str, re.Match[str]], str | None]) -> str:
+    """The text with its generated parts made anew, each by make(its place, the part); None leaves it."""
+    parts = parse(path, text)
+    made = [(part, make(f"{path}:{line_of(text, part.start())}", part)) for part in parts]
+    for part, new in reversed(made):
+        if new is not None:
+            group = "content" if part["kind"] else "shown"
+            new = f"\n{new.strip(chr(10))}\n\n" if part["kind"] else new
+            text = text[: part.start(group)] + new + text[part.end(group) :]
+    return text
 
 
 # ---- Prose -----------------------------------------------------------------------------------------------
 
-
-@dataclass
-class Passage:
-    """A paragraph, heading, list item or table row, without code, links' targets and HTML."""
-
-    text: str
-    lines: list[int]  # of each character, from 1
-
-    def line_at(self, position: int) -> int:
-        return self.lines[min(position, len(self.lines) - 1)]
-
-
 # What is not prose. Replaced by blanks of the same length, so that places stay where they are.
 NOT_PROSE = [
+    re.compile(r"\A---\n(?:.*\n)*?---$", re.MULTILINE),  # front matter
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"</?[a-zA-Z][^<>]*>"),
     re.compile(r"<[a-z]+:[^<>\s]*>"),
@@ -178,34 +87,25 @@ NEW_PASSAGE = re.compile(r"\s*(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|\||>|</?[a-z])")
 
 
 def blank(match: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", match[0])
+    """As many blanks; code and inline values leave their text, in the marks of this module."""
+    left = ""
+    if match.re is PART and match["code"]:
+        left = f"{CODE}{match['code']}{CODE}"
+    elif match.re is PART and match["expression"]:
+        left = f"{VALUE_BEGIN}{match['shown']}{VALUE_END}"
+    return left + re.sub(r"[^\n]", " ", match[0][len(left) :])
 
 
-def prose(page: Page) -> list[Passage]:
-    """What people wrote: no generated blocks, no code. Inline values stand between VALUE_BEGIN and _END."""
-    left_out = set(page.fenced)
-    for block in page.blocks:
-        left_out.update(range(block.first, block.last + 1))
-    if page.lines[0] == "---" and "---" in page.lines[1:]:  # front matter
-        left_out.update(range(page.lines.index("---", 1) + 1))
-    text = "\n".join("" if n in left_out else line for n, line in enumerate(page.lines))
-    text = VALUE.sub(mark_value, text)
-    text = CODE_SPAN.sub(lambda m: CODE + m[2] + CODE + " " * (len(m[0]) - len(m[2]) - 2), text)
-    for pattern in NOT_PROSE:
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """What people wrote, without generated blocks, links' targets and HTML: paragraphs, headings, list items
+    and table rows, each with the number of its first line."""
+    for pattern in (PART, *NOT_PROSE):
         text = pattern.sub(blank, text)
-    passages: list[Passage] = []
-    open_passage = False
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            open_passage = False
-            continue
-        if not open_passage or NEW_PASSAGE.match(line):
-            passages.append(Passage("", []))
-        open_passage = not line.lstrip().startswith("#")
-        passages[-1].text += line + "\n"
-        passages[-1].lines += [number] * (len(line) + 1)
-    return passages
-
-
-def mark_value(match: re.Match[str]) -> str:
-    return f"{VALUE_BEGIN}{match['shown']}{VALUE_END}".ljust(len(match[0]))
+    passage, first = "", 0
+    for number, line in enumerate([*text.split("\n"), ""], start=1):
+        if passage and (not line.strip() or NEW_PASSAGE.match(line) or passage.lstrip().startswith("#")):
+            yield first, passage
+            passage = ""
+        if line.strip():
+            first = first if passage else number
+            passage += line + "\n"

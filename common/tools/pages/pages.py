@@ -2,8 +2,9 @@
 
   ladder pages docs/steps/06_vectorization.md
 
-FILES are Markdown files; by default all under docs/. A page docs/steps/NN_name.md belongs to that step:
-`here` and `before` in its expressions are this step and the one before. Generated parts are blocks
+FILES are Markdown files, by default all under docs/; e.g. `ladder pages docs/steps/05_2d_tiling.md`. A page
+docs/steps/NN_name.md belongs to that step: `here` and `before` in its expressions are this step and the one
+before. Generated parts are blocks
 
   <!-- generate: KIND ARGUMENTS -->
   <!-- end -->
@@ -20,6 +21,7 @@ FILES are Markdown files; by default all under docs/. A page docs/steps/NN_name.
   roofline                   the steps so far, this one marked
   experiment NAME            the variants of an experiment
   claims                     what the step's claims.toml says
+  calibration                how far the X-ray agrees with the GPU's counters
                              (diff, code, picture, sass, roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
@@ -33,65 +35,21 @@ Exit status: 0 all is as it should be; 1 --check found a difference, a number ha
 is not recorded yet; 2 a page is malformed. Standard library only.
 """
 
-import argparse
 import difflib
-import os
 import re
 import sys
-from collections.abc import Callable
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.base import EVIDENCE, ROOT, Parser, UsageError, read_text, write_whole
+from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, write_whole
 from tools.claims import values
-from tools.claims.values import Context, ExpressionError, NotAvailable
-from tools.pages import blocks, evidence, figures, stated
-from tools.pages.blocks import BlockError, Request
-from tools.pages.page import Block, Page, PageError, Value, parse, regenerate
-from tools.pages.stated import Definition
-
-MAKERS: dict[str, Callable[[Request], str]] = {
-    "diff": blocks.make_diff,
-    "code": blocks.make_code,
-    "xray": blocks.make_xray,
-    "picture": figures.make_picture,
-    "sass": evidence.make_sass,
-    "profile": evidence.make_profile,
-    "stalls": evidence.make_stalls,
-    "speed": evidence.make_speed,
-    "roofline": evidence.make_roofline,
-    "experiment": blocks.make_experiment,
-    "claims": blocks.make_claims,
-    "calibration": evidence.make_calibration,
-}
-NEED_THE_BUILD = {"xray", "picture", "calibration"}  # kinds of blocks; and of values:
-VALUES_OF_THE_BUILD = {"xray", "sass"}
-
-
-@dataclass
-class Findings:
-    """What was found, one line each."""
-
-    errors: list[str] = field(default_factory=list)  # malformed pages
-    missing: list[str] = field(default_factory=list)  # not recorded or built, so not written
-    kept: list[str] = field(default_factory=list)  # of a build that is not there: left as it is
-    numbers: list[str] = field(default_factory=list)  # without a derivation
-    stale: list[str] = field(default_factory=list)  # names of files that differ from what is generated
-    blocks: int = 0  # made
-    values: int = 0
-
-
-@dataclass
-class Made:
-    """One page as it ought to be."""
-
-    path: Path
-    page: Page
-    step: str  # "" if it belongs to none
-    text: str
-    new_text: str
-    figures: dict[Path, str]
+from tools.claims.context import Context, constants
+from tools.claims.objects import ExpressionError, NotAvailable
+from tools.pages import stated
+from tools.pages.evidence import MAKERS, OF_BUILD, Request
+from tools.pages.page import regenerate
 
 
 def show(value: Any, form: str) -> str:
@@ -99,8 +57,6 @@ def show(value: Any, form: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ExpressionError(f"the value {value!r} is neither number nor text")
     try:
-        if "%" in form and form.startswith("%"):
-            return form % value
         if not form and isinstance(value, float):
             return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
         return format(value, form).replace(",", "\N{NARROW NO-BREAK SPACE}")  # as in the tables
@@ -108,156 +64,115 @@ def show(value: Any, form: str) -> str:
         raise ExpressionError(f"the format '{form}' does not fit {value!r}: {error}") from None
 
 
-def figures_folder(path: Path) -> Path:
-    """docs/figures for a page in docs/, else figures/ beside the page."""
-    docs = ROOT / "docs"
-    return docs / "figures" if path.resolve().is_relative_to(docs) else path.parent / "figures"
+@dataclass
+class Run:
+    """Makes pages anew and keeps what there is to say. said: by what is wrong: "error", a malformed page;
+    "missing", not recorded or built, so not written; "number", without a derivation; "unused", a figure;
+    "stale"; and "kept", of a build that is not there, which is not wrong."""
 
+    context: Context
+    check: bool
+    definitions: list[Any]
+    said: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    made: Counter[str] = field(default_factory=Counter)
 
-def make(path: Path, context: Context, findings: Findings) -> Made | None:
-    """A page with its generated parts made anew. None if it is malformed; what is wrong is in findings."""
-    shown_path = display(path)
-    try:
-        text = read_text(path)
-        page = parse(shown_path, text)
-    except (PageError, UsageError) as error:
-        findings.errors.append(str(error))
-        return None
-    step = path.stem if path.stem in values.all_steps() else ""
-    here = context.at(step)
-    figures: dict[Path, str] = {}
-    errors = len(findings.errors)
+    def display(self, path: Path) -> Path:
+        """The path as messages name it: from the project's root, or as it was given."""
+        absolute, root = path.resolve(), self.context.root.resolve()
+        return absolute.relative_to(root) if absolute.is_relative_to(root) else path
 
-    def make_value(value: Value) -> str | None:
-        where = f"{shown_path}:{value.line + 1}"
+    def page(self, path: Path) -> str:
+        """Writes or compares a page and its figures; returns its new text, "" if it is malformed."""
+        shown_path, docs = self.display(path), self.context.root / "docs"
+        errors = len(self.said["error"])
+        step = path.stem if path.stem in self.context.steps() else ""
+        here = self.context.at(step)
+        # docs/figures for a page in docs/, else figures/ beside the page.
+        inside = path.resolve().is_relative_to(docs.resolve())
+        request = Request(here, path.resolve(), ((docs if inside else path.parent) / "figures").resolve())
         try:
-            shown = show(values.evaluate(value.expression, here), value.format)
-        except ExpressionError as error:
-            findings.errors.append(f"{where}: `{value.expression}`: {error}")
-        except NotAvailable as reason:
-            of_build = VALUES_OF_THE_BUILD & set(values.sources(value.expression))
-            keep(f"{where}: `{value.expression}`", reason, bool(of_build and value.shown.strip()))
-        else:
-            findings.values += 1
-            return shown
-        return None
+            text = read_text(path)
+            new_text = regenerate(shown_path, text, lambda where, part: self.part(where, part, request))
+        except UsageError as error:
+            self.said["error"].append(str(error))
+        if len(self.said["error"]) > errors:
+            return ""
+        self.put(path, text, new_text)
+        for name, svg in request.figures.items():
+            figure = request.figures_folder / name
+            self.put(figure, read_text(figure) if figure.exists() else "", svg)
+        names = constants(read_text(here.kernel(step))) if step else {}
+        self.said["number"] += stated.check(shown_path, new_text, self.definitions, names)
+        return new_text
 
-    def make_block(block: Block) -> str | None:
-        where = f"{shown_path}:{block.first + 1}"
-        folder = figures_folder(path)
-        request = Request(here, block.arguments, path.resolve(), folder.resolve())
+    def part(self, where: str, part: re.Match[str], request: Request) -> str | None:
+        """What a generated part ought to be; None if that cannot be had."""
+        kind, name = part["kind"], f"block `{part['kind']}`"
         try:
-            if block.kind not in MAKERS:
-                raise BlockError(f"there is no such kind; there are {', '.join(MAKERS)}")
-            content = MAKERS[block.kind](request)
-        except (BlockError, ExpressionError) as error:
-            findings.errors.append(f"{where}: block `{block.kind}`: {error}")
+            if kind in MAKERS:
+                of_build = kind in OF_BUILD
+                text = MAKERS[kind](request, (part["arguments"] or "").strip())
+            elif kind:
+                raise UsageError(f"there is no such kind; there are {', '.join(MAKERS)}")
+            else:
+                # Within a table the bar has to be escaped.
+                expression, _, form = part["expression"].replace("\\|", "|").partition("|")
+                name = f"`{expression.strip()}`"
+                of_build = bool({"xray", "sass"} & set(values.sources(expression)))
+                text = show(values.evaluate(expression, request.context), form.strip())
+        except (UsageError, ExpressionError) as error:
+            self.said["error"].append(f"{where}: {name}: {error}")
         except NotAvailable as reason:
-            filled = any(line.strip() for line in page.lines[block.first + 1 : block.last])
-            keep(f"{where}: block `{block.kind}`", reason, block.kind in NEED_THE_BUILD and filled)
+            kept = of_build and (part["content"] or part["shown"] or "").strip()
+            self.said["kept" if kept else "missing"].append(f"{where}: {name}: {reason}")
         else:
-            findings.blocks += 1
-            figures.update({folder / name: svg for name, svg in request.figures.items()})
-            return content
+            self.made["block" if kind else "value"] += 1
+            return text
         return None
 
-    def keep(what: str, reason: NotAvailable, may_be_kept: bool) -> None:
-        (findings.kept if may_be_kept else findings.missing).append(f"{what}: {reason}")
+    def put(self, path: Path, old: str, new: str) -> None:
+        """Writes a file, or prints what generating it anew would change."""
+        if old == new:
+            return
+        if not self.check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, new)
+            print(f"wrote {self.display(path)}")
+            return
+        name = str(self.display(path))
+        self.said["stale"].append(name)
+        versions = old.splitlines(), new.splitlines(), name, f"{name} (generated)"
+        print("\n".join(difflib.unified_diff(*versions, lineterm="")))
 
-    new_text = regenerate(page, make_block, make_value)
-    for messages in (findings.errors, findings.missing, findings.kept):
-        messages.sort(key=by_place)
-    return Made(path, page, step, text, new_text, figures) if len(findings.errors) == errors else None
-
-
-def by_place(message: str) -> tuple[str, int]:
-    """Sorts messages by file and line."""
-    match = re.match(r"(.*?):(\d+): ", message)
-    return (match[1], int(match[2])) if match else (message, 0)
-
-
-def display(path: Path) -> Path:
-    """The path as messages name it: from the project's root, or as it was given."""
-    absolute = path.resolve()
-    return absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else path
-
-
-def compare(path: Path, old: str, new: str, findings: Findings) -> None:
-    """Prints what generating anew would change."""
-    if old == new:
-        return
-    findings.stale.append(str(display(path)))
-    lines = difflib.unified_diff(
-        old.splitlines(), new.splitlines(), f"{display(path)}", f"{display(path)} (generated)", lineterm=""
-    )
-    print("\n".join(lines))
+    def report(self, pages: int) -> int:
+        """Says what was found and returns the exit status."""
+        for kind in ("error", "missing", "number", "unused"):
+            for message in self.said[kind]:
+                print(f"{kind}: {message}", file=sys.stderr)
+        if self.said["stale"]:
+            print(f"stale: {', '.join(self.said['stale'])}: generate anew with ladder pages", file=sys.stderr)
+        for message in self.said["kept"]:
+            print(f"kept, not checked: {message}")
+        kept = f", {len(self.said['kept'])} kept and not checked" if self.said["kept"] else ""
+        print(f"{pages} pages: {self.made['block']} blocks and {self.made['value']} values made{kept}")
+        if self.said["error"]:
+            return 2
+        return 1 if any(messages for kind, messages in self.said.items() if kind != "kept") else 0
 
 
-def number_findings(made: Made, definitions: list[Definition]) -> list[str]:
-    """The numbers of a page that have no derivation, one line each."""
-    kernel = ROOT / "steps" / made.step / "kernel.cu"
-    names = values.constants(read_text(kernel)) if made.step else {}
-    return stated.check(parse(made.page.path, made.new_text), definitions, names)
-
-
-def unused_figures(all_made: list[Made]) -> list[str]:
-    """The pictures in docs/figures that no page shows."""
-    text = "\n".join(made.new_text for made in all_made)
-    folder = ROOT / "docs" / "figures"
-    return [str(display(path)) for path in sorted(folder.glob("*.svg")) if f"figures/{path.name}" not in text]
-
-
-def run(args: argparse.Namespace) -> int:
-    whole = not args.files
-    files = [Path(name) for name in args.files] or sorted((ROOT / "docs").rglob("*.md"))
-    build = Path(args.build) if args.build else values.BUILD
-    context = Context(build if build.is_dir() else None, "", evidence=Path(args.evidence))
-    findings = Findings()
-    definitions = stated.definitions()  # a mistake there stops everything
-    all_made = [made for path in files if (made := make(path, context, findings))]
-    for made in all_made:
-        wanted = {made.path: (made.text, made.new_text)}
-        for figure, svg in made.figures.items():
-            wanted[figure] = (read_text(figure) if figure.exists() else "", svg)
-        for place, (old, new) in wanted.items():
-            if args.check:
-                compare(place, old, new, findings)
-            elif old != new:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(place, new)
-                print(f"wrote {display(place)}")
-        findings.numbers += number_findings(made, definitions)
-    unused = unused_figures(all_made) if whole and not findings.errors else []
-    return report(args.check, len(files), findings, unused)
-
-
-def report(check: bool, pages: int, findings: Findings, unused: list[str]) -> int:
-    """Says what was found and returns the exit status."""
-    for message in findings.errors:
-        print(f"error: {message}", file=sys.stderr)
-    for message in findings.missing:
-        print(f"missing: {message}", file=sys.stderr)
-    for message in findings.numbers:
-        print(f"number: {message}", file=sys.stderr)
-    for name in unused:
-        print(f"unused: {name}: no page shows it; delete it", file=sys.stderr)
-    if check and findings.stale:
-        command = "ladder pages"
-        print(f"stale: {', '.join(findings.stale)}: generate anew with {command}", file=sys.stderr)
-    for message in findings.kept:
-        print(f"kept, not checked: {message}")
-    kept = f", {len(findings.kept)} kept and not checked" if findings.kept else ""
-    print(f"{pages} pages: {findings.blocks} blocks and {findings.values} values made{kept}")
-    if findings.errors:
-        return 2
-    return 1 if findings.missing or findings.numbers or unused or findings.stale else 0
-
-
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on any difference")
-    parser.add_argument("--build", default=os.environ.get("BUILD"), help="the build directory [build]")
-    parser.add_argument("--evidence", default=EVIDENCE, help="what was recorded [docs/evidence/h200]")
-    parser.add_argument("files", nargs="*", metavar="FILES", help="Markdown files [all under docs/]")
+    parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
+    parser.add_argument("--evidence", type=Path, default=EVIDENCE, help="what was recorded [%(default)s]")
+    parser.add_argument("files", nargs="*", type=Path, help="Markdown files [all under docs/]")
     args = parser.parse_args(arguments)
-    return run(args)
+    context = Context(args.build if args.build.is_dir() else None, "", root=root, evidence=args.evidence)
+    run = Run(context, args.check, stated.definitions(root))  # a mistake there stops everything
+    files = args.files or sorted((root / "docs").rglob("*.md"))
+    text = "\n".join([run.page(path) for path in files])
+    if not args.files and not run.said["error"]:
+        for figure in sorted((root / "docs" / "figures").glob("*.svg")):
+            if f"figures/{figure.name}" not in text:
+                run.said["unused"].append(f"{run.display(figure)}: no page shows it; delete it")
+    return run.report(len(files))

@@ -7,13 +7,12 @@ A number that people typed, outside code, is fine if
 """
 
 import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from tools.base import ROOT, UsageError
+from tools.base import UsageError, read_toml
 from tools.pages.arithmetic import equations
-from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END, Page, Passage, prose
+from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END, line_of, prose
 
 FILE = "docs/definitions.toml"
 DIGITS = re.compile(r"\d+(?:[.,\u00a0\u2009\u202f]\d+)*")
@@ -21,77 +20,48 @@ NOT_TYPED = re.compile(rf"{VALUE_BEGIN}[^{VALUE_END}]*{VALUE_END}|{CODE}[^{CODE}
 HEADING_NUMBER = re.compile(r"\s*#{1,6}\s+(?:\d+\b)")
 
 
-class DefinitionError(UsageError):
-    """What is wrong with docs/definitions.toml, in one line."""
-
-
-@dataclass(frozen=True)
-class Definition:
-    pattern: re.Pattern[str]
-    reason: str
-
-
-def definitions() -> list[Definition]:
+def definitions(root: Path) -> list[re.Pattern[str]]:
     """The patterns of docs/definitions.toml. A blank in a pattern stands for any white space."""
-    path = ROOT / FILE
-    try:
-        content = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise DefinitionError(f"{FILE}: does not exist") from None
-    except (OSError, ValueError) as error:
-        raise DefinitionError(f"{FILE}: cannot be read: {error}") from None
-    found = []
-    for number, entry in enumerate(content.get("definition", []), 1):
+    path, found = root / FILE, []
+    for number, entry in enumerate(read_toml(path).get("definition", []), 1):
         pattern, reason = entry.get("pattern"), entry.get("reason")
         if not isinstance(pattern, str) or not isinstance(reason, str) or not reason.strip():
-            raise DefinitionError(f"{FILE}: definition {number} lacks its pattern or its reason")
+            raise UsageError(f"{path}: definition {number} lacks its pattern or its reason")
         try:
-            compiled = re.compile(pattern.replace(" ", r"[\s\u00a0\u2009\u202f]+"))
+            found.append(re.compile(pattern.replace(" ", r"[\s\u00a0\u2009\u202f]+")))
         except re.error as error:
-            raise DefinitionError(f"{FILE}: definition {number}: '{pattern}': {error}") from None
-        if compiled.search(" 1234567.5 "):
-            raise DefinitionError(f"{FILE}: definition {number}: '{pattern}' fits any number")
-        found.append(Definition(compiled, reason))
+            raise UsageError(f"{path}: definition {number}: '{pattern}': {error}") from None
+        if found[-1].search(" 1234567.5 "):
+            raise UsageError(f"{path}: definition {number}: '{pattern}' fits any number")
     return found
 
 
-def check(page: Page, known: list[Definition], names: Mapping[str, float]) -> list[str]:
+def check(path: Path, page: str, known: list[re.Pattern[str]], names: Mapping[str, float]) -> Iterator[str]:
     """One line for each number without a derivation and each equation that does not hold. names: constants
     that equations may use."""
-    return [finding for passage in prose(page) for finding in check_passage(page, passage, known, names)]
-
-
-def check_passage(
-    page: Page, passage: Passage, known: list[Definition], names: Mapping[str, float]
-) -> list[str]:
-    text = passage.text
-    covered = [match.span() for match in NOT_TYPED.finditer(text)]
-    covered += [match.span() for definition in known for match in definition.pattern.finditer(text)]
-    covered += [match.span() for match in HEADING_NUMBER.finditer(text)]
-    findings = []
-    for equation in equations(text, names):
-        left, right = equation.left, equation.right
-        covered.append((left.begin, right.end))
-        if not equation.holds:
-            shown = excerpt(text, left.begin, right.end, 0)
-            findings.append(
-                f"{page.path}:{passage.line_at(left.begin)}: '{shown}' does not hold: {plain(left.value)} "
-                f"{equation.relation} {plain(right.value)}; put it right"
-            )
-    for match in DIGITS.finditer(text):
-        if not any(begin <= match.start() and match.end() <= end for begin, end in covered):
-            where = f"{page.path}:{passage.line_at(match.start())}"
-            around = excerpt(text, match.start(), match.end(), 24)
-            remedy = f"write an inline value or an equation, or add what it means to {FILE}"
-            findings.append(f"{where}: {match[0]} in '{around}': {remedy}")
-    return findings
+    for first, text in prose(page):
+        covered = [m.span() for p in (NOT_TYPED, HEADING_NUMBER, *known) for m in p.finditer(text)]
+        for equation in equations(text, names):
+            left, right = equation.left, equation.right
+            covered.append((left.begin, right.end))
+            if not equation.holds:
+                where = f"{path}:{first - 1 + line_of(text, left.begin)}"
+                values = f"{plain(left.value)} {equation.relation} {plain(right.value)}"
+                shown = excerpt(text, left.begin, right.end)
+                yield f"{where}: '{shown}' does not hold: {values}; put it right"
+        for match in DIGITS.finditer(text):
+            if not any(begin <= match.start() and match.end() <= end for begin, end in covered):
+                where = f"{path}:{first - 1 + line_of(text, match.start())}"
+                around = excerpt(text, match.start(), match.end(), 24)
+                remedy = f"write an inline value or an equation, or add what it means to {FILE}"
+                yield f"{where}: {match[0]} in '{around}': {remedy}"
 
 
 def plain(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.6g}"
 
 
-def excerpt(text: str, begin: int, end: int, margin: int) -> str:
+def excerpt(text: str, begin: int, end: int, margin: int = 0) -> str:
     """Some of a text in one line, without the marks."""
     part = text[max(0, begin - margin) : end + margin]
     return " ".join(re.sub(f"[{VALUE_BEGIN}{VALUE_END}{CODE}]", "", part).split())
