@@ -317,14 +317,14 @@ def test_reuse():
     reads = register_reads(
         [parse_instruction(t) for t in ("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4.reuse, RZ")]
     )
-    assert (reads.operands, reads.marked, reads.cached) == (5, 2, 1)
+    assert (reads.operands, reads.cached) == (5, 1)
 
 
-def test_reuse_shares():
+def test_reuse_share():
     loop = Loop(
         "sm_90a", code("FFMA R0, R2.reuse, R5, R7\nFFMA R1, R2, R4.reuse, R9\nBRA 0x0"), [], frozenset()
     )
-    assert (loop.reuse_share, loop.marked_share) == (1 / 6, 2 / 6)
+    assert loop.reuse_share == 1 / 6
 
 
 def test_lead():
