@@ -315,3 +315,21 @@ def test_mistakes(refused, built, tmp_path):
     refused("sass", path, "--threads", 4096, words=["1 to 1024 threads"])
     refused("sass", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_same_code(tool, refused, built, tmp_path):
+    for build, steps in {"one": (1, 4), "same": (1, 4), "other": (1, 5)}.items():
+        for name, step in zip(("01_naive", "04_1d_tiling"), steps, strict=True):
+            (tmp_path / build / "steps" / name).mkdir(parents=True)
+            source = next(BUILD.resolve().glob(f"steps/{step:02}_*/run"))
+            (tmp_path / build / "steps" / name / "run").symlink_to(source)
+    result = tool("same-code", "one", "same")
+    archs = ", ".join(built)
+    said = [f"01_naive: the same, {archs}", f"04_1d_tiling: the same, {archs}", "all the same"]
+    assert (result.returncode, result.stdout.splitlines(), result.stderr) == (0, said, "")
+    result = tool("same-code", "one", "other")
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[0] == said[0]
+    assert "04_1d_tiling: sgemm_1d_tiling for sm_" in result.stdout and "only in the old" in result.stdout
+    assert result.stdout.endswith("\n1 of 2 programs differ\n")
+    refused("same-code", "one", "none", words=["none has no step with machine code"])
