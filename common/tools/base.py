@@ -4,6 +4,7 @@ Standard library only, as is everything that measures: it runs wherever the prog
 """
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -80,6 +81,10 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_json(path: Path, content: object) -> None:
+    write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
 def read_text(path: Path) -> str:

@@ -9,14 +9,13 @@ installs, and no GPU.
 """
 
 import argparse
-import json
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tools.base import Parser, write_whole
+from tools.base import Parser, write_json
 from tools.machine_code import binary
 from tools.machine_code.listing import Instruction, SassError, count
 from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
@@ -267,5 +266,5 @@ def main() -> int:
         if args.excerpt is not None and kernel.loop:
             print(excerpt(kernel.loop.instructions, args.excerpt))
     if args.json:
-        write_whole(Path(args.json), json.dumps(records, indent=1) + "\n")
+        write_json(Path(args.json), records)
     return 0
