@@ -45,7 +45,8 @@ def run_program(main: Callable[[], int]) -> int:
         try:
             return main()
         except UsageError as error:
-            print(f"error: {error}", file=sys.stderr)
+            over = "\r\033[K" if sys.stderr.isatty() else ""  # the line of progress
+            print(f"{over}error: {error}", file=sys.stderr)
             return error.status
         except KeyboardInterrupt:
             print("\nstopped", file=sys.stderr)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError
 from tools.machine_code.listing import parse_instruction
-from tools.measuring.counters_record import OBSERVED
+from tools.measuring.counters_record import OBSERVED, Problem
 
 KINDS = {  # of an instruction: where it accesses memory, and how
     "LDG": (("global",), "load"),
@@ -34,7 +34,6 @@ KINDS = {  # of an instruction: where it accesses memory, and how
     "LDGSTS": (("global", "shared"), "copy"),
 }
 QUANTITIES = ("requests", "bytes", "sectors", "wavefronts", "ideal")
-Problem = tuple[int, int, int]  # M, N, K
 
 
 class CalibrationError(UsageError):

@@ -12,6 +12,7 @@ from tools.base import UsageError
 from tools.machine_code import binary, sass
 from tools.machine_code.identity import opcode_of, sass_sha256
 
+Problem = tuple[int, int, int]  # M, N, K
 TIMED = (4096, 4096, 4096)
 # The X-ray's problem, and one whose rows are not aligned and whose tiles are not full.
 OBSERVED = ((256, 256, 128), (131, 67, 35))
