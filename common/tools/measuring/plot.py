@@ -7,9 +7,9 @@ from tools.drawing.svg import document, line, rectangle, text, trim
 
 SIZES = (4096, 8192)
 CLASSES = ("there", "here")  # the bars' colours
-WIDTH, HEIGHT = 440, 440  # as wide as a phone
+WIDTH, HEIGHT = 440, 450  # as wide as a phone
 HALO = {"class_": "ink edge", "stroke_width": 4, "paint_order": "stroke"}  # where text crosses a line
-LEFT, RIGHT, TOP, BOTTOM = 44, 8, 66, 134
+LEFT, RIGHT, TOP, BOTTOM = 44, 8, 66, 142
 
 
 def svg(records: list[dict[str, Any]]) -> str:
@@ -43,8 +43,8 @@ def legend(sizes: list[int]) -> list[str]:
 def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], float]) -> list[str]:
     bottom, slot = HEIGHT - BOTTOM, (WIDTH - LEFT - RIGHT) / len(steps)
     scale = (bottom - TOP) / max(100, *percents.values())
-    scale *= 1 - 26 / (bottom - TOP)  # room for the figure above the highest bar
-    width = min(0.84 * slot / len(sizes), 30)
+    scale *= 1 - 32 / (bottom - TOP)  # room for the figure above the highest bar
+    width = min(0.9 * slot / len(sizes), 30)
     body = []
     for tick in range(0, int((bottom - TOP) / scale), 20):
         y = bottom - tick * scale
@@ -58,8 +58,8 @@ def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], flo
                 x, top = middle + (k - len(sizes) / 2) * width, bottom - percent * scale
                 body.append(rectangle(x, top, width, bottom - top, class_=class_))
                 figure = f"{percent:.0f}" if percent >= 10 else f"{percent:.1f}"
-                body.append(upright(figure, x + width / 2 + 4, top - 4, 90, size=11, **HALO))
-        body.append(upright(step.replace("_", " "), middle + 6, bottom + 12, 60, size=13, text_anchor="end"))
+                body.append(upright(figure, x + width / 2 + 5, top - 4, 90, **HALO))
+        body.append(upright(step.replace("_", " "), middle + 6, bottom + 12, 60, text_anchor="end"))
     return body
 
 
