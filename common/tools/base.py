@@ -20,7 +20,9 @@ EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 class UsageError(Exception):
     """What the user got wrong or what is missing here, in one line; ends a program with `status`."""
 
-    status = 2
+    def __init__(self, message: object = "", status: int = 2):
+        super().__init__(message)
+        self.status = status
 
 
 # ---- Programs --------------------------------------------------------------------------------------------

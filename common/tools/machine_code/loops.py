@@ -96,7 +96,7 @@ class Loop:
         return replace(self.outer, instructions=whole)
 
     def count(self, pattern: str) -> int:
-        """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see listing.matches."""
         return count(self.instructions, pattern)
 
     @property

@@ -22,19 +22,6 @@ from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
 from tools.machine_code.occupancies import Occupancy, occupancy
 from tools.machine_code.words import explain
 
-__all__ = [
-    "Instruction",
-    "Kernel",
-    "Loop",
-    "Occupancy",
-    "SassError",
-    "archs",
-    "default_arch",
-    "excerpt",
-    "explain",
-    "kernels",
-]
-
 
 @dataclass
 class Kernel:
@@ -52,7 +39,7 @@ class Kernel:
     threads_per_block: int | None  # what __launch_bounds__ says; None where it says nothing
 
     def count(self, pattern: str) -> int:
-        """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see listing.matches."""
         return count(self.instructions, pattern)
 
     @cached_property

@@ -33,15 +33,12 @@ KINDS = {  # of an instruction: where it accesses memory, and how
     "STS": (("shared",), "store"),
     "LDGSTS": (("global", "shared"), "copy"),
 }
+SKIPPED = 77
 QUANTITIES = ("requests", "bytes", "sectors", "wavefronts", "ideal")
 
 
 class CalibrationError(UsageError):
     """What the user must see, in one line."""
-
-
-class CannotObserve(CalibrationError):
-    status = 77
 
 
 class Key(NamedTuple):
@@ -185,7 +182,7 @@ def xray_of(build: Path, step: str, problem: Problem) -> dict[str, Any]:
         command = [str(program), "--xray", "--m", m, "--n", n, "--k", k, "--json", str(report)]
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode == 3:
-            raise CannotObserve(result.stderr.strip().removeprefix("error: "))
+            raise CalibrationError(result.stderr.strip().removeprefix("error: "), SKIPPED)
         if result.returncode != 0:
             raise CalibrationError(f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}")
         return json.loads(report.read_text())[0]["xray"]

@@ -26,12 +26,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools.base import BUILD, EVIDENCE, Parser, progress, read_text, write_json, write_whole
+from tools.base import BUILD, EVIDENCE, Parser, UsageError, progress, read_text, write_json, write_whole
 from tools.measuring.counters_record import (
     COUNTERS,
+    FAILED,
+    NO_GPU,
     PROBLEMS,
     Problem,
-    ProfileError,
     convert,
     read_attributes,
     read_raw_page,
@@ -50,7 +51,7 @@ def find_ncu() -> str:
     known = Path("/usr/local/cuda/bin/ncu")
     ncu = shutil.which("ncu") or (str(known) if known.exists() else None)
     if ncu is None:
-        raise ProfileError("ncu (Nsight Compute) is neither on PATH nor in /usr/local/cuda/bin", 3)
+        raise UsageError("ncu (Nsight Compute) is neither on PATH nor in /usr/local/cuda/bin", NO_GPU)
     return ncu
 
 
@@ -58,14 +59,16 @@ def run_ncu(command: list[str]) -> str:
     result = subprocess.run(command, capture_output=True, text=True)
     said = result.stdout + result.stderr
     if "ERR_NVGPUCTRPERM" in said:
-        raise ProfileError(
+        raise UsageError(
             "this user may not read the GPU's counters; run as root, or put 'options nvidia "
             "NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/nvidia.conf and restart the machine",
-            3,
+            NO_GPU,
         )
     if result.returncode != 0:
         lines = [line for line in said.splitlines() if "==ERROR==" in line or "error:" in line]
-        raise ProfileError(f"{' '.join(command[-12:])}: {(lines or said.splitlines() or ['failed'])[0]}")
+        raise UsageError(
+            f"{' '.join(command[-12:])}: {(lines or said.splitlines() or ['failed'])[0]}", FAILED
+        )
     return result.stdout
 
 
@@ -86,7 +89,7 @@ def collect(
     command += [str(program), "--device", "gpu", *size, *options, "--repeat", "0", "--no-verify"]
     run_ncu(command)
     if required and not report.exists():
-        raise ProfileError(f"{program.parent.name}: no kernel with 'gemm' in its name was run")
+        raise UsageError(f"{program.parent.name}: no kernel with 'gemm' in its name was run", FAILED)
 
 
 def print_pages(ncu: str, report: Path) -> None:
@@ -108,7 +111,7 @@ def gpu_facts(ncu: str) -> dict[str, str]:
     query = "name,driver_version,power.limit,clocks.max.sm,clocks.mem"
     lines = command_lines("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
     if not lines:
-        raise ProfileError("no GPU: nvidia-smi finds none; a profile needs one", 3)
+        raise UsageError("no GPU: nvidia-smi finds none; a profile needs one", NO_GPU)
     names = ("device", "driver", "power_limit", "max_sm_clock", "memory_clock")
     facts = dict(zip(names, lines[0].split(", "), strict=True))
     version = re.search(r"Version (\S+)", " ".join(command_lines(ncu, "--version")))
@@ -148,7 +151,7 @@ def convert_all(args: argparse.Namespace, raw: Path) -> None:
     facts["nvcc"] = nvcc_of(args.build) or facts.get("nvcc", "")
     tables = sorted(raw.glob("*.raw.csv"))
     if not tables:
-        raise ProfileError(f"{raw} holds no tables; give the folder that record --raw wrote", 2)
+        raise UsageError(f"{raw} holds no tables; give the folder that record --raw wrote")
     facts |= read_attributes(tables[0])
     steps = sorted({path.name.split(".")[0] for path in tables})
     records = {step: convert(step, raw, args.build, facts) for step in steps}
@@ -163,7 +166,7 @@ def record_variants(args: argparse.Namespace) -> None:
     facts = gpu_facts(ncu)
     programs = sorted(args.folder.glob("*/run"))
     if not programs:
-        raise ProfileError(f"{args.folder} holds no */run; fill it with ladder sweep --keep", 2)
+        raise UsageError(f"{args.folder} holds no */run; fill it with ladder sweep --keep")
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for done, program in enumerate(programs):

@@ -12,6 +12,7 @@ from tools.base import UsageError
 from tools.machine_code import binary, sass
 from tools.machine_code.identity import opcode_of, sass_sha256
 
+FAILED, NO_GPU = 1, 3  # exit status
 Problem = tuple[int, int, int]  # M, N, K
 TIMED = (4096, 4096, 4096)
 # The X-ray's problem, and one whose rows are not aligned and whose tiles are not full.
@@ -91,19 +92,11 @@ ATTRIBUTES = {
 }
 
 
-class ProfileError(UsageError):
-    """What went wrong, in one line, and the exit status to leave with."""
-
-    def __init__(self, message: str, status: int = 1) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 def first_row(path: Path) -> dict[str, tuple[str, str]]:
     """Of a table of counters: the value and the unit of each."""
     lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
     if len(lines) < 3:
-        raise ProfileError(f"{path}: not a table of counters; record it again")
+        raise UsageError(f"{path}: not a table of counters; record it again", FAILED)
     names, units, values = csv.reader(lines[:3])
     return dict(zip(names, zip(values, units, strict=True), strict=True))
 
@@ -139,7 +132,7 @@ def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]
     rows = csv.reader(io.StringIO(path.read_text()))
     head = next((row for row in rows if "Address" in row and "Source" in row), None)
     if head is None:
-        raise ProfileError(f"{path}: not a table of instructions; record it again")
+        raise UsageError(f"{path}: not a table of instructions; record it again", FAILED)
     instructions: list[dict[str, Any]] = []
     reasons: Counter[str] = Counter()
     first = None
@@ -179,7 +172,7 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
             k for arch in sass.archs(program) for k in sass.kernels(program, arch) if k.name == kernel
         ]
     except sass.SassError as error:
-        raise ProfileError(str(error)) from None
+        raise UsageError(error, FAILED) from None
     for candidate in candidates:
         built = candidate.instructions
         if [i.opcode for i in built] != opcodes:
@@ -192,9 +185,8 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
                 item["line"] = instruction.line
             item["sass"] = instruction.text
         return candidate.arch
-    raise ProfileError(
-        f"{step}: {program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
-    )
+    said = f"{program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
+    raise UsageError(f"{step}: {said}", FAILED)
 
 
 def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:
