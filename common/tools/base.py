@@ -1,6 +1,7 @@
 """What the tools share: where things are, errors in one line, progress, files, the ninja that builds.
 
-Standard library only, as is everything that measures: it runs wherever the programs run.
+Standard library only, as is everything that measures or reads machine code: it runs wherever the programs
+run, also without .venv: PYTHONPATH=common python3 -m tools profile record --build build.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -197,6 +198,17 @@ def test_bad_arguments_of_record(refused, tmp_path):
     (tmp_path / "ladder.json").write_text("{}")
     refused(*record, "--append", words=["ladder.json"])
     assert (tmp_path / "ladder.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    "verb", ["measure", "plot", "profile", "experiment", "sweep", "calibrate", "sass", "same-code"]
+)
+def test_the_standard_library_suffices(verb):
+    """Where the GPU is there may be no .venv. -S: without installed packages."""
+    command = [sys.executable, "-S", "-m", "tools", verb, "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"ladder {verb} " in result.stdout  # an example
 
 
 # ---- Measuring ---------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from tools.kernel_build import KernelBuild
 from tools.machine_code import binary, sass
 from tools.machine_code.listing import SassError, count, matches
 from tools.machine_code.occupancies import LIMITS, occupancy
-from tools.measuring import sweep
 
 BUILD = Path(os.environ.get("BUILD", "."))
 
@@ -44,15 +44,14 @@ def for_other_gpus(built, tmp_path_factory):
     folder = tmp_path_factory.mktemp("objects")
     found = {}
     for step in ("03_shared_memory", "05_2d_tiling", "10_prefetch"):
-        command, _ = sweep.commands(BUILD, step)
+        commands = KernelBuild(BUILD, step)
+        command = [word for word in commands.units["gpu"] if not word.startswith("-gencode")]
         if shutil.which(command[0]) is None:
             pytest.skip("the build has CUDA, but nvcc is gone")
-        command = [word for word in command if not word.startswith("-gencode")]
-        for option, value in (("-o", folder / f"{step}.o"), ("-MF", folder / "d"), ("-MT", "object")):
-            command[command.index(option) + 1] = str(value)
         targets = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (86, 89)]
-        result = subprocess.run([*command, *targets], cwd=BUILD, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr
+        source = ROOT / "steps" / step / "kernel.cu"
+        result = commands.compile([*command, *targets], source, folder / f"{step}.o")
+        assert result.returncode == 0, result.stdout
         found[step] = folder / f"{step}.o"
     return found
 
@@ -244,8 +243,8 @@ int main(int, char** v) {
 
 def test_occupancy_is_that_of_the_toolkit(built, tmp_path):
     """The same numbers as NVIDIA's header computes for the same limits."""
-    command, _ = sweep.commands(BUILD, "01_naive")
-    include = Path(shutil.which(command[0]) or command[0]).resolve().parents[1] / "include"
+    nvcc = KernelBuild(BUILD, "01_naive").units["gpu"][0]
+    include = Path(shutil.which(nvcc) or nvcc).resolve().parents[1] / "include"
     if not (include / "cuda_occupancy.h").exists():
         pytest.skip("no cuda_occupancy.h beside nvcc")
     (tmp_path / "main.cpp").write_text(OCCUPANCY)

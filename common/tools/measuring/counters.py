@@ -65,10 +65,9 @@ def run_ncu(command: list[str]) -> str:
             NO_GPU,
         )
     if result.returncode != 0:
-        lines = [line for line in said.splitlines() if "==ERROR==" in line or "error:" in line]
-        raise UsageError(
-            f"{' '.join(command[-12:])}: {(lines or said.splitlines() or ['failed'])[0]}", FAILED
-        )
+        errors = [line for line in said.splitlines() if "==ERROR==" in line or "error:" in line]
+        first = [*errors, *said.splitlines(), "failed"][0]
+        raise UsageError(f"{' '.join(command[-12:])}: {first}", FAILED)
     return result.stdout
 
 
@@ -179,13 +178,9 @@ def record_variants(args: argparse.Namespace) -> None:
             collect(ncu, program, (args.size,) * 3, report, options)
             print_pages(ncu, report)
             kernel, counters, _ = read_raw_page(report.with_suffix(".raw.csv"))
-            names = {
-                "of": args.folder.name,
-                "size": args.size,
-                "options": options,
-                "variant": about["variant"],
-            }
-            records.append({**names, "kernel": short_name(kernel), **counters, **facts})
+            names = {"of": args.folder.name, "size": args.size, "options": options}
+            names |= {"variant": about["variant"], "kernel": short_name(kernel)}
+            records.append({**names, **counters, **facts})
     progress(len(programs), len(programs), "done")
     write_json(args.out, records)
 
@@ -194,9 +189,7 @@ def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="profile the steps on the GPU at hand")
-    record.add_argument(
-        "--steps", default="", help="names, separated by commas; all that are built if left out"
-    )
+    record.add_argument("--steps", default="", help="e.g. 05,06 [all that are built]")
     again = commands.add_parser("convert", help="make the records from what --raw kept")
     for command in (record, again):
         command.add_argument("--build", default=BUILD, type=Path)

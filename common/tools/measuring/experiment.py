@@ -23,7 +23,7 @@ from typing import Any
 from tools.base import BUILD, ROOT, Parser, UsageError, write_json
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
-from tools.measuring.variants import Job, Record, Variant, build_all, run_all
+from tools.measuring.variants import Job, Variant, build_all, run_all
 
 FOLDER = ROOT / "docs" / "experiments"
 
@@ -76,10 +76,10 @@ def machine_code(program: Path) -> dict[str, Any]:
         "shared_bytes": kernel.shared_bytes,
         "local_instructions": kernel.count("LDL") + kernel.count("STL"),
         "sass_sha256": sass_sha256([instruction.text for instruction in kernel.instructions]),
-        "loop_instructions": len(loop.instructions) if loop else None,
-        "loop_ffma": loop.ffma if loop else None,
-        "loop_bank_conflicts": loop.bank_conflicts if loop else None,
-        "predicted_fraction": loop.predicted_tflops_fraction if loop else None,
+        "loop_instructions": loop and len(loop.instructions),
+        "loop_ffma": loop and loop.ffma,
+        "loop_bank_conflicts": loop and loop.bank_conflicts,
+        "predicted_fraction": loop and loop.predicted_tflops_fraction,
     }
 
 
@@ -96,13 +96,6 @@ def build_named(names: list[str], build: Path, out: Path) -> None:
         for n, variant in enumerate(e.variants)
     ]
     build_all(jobs, build, add_machine_code)
-
-
-def run_kept(folder: Path) -> tuple[list[Record], bool]:
-    programs = sorted(path.parent for path in folder.glob("*/*/about.json"))
-    if not programs:
-        raise UsageError(f"{folder} holds no experiments; fill it with ladder experiment build --keep")
-    return run_all(programs)
 
 
 def table(records: list[dict[str, Any]]) -> str:
@@ -143,7 +136,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         if command != "run":
             build_named(names, args.build, Path(folder))
-        records, fine = run_kept(Path(names[0] if command == "run" else folder))
+        kept = Path(names[0] if command == "run" else folder)
+        programs = sorted(path.parent for path in kept.glob("*/*/about.json"))
+        if not programs:
+            raise UsageError(f"{kept} holds no experiments; fill it with ladder experiment build --keep")
+        records, fine = run_all(programs)
     print(table(records))
     write_json(args.out, records)
     return 0 if fine else 1

@@ -115,8 +115,7 @@ def run_all(folders: Sequence[Path], sizes: str = "") -> tuple[list[Record], boo
         if result.returncode not in (0, 1):
             print(f"{about['variant']}: {result.stderr.strip()}", file=sys.stderr)
             continue
-        records += [
-            {k: v for k, v in about.items() if k != "sizes"} | r for r in json.loads(report.read_text())
-        ]
+        about.pop("sizes", None)
+        records += [about | record for record in json.loads(report.read_text())]
     progress(len(folders), len(folders), "done")
     return records, fine
