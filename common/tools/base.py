@@ -1,9 +1,11 @@
 """What the tools share: where things are, errors in one line, progress, files, the ninja that builds.
 
-Standard library only, as is everything that measures: it runs wherever the programs run.
+Standard library only, as is everything that measures or reads machine code: it runs wherever the programs
+run, also without .venv: PYTHONPATH=common python3 -m tools profile record --build build.
 """
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -20,7 +22,9 @@ EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 class UsageError(Exception):
     """What the user got wrong or what is missing here, in one line; ends a program with `status`."""
 
-    status = 2
+    def __init__(self, message: object = "", status: int = 2):
+        super().__init__(message)
+        self.status = status
 
 
 # ---- Programs --------------------------------------------------------------------------------------------
@@ -48,7 +52,8 @@ def run_program(main: Callable[[], int]) -> int:
         try:
             return main()
         except UsageError as error:
-            print(f"error: {error}", file=sys.stderr)
+            over = "\r\033[K" if sys.stderr.isatty() else ""  # the line of progress
+            print(f"{over}error: {error}", file=sys.stderr)
             return error.status
         except KeyboardInterrupt:
             print("\nstopped", file=sys.stderr)
@@ -84,6 +89,10 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_json(path: Path, content: object) -> None:
+    write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
 def read_text(path: Path) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.base import UsageError
 from tools.measuring import counters_record
 
 RAW = """==PROF== Connected to process 1
@@ -64,7 +65,7 @@ def test_instructions(tmp_path):
 @pytest.mark.parametrize("text", ["", "ncu said something else\n", '"a","b"\n'])
 def test_tables_that_are_none(tmp_path, text):
     for read in counters_record.read_raw_page, counters_record.read_source_page:
-        with pytest.raises(counters_record.ProfileError, match="record it again"):
+        with pytest.raises(UsageError, match="record it again"):
             read(written(tmp_path, text))
 
 

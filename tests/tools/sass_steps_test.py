@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from tools.kernel_build import KernelBuild
 from tools.machine_code import binary, sass
 from tools.machine_code.listing import SassError, count, matches
 from tools.machine_code.occupancies import LIMITS, occupancy
-from tools.measuring import sweep
 
 BUILD = Path(os.environ.get("BUILD", "."))
 
@@ -44,15 +44,14 @@ def for_other_gpus(built, tmp_path_factory):
     folder = tmp_path_factory.mktemp("objects")
     found = {}
     for step in ("03_shared_memory", "05_2d_tiling", "10_prefetch"):
-        command, _ = sweep.commands(BUILD, step)
+        commands = KernelBuild(BUILD, step)
+        command = [word for word in commands.units["gpu"] if not word.startswith("-gencode")]
         if shutil.which(command[0]) is None:
             pytest.skip("the build has CUDA, but nvcc is gone")
-        command = [word for word in command if not word.startswith("-gencode")]
-        for option, value in (("-o", folder / f"{step}.o"), ("-MF", folder / "d"), ("-MT", "object")):
-            command[command.index(option) + 1] = str(value)
         targets = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (86, 89)]
-        result = subprocess.run([*command, *targets], cwd=BUILD, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr
+        source = ROOT / "steps" / step / "kernel.cu"
+        result = commands.compile([*command, *targets], source, folder / f"{step}.o")
+        assert result.returncode == 0, result.stdout
         found[step] = folder / f"{step}.o"
     return found
 
@@ -82,7 +81,7 @@ def test_every_step(built):
         assert kernel.barriers == (1 if kernel.count("BAR") else 0), where
         assert all(sass.explain(i) for i in kernel.loop.instructions), where
         assert 0.1 < kernel.loop.predicted_tflops_fraction <= kernel.loop.issue_bound <= 1, where
-        assert 0 <= kernel.loop.reuse_share <= kernel.loop.marked_share < 1, where
+        assert 0 <= kernel.loop.reuse_share < 1, where
     assert len(seen) == 10  # all but 00, which has no kernel of its own
 
 
@@ -244,8 +243,8 @@ int main(int, char** v) {
 
 def test_occupancy_is_that_of_the_toolkit(built, tmp_path):
     """The same numbers as NVIDIA's header computes for the same limits."""
-    command, _ = sweep.commands(BUILD, "01_naive")
-    include = Path(shutil.which(command[0]) or command[0]).resolve().parents[1] / "include"
+    nvcc = KernelBuild(BUILD, "01_naive").units["gpu"][0]
+    include = Path(shutil.which(nvcc) or nvcc).resolve().parents[1] / "include"
     if not (include / "cuda_occupancy.h").exists():
         pytest.skip("no cuda_occupancy.h beside nvcc")
     (tmp_path / "main.cpp").write_text(OCCUPANCY)
@@ -315,3 +314,21 @@ def test_mistakes(refused, built, tmp_path):
     refused("sass", path, "--threads", 4096, words=["1 to 1024 threads"])
     refused("sass", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_same_code(tool, refused, built, tmp_path):
+    for build, steps in {"one": (1, 4), "same": (1, 4), "other": (1, 5)}.items():
+        for name, step in zip(("01_naive", "04_1d_tiling"), steps, strict=True):
+            (tmp_path / build / "steps" / name).mkdir(parents=True)
+            source = next(BUILD.resolve().glob(f"steps/{step:02}_*/run"))
+            (tmp_path / build / "steps" / name / "run").symlink_to(source)
+    result = tool("same-code", "one", "same")
+    archs = ", ".join(built)
+    said = [f"01_naive: the same, {archs}", f"04_1d_tiling: the same, {archs}", "all the same"]
+    assert (result.returncode, result.stdout.splitlines(), result.stderr) == (0, said, "")
+    result = tool("same-code", "one", "other")
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[0] == said[0]
+    assert "04_1d_tiling: sgemm_1d_tiling for sm_" in result.stdout and "only in the old" in result.stdout
+    assert result.stdout.endswith("\n1 of 2 programs differ\n")
+    refused("same-code", "one", "none", words=["none has no step with machine code"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from tools.machine_code import binary, sass
+from tools.machine_code import binary, identity, sass
 from tools.machine_code.listing import Frame, SassError, matches, parse_instruction, parse_listing, relative
 from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
 from tools.machine_code.occupancies import Occupancy, occupancy
@@ -317,14 +317,14 @@ def test_reuse():
     reads = register_reads(
         [parse_instruction(t) for t in ("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4.reuse, RZ")]
     )
-    assert (reads.operands, reads.marked, reads.cached) == (5, 2, 1)
+    assert (reads.operands, reads.cached) == (5, 1)
 
 
-def test_reuse_shares():
+def test_reuse_share():
     loop = Loop(
         "sm_90a", code("FFMA R0, R2.reuse, R5, R7\nFFMA R1, R2, R4.reuse, R9\nBRA 0x0"), [], frozenset()
     )
-    assert (loop.reuse_share, loop.marked_share) == (1 / 6, 2 / 6)
+    assert loop.reuse_share == 1 / 6
 
 
 def test_lead():
@@ -444,6 +444,29 @@ def test_what_does_not_fit(arguments, words):
 )
 def test_words(text, words):
     assert sass.explain(parse_instruction(text)) == words
+
+
+# ---- The same code ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("MOV R1, R2\nEXIT", "MOV R1, R2\nEXIT", ""),
+        ("MOV R1, R2\nEXIT", "MOV R1, R3\nEXIT", "differs at 0: 'MOV R1, R2' was there, now 'MOV R1, R3'"),
+        ("FADD R1, R2, 0x1\nEXIT", "FADD R1, R2, 0x2\nEXIT", "differs at 0"),  # a constant is no label
+        ("MOV R1, R2\nEXIT", "MOV R1, R2", "differs at 10: 'EXIT' was there, now 'nothing'"),
+        ("EXIT", "EXIT\nNOP", "differs at 10: 'nothing' was there, now 'NOP'"),
+        ("CALL.REL `(_GLOBAL__N__a1_x)", "CALL.REL `(_GLOBAL__N__b2_x)", ""),
+        ("EXIT", "", "is only in the old build"),
+        ("", "EXIT", "is only in the new build"),
+    ],
+)
+def test_difference(old, new, said):
+    same = {("sgemm_a", "sm_80"): code("NOP")}
+    before, after = (same | ({("sgemm_b", "sm_90a"): code(text)} if text else {}) for text in (old, new))
+    found = identity.difference(before, after)
+    assert found.startswith(f"sgemm_b for sm_90a {said}") if said else found == ""
 
 
 # ---- The command, without CUDA ---------------------------------------------------------------------------

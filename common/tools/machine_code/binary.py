@@ -6,12 +6,11 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from tools.base import ROOT
-from tools.machine_code.listing import Listing, SassError, parse_listing
+from tools.machine_code.listing import Instruction, SassError, parse_listing
 
 
 def places() -> list[Path]:
@@ -43,22 +42,8 @@ def run_tool(name: str, *arguments: str | Path, cwd: Path | None = None) -> str:
     return result.stdout
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What the compiler noted for one function."""
-
-    registers: int
-    shared_bytes: int  # in the source; without what the system reserves
-    local_bytes: int
-    stack_bytes: int
-
-
-def list_of_code(program: Path, resources_text: str) -> str:
-    return run_tool("cuobjdump", "--list-elf", program) if resources_text else ""
-
-
-def resources(program: Path) -> dict[str, dict[str, Resources]]:
-    """By architecture and symbol: what cuobjdump --dump-resource-usage prints for a program or an object."""
+def resources(program: Path) -> dict[str, dict[str, dict[str, int]]]:
+    """By architecture and symbol, what the compiler noted for each function of a program, object or cubin."""
     if not program.is_file():
         raise SassError(f"there is no {program}; build it first (meson compile)")
     try:
@@ -66,26 +51,23 @@ def resources(program: Path) -> dict[str, dict[str, Resources]]:
     except SassError as error:
         if not re.search("does not contain device code|Invalid fatbin header", str(error)):
             raise
-        text = ""
-    found: dict[str, dict[str, Resources]] = {}
-    arch = symbol = ""
-    if "\narch = " not in text and (cubin := re.search(r"\.(sm_\w+)\.cubin", list_of_code(program, text))):
-        arch = cubin[1]  # a cubin by itself
-    for line in text.splitlines():
-        if match := re.match(r"arch = (\S+)", line):
-            arch = match[1]
-        elif match := re.match(r" Function (\S+):$", line):
-            symbol = match[1]
-        elif symbol and line.lstrip().startswith("REG:"):
+        return {}
+    if "\narch = " not in text:  # of a cubin, whose list has the name
+        names = re.findall(r"\.(sm_\w+)\.cubin", run_tool("cuobjdump", "--list-elf", program))
+        text = "".join(f"\narch = {name}\n" for name in names) + text
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for part in text.split("\narch = ")[1:]:
+        arch = part.split()[0]
+        # From 9.0 on the compiler adds the 1024 bytes that the system reserves in every block.
+        reserved = 1024 if int(re.sub(r"\D", "", arch)) >= 90 else 0
+        for symbol, line in re.findall(r" Function (\S+):\n\s*(REG:.*)", part):
             values = {name: int(value) for name, value in re.findall(r"(\w+):(\d+)", line)}
-            shared = values["SHARED"]
-            # From 9.0 on the compiler adds the 1024 bytes that the system reserves in every block.
-            if shared and int(re.sub(r"\D", "", arch)) >= 90:
-                shared -= 1024
-            found.setdefault(arch, {})[symbol] = Resources(
-                values["REG"], shared, values["LOCAL"], values["STACK"]
-            )
-            symbol = ""
+            found.setdefault(arch, {})[symbol] = {
+                "registers": values["REG"],
+                "shared_bytes": max(0, values["SHARED"] - reserved),
+                "local_bytes": values["LOCAL"],
+                "stack_bytes": values["STACK"],
+            }
     return found
 
 
@@ -112,39 +94,26 @@ def short_name(full: str) -> str:
     return full[start:]
 
 
-@dataclass(frozen=True)
-class Attributes:
-    """What a cubin says about the launch of a kernel."""
-
-    threads_per_block: int | None
-    barriers: int
-
-
-def attributes(cubin: Path) -> dict[str, Attributes]:
-    """By symbol; from the .nv.info sections as `cuobjdump --dump-elf` prints them."""
-    found: dict[str, Attributes] = {}
-    symbol = name = None
-    for line in run_tool("cuobjdump", "--dump-elf", cubin).splitlines():
-        if line.startswith("."):
-            symbol = line[len(".nv.info.") :].strip() if line.startswith(".nv.info.") else None
-            if symbol:
-                found[symbol] = Attributes(None, 0)
-        elif match := re.match(r"\s*Attribute:\s+(\S+)", line):
-            name = match[1]
-        elif symbol and (match := re.match(r"\s*Value:\s+((?:0x[0-9a-f]+\s*)+)$", line)):
-            values = [int(value, 16) for value in match[1].split()]
-            old = found[symbol]
-            if name in ("EIATTR_MAX_THREADS", "EIATTR_REQNTID"):
-                threads = values[0] * values[1] * values[2]
-                found[symbol] = Attributes(threads, old.barriers)
-            elif name == "EIATTR_NUM_BARRIERS":
-                found[symbol] = Attributes(old.threads_per_block, values[0])
+def launches(cubin: Path) -> dict[str, dict[str, int | None]]:
+    """By symbol, what a cubin says about the launch of a kernel, in its .nv.info sections."""
+    found: dict[str, dict[str, int | None]] = {}
+    for part in run_tool("cuobjdump", "--dump-elf", cubin).split("\n.nv.info.")[1:]:
+        symbol, _, rest = part.partition("\n")
+        notes = re.findall(r"Attribute:\s+(\S+)\n.*\n\s*Value:\s+((?:0x[0-9a-f]+\s+)+)", rest.split("\n.")[0])
+        values = {name: [int(value, 16) for value in text.split()] for name, text in notes}
+        most = values.get("EIATTR_REQNTID") or values.get("EIATTR_MAX_THREADS")
+        found[symbol.strip()] = {
+            "threads_per_block": most and most[0] * most[1] * most[2],
+            "barriers": values.get("EIATTR_NUM_BARRIERS", [0])[0],
+        }
     return found
 
 
-def disassemble(program: Path, arch: str, wanted: set[str]) -> dict[str, tuple[Listing, Attributes]]:
-    """The kernels with these symbols."""
-    found: dict[str, tuple[Listing, Attributes]] = {}
+def disassemble(
+    program: Path, arch: str, wanted: set[str]
+) -> dict[str, tuple[list[Instruction], dict[str, int | None]]]:
+    """Of the kernels with these symbols, the instructions and what the cubin says about their launch."""
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         cubins = [program.resolve()]
         if program.suffix != ".cubin":
@@ -154,11 +123,10 @@ def disassemble(program: Path, arch: str, wanted: set[str]) -> dict[str, tuple[L
             data = cubin.read_bytes()
             if not any(symbol.encode() in data for symbol in wanted):
                 continue
-            listings = parse_listing(
-                run_tool("nvdisasm", "--print-line-info-inline", "--print-code", str(cubin))
-            )
-            notes = attributes(cubin)
+            notes = launches(cubin)
+            listings = parse_listing(run_tool("nvdisasm", "--print-line-info-inline", "--print-code", cubin))
             for symbol in wanted & listings.keys():
                 if listings[symbol].is_kernel:
-                    found[symbol] = (listings[symbol], notes.get(symbol, Attributes(None, 0)))
+                    none = {"threads_per_block": None, "barriers": 0}
+                    found[symbol] = listings[symbol].instructions, notes.get(symbol, none)
     return found

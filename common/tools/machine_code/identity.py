@@ -1,7 +1,22 @@
-"""What tells one build of a kernel from another."""
+"""Whether two builds have the same machine code, for every kernel of every step and each architecture.
+
+  ladder same-code OLD_BUILD NEW_BUILD
+
+One line for a program; where a kernel differs, the first instruction that does. Source lines do not count.
+Example, after a change that must not reach the GPU's code:
+
+  ladder same-code ../before/build build
+
+Exit status: 0 all the same; 1 some differ, or only one build has them; 2 a build has no machine code.
+"""
 
 import hashlib
 import re
+from itertools import zip_longest
+from pathlib import Path
+
+from tools.base import Parser, UsageError
+from tools.machine_code import sass
 
 
 def opcode_of(text: str) -> str:
@@ -14,3 +29,53 @@ def sass_sha256(texts: list[str]) -> str:
         re.sub(r"\.L_x_\d+|0x[0-9a-f]+$", "label", " ".join(text.split()).rstrip(" ;")) for text in texts
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+Code = dict[tuple[str, str], list[sass.Instruction]]  # by the kernel's name and the architecture
+
+
+def code_of(program: Path) -> Code:
+    found = (kernel for arch in sass.archs(program) for kernel in sass.kernels(program, arch))
+    return {(kernel.name, kernel.arch): kernel.instructions for kernel in found}
+
+
+def texts_of(instructions: list[sass.Instruction]) -> list[str]:
+    """What calls name has a number that varies with the place of the build."""
+    return [re.sub(r"_GLOBAL__N__[0-9a-f]+", "_GLOBAL__N__", i.text) for i in instructions]
+
+
+def difference(old: Code, new: Code) -> str:
+    """What the first kernel that is not the same has become; empty if all are the same."""
+    for name, arch in sorted(old.keys() | new.keys()):
+        before, after = (texts_of(code.get((name, arch), [])) for code in (old, new))
+        if not before or not after:
+            return f"{name} for {arch} is only in the {'new' if after else 'old'} build"
+        for n, (was, now) in enumerate(zip_longest(before, after, fillvalue="nothing")):
+            if was != now:
+                place = (old if n < len(before) else new)[name, arch][n].offset
+                return f"{name} for {arch} differs at {place:x}: {was!r} was there, now {now!r}"
+    return ""
+
+
+def main() -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("old", metavar="OLD_BUILD", type=Path)
+    parser.add_argument("new", metavar="NEW_BUILD", type=Path)
+    args = parser.parse_args()
+    codes: list[dict[str, Code]] = []
+    for build in args.old, args.new:
+        programs = sorted(build.glob("steps/*/run"))
+        codes.append({path.parent.name: code_of(path) for path in programs})
+        if not any(codes[-1].values()):
+            raise UsageError(f"{build} has no step with machine code; build it with CUDA")
+    old, new = codes
+    steps = sorted(old.keys() | new.keys())
+    differ = 0
+    for step in steps:
+        code = old.get(step, {})
+        found = difference(code, new.get(step, {}))
+        differ += bool(found)
+        archs = sorted({arch for _, arch in code})
+        print(f"{step}: {found or ', '.join(['the same', *archs] if archs else ['no kernel of its own'])}")
+    print(f"{differ} of {len(steps)} programs differ" if differ else "all the same")
+    return 1 if differ else 0

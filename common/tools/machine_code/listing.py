@@ -132,9 +132,11 @@ class Listing:
 
 FRAME = re.compile(r'\s*//## File "([^"]+)", line (\d+)(?: inlined at "([^"]+)", line (\d+))?')
 INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
-LABEL = re.compile(r"(\.L_\w+):")
-REFERENCE = re.compile(r"`\(([^)]+)\)")
-SECTION = re.compile(r"\s*\.section\s+([^,]+),")
+SECTION = re.compile(r"\s*\.section\s+\"?([^,\"]+)")
+# A label and the offset of the instruction that it stands before, in the same section.
+LABEL = re.compile(
+    r"^(\.L_\w+):(?=\n(?:(?!\s+/\*|\s*\.section\s).*\n)*\s+/\*([0-9a-f]{4,})\*/)", re.MULTILINE
+)
 
 
 def parse_listing(text: str) -> dict[str, Listing]:
@@ -142,47 +144,27 @@ def parse_listing(text: str) -> dict[str, Listing]:
 
     Labels become offsets: "BRA `(.L_x_1)" is "BRA 0x1210".
     """
-    labels = label_offsets(text)
+    labels = {label: f"{int(offset, 16):#x}" for label, offset in LABEL.findall(text)}
     listings: dict[str, Listing] = {}
-    current: Listing | None = None
+    current = Listing("")  # of what stands outside of functions
     frames: list[Frame] = []
     fresh = True  # the next line about a source file begins a new list of frames
     for line in text.splitlines():
         if match := INSTRUCTION.match(line):
-            words = REFERENCE.sub(lambda m: labels.get(m[1], m[0]), match[2])
-            if current is not None:
-                current.instructions.append(parse_instruction(words, int(match[1], 16), tuple(frames)))
+            words = re.sub(r"`\(([^)]+)\)", lambda m: labels.get(m[1], m[0]), match[2])
+            current.instructions.append(parse_instruction(words, int(match[1], 16), tuple(frames)))
             fresh = True
         elif match := FRAME.match(line):
-            if fresh:
-                frames = []
-            here = Frame(relative(match[1]), int(match[2]))
-            if not frames or frames[-1] != here:
-                frames.append(here)
-            if match[3]:
-                frames.append(Frame(relative(match[3]), int(match[4])))
+            places = [Frame(relative(match[n]), int(match[n + 1])) for n in (1, 3) if match[n]]
+            known = [] if fresh else frames
+            frames = known + places[known[-1:] == places[:1] :]
             fresh = False
         elif match := SECTION.match(line):
-            name = match[1].strip('"')
-            current = None
-            if name.startswith(".text."):
-                current = listings.setdefault(name[len(".text.") :], Listing(name[len(".text.") :]))
+            symbol = match[1].removeprefix(".text.")
+            current = Listing(symbol)
+            if symbol != match[1]:
+                current = listings.setdefault(symbol, current)
             frames, fresh = [], True
-        elif "STO_CUDA_ENTRY" in line and current is not None:
+        elif "STO_CUDA_ENTRY" in line:
             current.is_kernel = True
     return listings
-
-
-def label_offsets(text: str) -> dict[str, str]:
-    """Where each label stands in its function: {".L_x_1": "0x1210"}."""
-    found: dict[str, str] = {}
-    waiting: list[str] = []
-    for line in text.splitlines():
-        if match := LABEL.match(line):
-            waiting.append(match[1])
-        elif match := INSTRUCTION.match(line):
-            found |= {label: f"{int(match[1], 16):#x}" for label in waiting}
-            waiting = []
-        elif SECTION.match(line):
-            waiting = []
-    return found

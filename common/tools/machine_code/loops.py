@@ -8,8 +8,10 @@ register as the same operand. What remains is read from the banks: two reads of 
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from tools.machine_code.listing import Instruction, SassError, count, matches
 
@@ -26,57 +28,45 @@ class Block:
 
 def basic_blocks(instructions: list[Instruction]) -> list[Block]:
     by_offset = {i.offset: n for n, i in enumerate(instructions)}
-    jumps: dict[int, list[int]] = {}  # number of an instruction that ends a block -> those that can follow
-    meeting_points: dict[str, int] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
+    jumps: dict[int, list[int | None]] = {}  # number of an instruction that ends a block -> what can follow
+    meeting_points: dict[str, int | None] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
     for n, i in enumerate(instructions):
-        following = [n + 1] if n + 1 < len(instructions) else []
-        target = by_offset.get(i.target) if i.target is not None else None
-        always = i.predicate in (None, "@PT", "@UPT")
-        if i.mnemonic == "BSSY" and target is not None:
-            meeting_points[i.operands[0]] = target
-        elif i.mnemonic in ("BRA", "JMP"):
-            takes_predicate = len(i.operands) > 1
-            jumps[n] = ([] if always and not takes_predicate else following) + (
-                [target] if target is not None else []
-            )
-        elif i.mnemonic == "CALL" and target is not None:  # also a jump: what it calls is in the kernel
-            jumps[n] = [*following, target]
-        elif i.mnemonic == "BSYNC" and i.operands and i.operands[0] in meeting_points:
-            jumps[n] = [meeting_points[i.operands[0]]] + ([] if always else following)
-        elif i.mnemonic in ("EXIT", "RET", "BRX", "KILL"):
-            jumps[n] = [] if always else following
-    starts = sorted({0, *(t for targets in jumps.values() for t in targets), *(n + 1 for n in jumps)})
-    starts = [n for n in starts if n < len(instructions)]
-    number = {start: k for k, start in enumerate(starts)}
+        target = by_offset.get(i.target)
+        falls_through = i.predicate not in (None, "@PT", "@UPT")
+        match i.mnemonic:
+            case "BSSY":
+                meeting_points[i.operands[0]] = target
+            case "BRA" | "JMP":  # a second operand is a predicate
+                jumps[n] = [n + 1, target] if falls_through or len(i.operands) > 1 else [target]
+            case "CALL" if target is not None:  # also a jump: what it calls is in the kernel
+                jumps[n] = [n + 1, target]
+            case "BSYNC" if i.operands and meeting_points.get(i.operands[0]) is not None:
+                jumps[n] = [n + 1] * falls_through + [meeting_points[i.operands[0]]]
+            case "EXIT" | "RET" | "BRX" | "KILL":
+                jumps[n] = [n + 1] * falls_through
+    starts = {
+        0,
+        *(n + 1 for n in jumps),
+        *(n for targets in jumps.values() for n in targets if n is not None),
+    }
+    bounds = [*sorted(n for n in starts if n < len(instructions)), len(instructions)]
+    number = {start: k for k, start in enumerate(bounds[:-1])}
     blocks = []
-    for k, start in enumerate(starts):
-        end = starts[k + 1] if k + 1 < len(starts) else len(instructions)
-        follow = jumps.get(end - 1, [end] if end < len(instructions) else [])
-        blocks.append(Block(instructions[start:end], sorted({number[n] for n in follow})))
+    for start, end in pairwise(bounds):
+        follow = jumps.get(end - 1, [end])
+        blocks.append(Block(instructions[start:end], sorted({number[n] for n in follow if n in number})))
     return blocks
 
 
-def dominators(blocks: list[Block]) -> list[set[int]]:
-    """For each block, those that lie on every way to it from the first; empty where no way leads."""
-    before: list[list[int]] = [[] for _ in blocks]
-    reached, todo = {0}, [0]
+def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = None) -> set[int]:
+    """The blocks that ways from `starts` lead to, no way passing `without`."""
+    found: set[int] = set()
+    todo = list(starts)
     while todo:
-        k = todo.pop()
-        for n in blocks[k].next:
-            before[n].append(k)
-            if n not in reached:
-                reached.add(n)
-                todo.append(n)
-    result = [set(reached) if k in reached else set() for k in range(len(blocks))]
-    result[0] = {0}
-    changed = True
-    while changed:
-        changed = False
-        for k in sorted(reached - {0}):
-            new = set.intersection(*(result[b] for b in before[k])) | {k}
-            if new != result[k]:
-                result[k], changed = new, True
-    return result
+        if (k := todo.pop()) not in found and k != without:
+            found.add(k)
+            todo += edges[k]
+    return found
 
 
 @dataclass
@@ -106,7 +96,7 @@ class Loop:
         return replace(self.outer, instructions=whole)
 
     def count(self, pattern: str) -> int:
-        """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see listing.matches."""
         return count(self.instructions, pattern)
 
     @property
@@ -158,12 +148,6 @@ class Loop:
         return reads.cached / max(1, reads.operands)
 
     @property
-    def marked_share(self) -> float:
-        """Of the registers that the FFMAs take as operands, the part marked .reuse."""
-        reads = self.registers_read
-        return reads.marked / max(1, reads.operands)
-
-    @property
     def bank_conflicts(self) -> int:
         """Cycles that the FFMAs lose because two operands lie in one bank."""
         return sum(reads - 1 for reads in self.registers_read.most_of_a_bank if reads > 1)
@@ -176,13 +160,9 @@ class Loop:
         scheduler an FFMA occupies them for two cycles, under which conflicts of two operands and other
         instructions hide.
         """
-        slots = len(self.instructions) + self.bank_conflicts
-        width = ffma_cycles(self.arch)
-        lanes = sum(max(width, reads) for reads in self.registers_read.most_of_a_bank)
-        if width == 1:
-            return slots
-        extra = sum(max(0, reads - width) for reads in self.registers_read.most_of_a_bank)
-        return max(lanes, len(self.instructions) + extra)
+        width, of_a_bank = ffma_cycles(self.arch), self.registers_read.most_of_a_bank
+        extra = sum(max(0, reads - width) for reads in of_a_bank)
+        return max(self.ffma * width, len(self.instructions)) + extra
 
     @property
     def issue_bound(self) -> float:
@@ -215,7 +195,6 @@ class RegisterReads:
     """What the FFMAs of a loop read."""
 
     operands: int = 0  # registers among their source operands
-    marked: int = 0  # of those, marked .reuse
     cached: int = 0  # of those, read from the reuse cache
     most_of_a_bank: list[int] = field(default_factory=list)  # for each FFMA
 
@@ -239,7 +218,6 @@ def register_reads(instructions: list[Instruction]) -> RegisterReads:
         if i.mnemonic == "FFMA":
             from_banks = {r for place, (r, _) in sources.items() if cache.get(place) != r}
             result.operands += len(sources)
-            result.marked += sum(marked for _, marked in sources.values())
             result.cached += sum(cache.get(place) == r for place, (r, _) in sources.items())
             banks = Counter(r % 2 for r in from_banks)
             result.most_of_a_bank.append(max(banks.values(), default=0))
@@ -247,59 +225,42 @@ def register_reads(instructions: list[Instruction]) -> RegisterReads:
     return result
 
 
+Way = tuple[tuple[int, int, int], list[int]]  # FFMAs, bytes moved, minus the length; the blocks
+
+
 def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
     """The blocks on the usual way from the loop's header back to it; see Loop."""
-    order: list[int] = []
-    seen: set[int] = set()
-    on_way: set[int] = set()
-    edges: dict[int, list[int]] = {}
+    best: dict[int, Way | None] = {}
 
-    def visit(k: int) -> None:
-        seen.add(k)
-        on_way.add(k)
-        edges[k] = []
-        for n in blocks[k].next:
-            if n in body and n not in on_way:  # not back to the header of this or an inner loop
-                edges[k].append(n)
-                if n not in seen:
-                    visit(n)
-        on_way.remove(k)
-        order.append(k)
+    def way_from(k: int) -> Way | None:
+        if k not in best:
+            best[k] = None  # until it is known: not round an inner loop
+            ways = [way_from(n) for n in blocks[k].next if n in body and n != header]
+            ways += [((0, 0, 0), [])] if header in blocks[k].next else []
+            own = blocks[k].instructions
+            weight = count(own, "FFMA"), sum(i.bytes or 0 for i in own if not i.never), -len(own)
+            if found := [way for way in ways if way]:
+                rest, way = max(found, key=lambda way: way[0])
+                best[k] = (weight[0] + rest[0], weight[1] + rest[1], weight[2] + rest[2]), [k, *way]
+        return best[k]
 
-    visit(header)
-    best: dict[int, tuple[tuple[int, int, int], list[int]]] = {}
-    for k in order:
-        own = blocks[k].instructions
-        weight = (count(own, "FFMA"), sum(i.bytes or 0 for i in own if not i.never), -len(own))
-        ways = [best[n] for n in edges[k] if n in best]
-        if header in blocks[k].next:
-            ways.append(((0, 0, 0), []))
-        if ways:
-            (ffma, moved, length), way = max(ways, key=lambda w: w[0])
-            best[k] = ((weight[0] + ffma, weight[1] + moved, weight[2] + length), [k, *way])
-    return best[header][1]
+    found = way_from(header)
+    assert found is not None  # a loop leads back
+    return found[1]
 
 
 def find_loops(instructions: list[Instruction], arch: str) -> list[Loop]:
     """All loops, the innermost before those around them."""
     blocks = basic_blocks(instructions)
-    above = dominators(blocks)
-    before: list[list[int]] = [[] for _ in blocks]
-    for k, block in enumerate(blocks):
-        for n in block.next:
-            before[n].append(k)
+    after = [block.next for block in blocks]
+    before = [[k for k, following in enumerate(after) if n in following] for n in range(len(blocks))]
+    live = reach([0], after)
     bodies: dict[int, set[int]] = {}
-    for k, block in enumerate(blocks):
-        for header in block.next:
-            if header not in above[k]:
-                continue  # not a way back
-            body, todo = {header}, [k]
-            while todo:
-                n = todo.pop()
-                if n not in body:
-                    body.add(n)
-                    todo += [b for b in before[n] if above[b]]
-            bodies.setdefault(header, set()).update(body)
+    for header in live:
+        # A loop goes back from blocks that no way reaches but through its header.
+        ends = live & {*before[header]} - reach([0], after, without=header)
+        if ends:
+            bodies[header] = live & reach(ends, before, without=header) | {header}
     loops: list[tuple[set[int], Loop]] = []
     for header, body in sorted(bodies.items(), key=lambda item: (len(item[1]), item[0])):
         way = usual_way(blocks, header, body)

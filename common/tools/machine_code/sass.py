@@ -8,32 +8,18 @@ installs, and no GPU.
 """
 
 import argparse
-import json
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tools.base import Parser, write_whole
+from tools.base import Parser, write_json
 from tools.machine_code import binary
 from tools.machine_code.listing import Instruction, SassError, count
 from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
 from tools.machine_code.occupancies import Occupancy, occupancy
 from tools.machine_code.words import explain
-
-__all__ = [
-    "Instruction",
-    "Kernel",
-    "Loop",
-    "Occupancy",
-    "SassError",
-    "archs",
-    "default_arch",
-    "excerpt",
-    "explain",
-    "kernels",
-]
 
 
 @dataclass
@@ -52,7 +38,7 @@ class Kernel:
     threads_per_block: int | None  # what __launch_bounds__ says; None where it says nothing
 
     def count(self, pattern: str) -> int:
-        """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see sass_listing.matches."""
+        """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see listing.matches."""
         return count(self.instructions, pattern)
 
     @cached_property
@@ -116,23 +102,10 @@ def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
             f" to add it: meson configure -Dgpu_arch=...,{number}"
         )
     wanted = {symbol for symbol in by_arch[arch] if not symbol.startswith("_ZN7harness")}
-    found = []
-    for symbol, (listing, notes) in binary.disassemble(program, arch, wanted).items():
-        resources = by_arch[arch][symbol]
-        found.append(
-            Kernel(
-                name=binary.demangle(symbol),
-                symbol=symbol,
-                arch=arch,
-                instructions=listing.instructions,
-                registers=resources.registers,
-                shared_bytes=resources.shared_bytes,
-                local_bytes=resources.local_bytes,
-                stack_bytes=resources.stack_bytes,
-                barriers=notes.barriers,
-                threads_per_block=notes.threads_per_block,
-            )
-        )
+    found = [
+        Kernel(binary.demangle(symbol), symbol, arch, instructions, **by_arch[arch][symbol], **launch)
+        for symbol, (instructions, launch) in binary.disassemble(program, arch, wanted).items()
+    ]
     return tuple(sorted(found, key=lambda kernel: kernel.name))
 
 
@@ -166,7 +139,7 @@ def source_lines(loop: Loop) -> str:
 
 
 def several(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def loop_report(loop: Loop) -> list[str]:
@@ -207,47 +180,40 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
     return "\n".join([*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs"])])
 
 
+def fields(of: object, *names: str) -> dict[str, object]:
+    return {name: getattr(of, name) for name in names}
+
+
 def as_json(kernel: Kernel, threads: int | None, extra_shared: int) -> dict[str, object]:
     loop = kernel.loop
     known_block = threads or kernel.threads_per_block
     return {
         "kernel": kernel.name,
-        "arch": kernel.arch,
-        "registers": kernel.registers,
-        "shared_bytes": kernel.shared_bytes,
-        "local_bytes": kernel.local_bytes,
-        "stack_bytes": kernel.stack_bytes,
-        "barriers": kernel.barriers,
+        **fields(kernel, "arch", "registers", "shared_bytes", "local_bytes", "stack_bytes", "barriers"),
         "threads_per_block": kernel.threads_per_block,
         "occupancy": asdict(kernel.occupancy(threads, extra_shared)) if known_block else None,
         "loop": loop
         and {
             "offsets": [i.offset for i in loop.instructions],
             "aside": [i.offset for i in loop.aside],
-            "mix": loop.mix,
-            "ffma": loop.ffma,
+            **fields(loop, "mix", "ffma"),
             "ffma_share": loop.share("FFMA"),
-            "reuse_share": loop.reuse_share,
-            "issue_bound": loop.issue_bound,
-            "bank_conflicts": loop.bank_conflicts,
-            "predicted_tflops_fraction": loop.predicted_tflops_fraction,
+            **fields(loop, "reuse_share", "issue_bound", "bank_conflicts", "predicted_tflops_fraction"),
         },
         "instructions": [
-            {"offset": i.offset, "sass": i.text, "file": i.file, "line": i.line} for i in kernel.instructions
+            {"offset": i.offset, "sass": i.text, **fields(i, "file", "line")} for i in kernel.instructions
         ],
     }
 
 
-def natural(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+def natural(text: str, least: int = 0) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
     return int(text)
 
 
 def positive(text: str) -> int:
-    if natural(text) == 0:
-        raise argparse.ArgumentTypeError("0 is too few")
-    return int(text)
+    return natural(text, 1)
 
 
 def choose(args: argparse.Namespace) -> list[Kernel]:
@@ -275,14 +241,8 @@ def main() -> int:
         "--shared", type=natural, default=0, metavar="BYTES", help="dynamic shared memory of a block"
     )
     parser.add_argument("--json", metavar="FILE", help="write it all there, too, with every instruction")
-    parser.add_argument(
-        "--excerpt",
-        type=positive,
-        nargs="?",
-        const=40,
-        metavar="N",
-        help="the main loop's first N (40) instructions",
-    )
+    most = "the main loop's first N (40) instructions"
+    parser.add_argument("--excerpt", type=positive, nargs="?", const=40, metavar="N", help=most)
     args = parser.parse_args()
     chosen = choose(args)
     texts = [report(kernel, args.threads, args.shared) for kernel in chosen]
@@ -292,5 +252,5 @@ def main() -> int:
         if args.excerpt is not None and kernel.loop:
             print(excerpt(kernel.loop.instructions, args.excerpt))
     if args.json:
-        write_whole(Path(args.json), json.dumps(records, indent=1) + "\n")
+        write_json(Path(args.json), records)
     return 0

@@ -10,288 +10,187 @@ from collections.abc import Callable
 from tools.machine_code.listing import Instruction
 
 SPECIAL = {
-    "SR_TID": "threadIdx",
-    "SR_CTAID": "blockIdx",
-    "SR_NTID": "blockDim",
-    "SR_NCTAID": "gridDim",
-    "SR_LANEID": "the lane's number",
-    "SR_CgaCtaId": "the block's number in its cluster",
-}
+    "SR_TID": "threadIdx", "SR_CTAID": "blockIdx", "SR_NTID": "blockDim", "SR_NCTAID": "gridDim",
+    "SR_LANEID": "the lane's number", "SR_CgaCtaId": "the block's number in its cluster", "SRZ": "0",
+}  # fmt: skip
 COMPARISONS = {"LT": "<", "LE": "≤", "GT": ">", "GE": "≥", "EQ": "=", "NE": "≠", "NEU": "≠"}
 # The table of LOP3 says for each combination of bits of a, b, c what comes out: a = 0xf0, b = 0xcc, c = 0xaa.
 LOP3 = {
-    0xC0: "{0} and {1}",
-    0xFC: "{0} or {1}",
-    0x3C: "{0} xor {1}",
-    0x30: "{0} and not {1}",
-    0x33: "not {1}",
-    0x80: "{0} and {1} and {2}",
-    0xFE: "{0} or {1} or {2}",
-    0x96: "{0} xor {1} xor {2}",
-    0xF8: "{0} or ({1} and {2})",
-    0xEA: "({0} and {1}) or {2}",
-}
+    0xC0: "{0} and {1}", 0xFC: "{0} or {1}", 0x3C: "{0} xor {1}", 0x30: "{0} and not {1}", 0x33: "not {1}",
+    0x80: "{0} and {1} and {2}", 0xFE: "{0} or {1} or {2}", 0x96: "{0} xor {1} xor {2}",
+    0xF8: "{0} or ({1} and {2})", 0xEA: "({0} and {1}) or {2}",
+}  # fmt: skip
+SPACES = {"S": "shared", "G": "global", "L": "local"}
 
 
-def value(operand: str) -> str:
-    """An operand as one reads it: without .reuse, numbers decimal, the zero registers as 0."""
-    text = operand.replace(".reuse", "")
-    if re.fullmatch(r"[-~]?U?RZ|SRZ", text):
-        return "0"
-    if re.fullmatch(r"-?0x[0-9a-f]+", text):
-        number = int(text, 16)
-        return str(number - (1 << 32) if number >= 1 << 31 else number)
-    return text
+class Operand(str):
+    """In a format: {0} as one reads it, {0:8} the registers for 8 bytes from it on, {0:at} an address."""
+
+    def __format__(self, how: str) -> str:
+        text = self.replace(".reuse", "")
+        if how == "at":  # what stands in the last brackets: "R2–R3 + 0x108" for desc[UR4][R2.64+0x108]
+            inside = re.findall(r"\[([^\]]+)\]", self)[-1]
+            inside = re.sub(r"(R\d+)\.64", lambda m: f"{Operand(m[1]):8}", inside)
+            inside = re.sub(r"\.X(\d+)", r" × \1", inside)
+            return re.sub(r"\+(-?)", lambda m: f" {m[1] or '+'} ", inside)
+        if (first := re.match(r"(U?R)(\d+)", self)) and int(how or 0) > 4:
+            return f"{first[0]}–{first[1]}{int(first[2]) + int(how) // 4 - 1}"
+        if re.fullmatch(r"[-~]?U?RZ", text):
+            return "0"
+        if re.fullmatch(r"-?0x[0-9a-f]+", text):
+            number = int(text, 16)
+            return str(number - (1 << 32) if number >= 1 << 31 else number)
+        return text
+
+    @property
+    def is_predicate(self) -> bool:
+        return re.fullmatch(r"!?U?P[0-9T]", self) is not None
+
+    @property
+    def condition(self) -> str:
+        return self.replace("!", "not ")
 
 
-def registers(operand: str, size: int) -> str:
-    """The registers, the first of which is the operand, that hold `size` bytes."""
-    match = re.match(r"(U?R)(\d+)", operand)
-    if match is None or size <= 4:
-        return value(operand)
-    return f"{match[1]}{match[2]}–{match[1]}{int(match[2]) + size // 4 - 1}"
+def ffma(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand) -> str:
+    kept = ", ".join(f"{Operand(operand)}" for operand in i.operands[1:] if operand.endswith(".reuse"))
+    words = f"{d} += {a} × {b}" if f"{c}" == f"{d}" else f"{d} = {a} × {b} + {c}"
+    return words + (f"; {kept} kept for the next" if kept else "")
 
 
-def address(operand: str) -> str:
-    """What stands in the last brackets: "R2–R3 + 0x108" for desc[UR4][R2.64+0x108]."""
-    inside = re.findall(r"\[([^\]]+)\]", operand)[-1]
-    inside = re.sub(r"(R\d+)\.64", lambda m: registers(m[1], 8), inside)
-    inside = re.sub(r"\.X(\d+)", r" × \1", inside)
-    return re.sub(r"\+(-?)", lambda m: f" {m[1] or '+'} ", inside)
-
-
-def is_predicate(operand: str) -> bool:
-    return re.fullmatch(r"!?U?P[0-9T]", operand) is not None
-
-
-def plain(operands: tuple[str, ...]) -> list[str]:
-    return [value(operand) for operand in operands if not is_predicate(operand)]
-
-
-def total(terms: list[str]) -> str:
-    kept = [term for term in terms if term != "0"] or ["0"]
-    return " + ".join(kept).replace("+ -", "- ")
-
-
-def product(a: str, b: str) -> str:
-    if "0" in (a, b):
-        return "0"
-    return a if b == "1" else f"{a} × {b}"
-
-
-# ---- Arithmetic ------------------------------------------------------------------------------------------
-
-
-def ffma(i: Instruction) -> str:
-    d, a, b, c = plain(i.operands)
-    kept = [value(operand) for operand in i.operands[1:] if operand.endswith(".reuse")]
-    words = f"{d} += {a} × {b}" if c == d else f"{d} = {total([product(a, b), c])}"
-    return words + (f"; {', '.join(kept)} kept for the next" if kept else "")
-
-
-def imad(i: Instruction) -> str:
-    d, a, b, c = plain(i.operands)
-    kind = i.opcode.split(".")[1:]
-    if "MOV" in kind:
-        return f"{d} = {total([product(a, b), c])}"
-    if "WIDE" in kind:
-        return f"{registers(d, 8)} = {total([product(a, b), registers(c, 8)])}, 64 bits"
-    if "HI" in kind:
-        return f"{d} = the upper half of {total([product(a, b), c])}"
-    return f"{d} = {total([product(a, b), c])}" + (" + carry" if "X" in kind else "")
-
-
-def iadd(i: Instruction) -> str:
-    d, *terms = plain(i.operands)
-    carry_out = len(i.operands) > 1 and is_predicate(i.operands[1]) and not i.opcode.endswith(".X")
-    words = f"{d} = {total(terms)}" + (" + carry" if i.opcode.endswith(".X") else "")
-    return words + (f", carry to {i.operands[1]}" if carry_out else "")
-
-
-def lea(i: Instruction) -> str:
-    d, a, b, *rest = plain(i.operands)
-    parts = i.opcode.split(".")
-    if "SX32" in parts and rest == ["1"]:
+def lea_high(i: Instruction, d: Operand, a: Operand, b: Operand, *rest: Operand) -> str:
+    if "SX32" in i.opcode and rest == ("0x1",):
         return f"{d} = {b} + {a}'s sign + carry"
-    if "HI" in parts:
-        high, by = rest if len(rest) == 2 else (f"{a}'s sign", rest[0])
-        carry = " + carry" if "X" in parts else ""
-        return f"{d} = {b} + the upper half of ({high}:{a} << {by}){carry}"
-    words = f"{d} = {total([product(a, str(1 << int(rest[-1]))), b])}"
-    return words + (f", carry to {i.operands[1]}" if is_predicate(i.operands[1]) else "")
+    high, by = rest if len(rest) == 2 else (f"{a}'s sign", rest[0])
+    return f"{d} = {b} + the upper half of ({high}:{a} << {by})" + (" + carry" if ".X" in i.opcode else "")
 
 
-def shift(i: Instruction) -> str:
-    d, low, by, high = plain(i.operands)
-    parts = i.opcode.split(".")
-    if "U64" in parts or "S64" in parts:
-        arrow = "<<" if "L" in parts else ">>"
-        return f"{d} = the {'upper' if 'HI' in parts else 'lower'} half of {high}:{low} {arrow} {by}"
-    return f"{d} = {low} << {by}" if "L" in parts else f"{d} = {high} >> {by}"
+def lop3(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand, table: Operand, *_: Operand) -> str:
+    words = LOP3.get(int(table, 16), f"bits of {{0}}, {{1}}, {{2}} (table {table!s})")
+    return f"{d} = " + words.format(a, b, c)
 
 
-def lop3(i: Instruction) -> str:
-    d, a, b, c, table = plain(i.operands)[:5]
-    words = LOP3.get(int(table))
-    return (
-        f"{d} = {words.format(a, b, c)}" if words else f"{d} = bits of {a}, {b}, {c} (table {int(table):#x})"
-    )
-
-
-def compare(i: Instruction) -> str:
-    parts = i.opcode.split(".")
-    a, b = plain(i.operands)
-    also = i.operands[-1]
+def compare(i: Instruction, a: Operand, b: Operand) -> str:
+    parts, also = i.opcode.split("."), Operand(i.operands[-1])
     words = f"{i.operands[0]} = {a} {COMPARISONS.get(parts[1], parts[1])} {b}"
-    return words if also in ("PT", "UPT") else f"{words} {parts[-1].lower()} {also.replace('!', 'not ')}"
+    return words if also in ("PT", "UPT") else f"{words} {parts[-1].lower()} {also.condition}"
 
 
-def select(i: Instruction) -> str:
-    d, a, b = plain(i.operands)
-    return f"{d} = {a} if {i.operands[-1].replace('!', 'not ')}, else {b}"
+def half(i: Instruction, d: Operand, a: Operand, b: Operand, *constant: Operand) -> str:
+    zero = "0" in (f"{a}", f"{b}") and {f"{c}" for c in constant} == {"0"}
+    what = "0, in the half-precision lanes" if zero else "a constant or product of half-precision pairs"
+    return f"{d} = {what}"
 
 
-def minimum(i: Instruction) -> str:
-    d, *terms = plain(i.operands)
-    name = "max" if i.operands[-1].startswith("!") else "min"
-    return f"{d} = {name}({total(terms[:-1])}, {terms[-1]})"
-
-
-def half(i: Instruction) -> str:
-    d, a, b, *constant = plain(i.operands)
-    if "0" in (a, b) and set(constant) == {"0"}:
-        return f"{d} = 0, in the half-precision lanes"
-    return f"{d} = a constant or product of half-precision pairs"
-
-
-def move(i: Instruction) -> str:
-    d, a = plain(i.operands)[:2]
-    return f"{d} = {a}"
-
-
-def constant(i: Instruction) -> str:
-    d = registers(i.operands[0], 8 if i.opcode.endswith(".64") else 4)
-    return f"{d} = {i.operands[-1]}, an argument of the kernel or a constant"
-
-
-def special(i: Instruction) -> str:
-    d, name = i.operands
-    if name == "SRZ":
-        return f"{registers(d, 4 if '32' in i.opcode else 8)} = 0"
+def special(i: Instruction, d: Operand, name: Operand) -> str:
     base, _, part = name.partition(".")
-    return f"{d} = {SPECIAL.get(base, name)}{'.' + part.lower() if part and base in SPECIAL else ''}"
+    words = SPECIAL.get(base, name) + (f".{part.lower()}" if part and base in SPECIAL else "")
+    return f"{d:8} = {words}" if i.opcode == "CS2R" else f"{d} = {words}"
 
 
-# ---- Memory ----------------------------------------------------------------------------------------------
+def copy(i: Instruction, to: Operand, source: Operand) -> str:
+    words = f"starts to copy {i.bytes} bytes of global memory at {source:at} to shared memory at {to:at}"
+    words += ", past the L1 cache" if "BYPASS" in i.opcode else ""
+    valid = Operand(i.operands[-1])
+    unless = f"not {valid}".replace("not !", "")
+    return f"{words}; zeros if {unless}" if valid.is_predicate else words
 
 
-def load(i: Instruction) -> str:
-    place = {"LDS": "shared", "LDG": "global", "LDL": "local"}[i.mnemonic]
-    size = i.bytes or 4
-    return f"{registers(i.operands[0], size)} = {size} bytes of {place} memory at {address(i.operands[1])}"
+def wait_for_copies(i: Instruction, *operands: Operand) -> str:
+    most = f"{operands[-1]}"
+    all_but = f"until at most {most} groups of copies are on their way"
+    return "waits " + ("for all copies" if most == "0" else all_but)
 
 
-def store(i: Instruction) -> str:
-    place = {"STS": "shared", "STG": "global", "STL": "local"}[i.mnemonic]
-    size = i.bytes or 4
-    return f"{size} bytes of {place} memory at {address(i.operands[0])} = {registers(i.operands[1], size)}"
-
-
-def copy(i: Instruction) -> str:
-    to, source, *valid = i.operands
-    words = f"starts to copy {i.bytes} bytes of global memory at {address(source)}"
-    words += f" to shared memory at {address(to)}" + (", past the L1 cache" if "BYPASS" in i.opcode else "")
-    if valid:
-        p = valid[0]
-        words += f"; zeros if {p[1:]}" if p.startswith("!") else f"; zeros if not {p}"
-    return words
-
-
-# ---- Control ---------------------------------------------------------------------------------------------
-
-
-def jump(i: Instruction) -> str:
-    return f"goes on at {i.operands[-1].removeprefix('0x')}"
-
-
-def wait_for_copies(i: Instruction) -> str:
-    most = value(i.operands[-1])
-    return (
-        "waits for all copies"
-        if most == "0"
-        else f"waits until at most {most} groups of copies are on their way"
-    )
-
-
-WORDS: dict[str, Callable[[Instruction], str]] = {
+# Opcodes, without the U of uniform registers, and what they do: of the first line that fits. The numbers are
+# those of the operands without predicates; a function gets these operands.
+WORDS: dict[str, str | Callable[..., str]] = {
     "FFMA": ffma,
-    "FMUL": lambda i: "{} = {} × {}".format(*plain(i.operands)),
-    "FADD": lambda i: f"{value(i.operands[0])} = {total(plain(i.operands)[1:])}",
-    "IMAD": imad,
-    "UIMAD": imad,
-    "IADD3": iadd,
-    "UIADD3": iadd,
-    "VIADD": iadd,
-    "LEA": lea,
-    "ULEA": lea,
-    "SHF": shift,
-    "USHF": shift,
+    "FMUL": "{0} = {1} × {2}",
+    "FADD": "{0} = {1} + {2}",
+    "IMAD.WIDE": "{0:8} = {1} × {2} + {3:8}, 64 bits",
+    "IMAD.HI": "{0} = the upper half of {1} × {2} + {3}",
+    "IMAD": "{0} = {1} × {2} + {3}{carry_in}",
+    "IADD3": "{0} = {1} + {2} + {3}{carry_in}{carry_out}",
+    "VIADD": "{0} = {1} + {2}{carry_in}{carry_out}",
+    "LEA.HI": lea_high,
+    "LEA": "{0} = {1} × {power} + {2}{carry_out}",
+    "SHF.L.U64.HI": "{0} = the upper half of {3}:{1} << {2}",
+    "SHF.L.U64": "{0} = the lower half of {3}:{1} << {2}",
+    "SHF.L": "{0} = {1} << {2}",
+    "SHF.R.U64.HI SHF.R.S64.HI": "{0} = the upper half of {3}:{1} >> {2}",
+    "SHF.R.U64 SHF.R.S64": "{0} = the lower half of {3}:{1} >> {2}",
+    "SHF.R": "{0} = {3} >> {2}",
     "LOP3": lop3,
-    "ULOP3": lop3,
-    "ISETP": compare,
-    "UISETP": compare,
-    "FSETP": compare,
-    "SEL": select,
-    "USEL": select,
-    "FSEL": select,
-    "IMNMX": minimum,
-    "VIMNMX": minimum,
-    "VIADDMNMX": minimum,
+    "ISETP FSETP": compare,
+    "SEL FSEL": "{0} = {1} if {last.condition}, else {2}",
+    "IMNMX VIMNMX": "{0} = {extreme}({1}, {2})",
+    "VIADDMNMX": "{0} = {extreme}({1} + {2}, {3})",
     "HFMA2": half,
-    "MOV": move,
-    "UMOV": move,
-    "LDC": constant,
-    "ULDC": constant,
-    "S2R": special,
-    "S2UR": special,
-    "CS2R": special,
-    "P2R": lambda i: f"{i.operands[0]} = the predicates",
-    "PLOP3": lambda i: f"{i.operands[0]} = of other predicates ({', '.join(i.operands[2:5])})",
-    "IABS": lambda i: "{} = |{}|".format(*plain(i.operands)),
-    "I2F": lambda i: "{} = {} as a float".format(*plain(i.operands)),
-    "F2I": lambda i: "{} = {} as an integer".format(*plain(i.operands)),
-    "MUFU": lambda i: "{} = 1 / {}, roughly".format(*plain(i.operands)) if "RCP" in i.opcode else "",
-    "LDS": load,
-    "LDG": load,
-    "LDL": load,
-    "STS": store,
-    "STG": store,
-    "STL": store,
+    "MOV": "{0} = {1}",
+    "LDC.64": "{0:8} = {last}, an argument of the kernel or a constant",
+    "LDC": "{0} = {last}, an argument of the kernel or a constant",
+    "S2R S2UR CS2R": special,
+    "P2R": "{0} = the predicates",
+    "PLOP3": "{all[0]} = of other predicates ({all[2]}, {all[3]}, {all[4]})",
+    "IABS": "{0} = |{1}|",
+    "I2F": "{0} = {1} as a float",
+    "F2I": "{0} = {1} as an integer",
+    "MUFU.RCP": "{0} = 1 / {1}, roughly",
+    "LDS LDG LDL": "{0:{bytes}} = {bytes} bytes of {space} memory at {1:at}",
+    "STS STG STL": "{bytes} bytes of {space} memory at {0:at} = {1:{bytes}}",
     "LDGSTS": copy,
-    "LDGDEPBAR": lambda i: "closes the group of copies started so far",
+    "LDGDEPBAR": "closes the group of copies started so far",
     "DEPBAR": wait_for_copies,
-    "BAR": lambda i: "waits for all threads of the block",
-    "BRA": jump,
-    "CALL": jump,
-    "BSSY": lambda i: (
-        f"says where the lanes that part now meet again: at {i.operands[-1].removeprefix('0x')}"
-    ),
-    "BSYNC": lambda i: "lanes that parted meet again",
-    "EXIT": lambda i: "the thread ends",
-    "NOP": lambda i: "nothing",
+    "BAR": "waits for all threads of the block",
+    "BRA CALL": "goes on at {target}",
+    "BSSY": "says where the lanes that part now meet again: at {target}",
+    "BSYNC": "lanes that parted meet again",
+    "EXIT": "the thread ends",
+    "NOP": "nothing",
 }
+TABLE = [(name.split("."), say) for names, say in WORDS.items() for name in names.split()]
+# Zeros and ones that say nothing.
+SIMPLER = (
+    (r"(?<![\w.:])(-?0 × \S+?|\S+ × 0)(?=[ ,)]|$)", "0"),
+    (r" × 1(?=[ ,)]|$)", ""),
+    (r" \+ 0(?=[ ,)]|$)", ""),
+    (r"(?<![\w.])0 \+ ", ""),
+    (r"\+ -", "- "),
+)
+
+
+def phrase(i: Instruction) -> str:
+    opcode = i.opcode.removeprefix("U").split(".")
+    say = next((say for name, say in TABLE if opcode[0] == name[0] and {*name} <= {*opcode}), "")
+    every = [Operand(operand) for operand in i.operands]
+    plain = [operand for operand in every if not operand.is_predicate]
+    if callable(say):
+        return say(i, *plain)
+    last = every[-1] if every else Operand()
+    carry_out = len(every) > 1 and every[1].is_predicate and "X" not in opcode
+    return say.format(
+        *plain,
+        all=every,
+        last=last,
+        target=last.removeprefix("0x"),
+        bytes=i.bytes,
+        space=SPACES.get(opcode[0][2:], ""),
+        carry_in=" + carry" if "X" in opcode else "",
+        carry_out=f", carry to {every[1]}" if carry_out else "",
+        power=1 << int(plain[-1], 16) if "{power}" in say else "",
+        extreme="max" if last.startswith("!") else "min",
+    )
 
 
 def explain(instruction: Instruction) -> str:
     """One phrase; empty for an instruction that is not known here."""
     if instruction.never:
         return "never executed: the compiler's filler"
-    say = WORDS.get(instruction.mnemonic)
     try:
-        words = say(instruction) if say else ""
-    except (ValueError, IndexError, KeyError):  # operands in a form not seen so far
-        words = ""
-    predicate = instruction.predicate
-    if not words or predicate is None or predicate in ("@PT", "@UPT"):
-        return words
-    return f"if {predicate[1:].replace('!', 'not ')}: {words}"
+        words = phrase(instruction)
+    except (TypeError, ValueError, IndexError):  # operands in a form not seen so far
+        return ""
+    for long, short in SIMPLER:
+        words = re.sub(long, short, words)
+    predicate = Operand(instruction.predicate or "@PT").removeprefix("@")
+    return f"if {predicate.replace('!', 'not ')}: {words}" if words and "PT" not in predicate else words

@@ -25,13 +25,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from tools.base import BUILD, EVIDENCE, Parser, progress, write_whole
+from tools.base import BUILD, EVIDENCE, Parser, UsageError, progress, read_text, write_json, write_whole
 from tools.measuring.counters_record import (
     COUNTERS,
+    FAILED,
+    NO_GPU,
     PROBLEMS,
-    ProfileError,
+    Problem,
     convert,
     read_attributes,
     read_raw_page,
@@ -50,7 +51,7 @@ def find_ncu() -> str:
     known = Path("/usr/local/cuda/bin/ncu")
     ncu = shutil.which("ncu") or (str(known) if known.exists() else None)
     if ncu is None:
-        raise ProfileError("ncu (Nsight Compute) is neither on PATH nor in /usr/local/cuda/bin", 3)
+        raise UsageError("ncu (Nsight Compute) is neither on PATH nor in /usr/local/cuda/bin", NO_GPU)
     return ncu
 
 
@@ -58,37 +59,36 @@ def run_ncu(command: list[str]) -> str:
     result = subprocess.run(command, capture_output=True, text=True)
     said = result.stdout + result.stderr
     if "ERR_NVGPUCTRPERM" in said:
-        raise ProfileError(
+        raise UsageError(
             "this user may not read the GPU's counters; run as root, or put 'options nvidia "
             "NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/nvidia.conf and restart the machine",
-            3,
+            NO_GPU,
         )
     if result.returncode != 0:
-        lines = [line for line in said.splitlines() if "==ERROR==" in line or "error:" in line]
-        raise ProfileError(f"{' '.join(command[-12:])}: {(lines or said.splitlines() or ['failed'])[0]}")
+        errors = [line for line in said.splitlines() if "==ERROR==" in line or "error:" in line]
+        first = [*errors, *said.splitlines(), "failed"][0]
+        raise UsageError(f"{' '.join(command[-12:])}: {first}", FAILED)
     return result.stdout
 
 
 def collect(
     ncu: str,
-    step: str,
     program: Path,
-    problem: tuple[int, int, int],
+    problem: Problem,
     report: Path,
     options: Sequence[str] = (),
+    required: bool = True,
 ) -> None:
-    """Runs the step's kernel once under ncu, which leaves its report in `report`."""
-    m, n, k = problem
+    """Runs a step's kernel once under ncu, which leaves its report in `report`."""
+    size = [word for name, n in zip("mnk", problem, strict=True) for word in (f"--{name}", str(n))]
     # The harness's own kernels stay out; those of cuBLAS have "gemm" in their names, too.
     command = [ncu, "--clock-control", "none", "--kernel-name", "regex:gemm", "--launch-count", "1", "-f"]
-    for section in SECTIONS:
-        command += ["--section", section]
+    command += [word for section in SECTIONS for word in ("--section", section)]
     command += ["--metrics", ",".join(COUNTERS.values()), "-o", str(report.with_suffix(""))]
-    command += [str(program), "--device", "gpu", "--m", str(m), "--n", str(n), "--k", str(k)]
-    run_ncu([*command, *options, "--repeat", "0", "--no-verify"])
-    # The library may choose a kernel of another kind for a small problem; our own are always there.
-    if not report.exists() and step != "00_cublas":
-        raise ProfileError(f"{step}: no kernel with 'gemm' in its name was run")
+    command += [str(program), "--device", "gpu", *size, *options, "--repeat", "0", "--no-verify"]
+    run_ncu(command)
+    if required and not report.exists():
+        raise UsageError(f"{program.parent.name}: no kernel with 'gemm' in its name was run", FAILED)
 
 
 def print_pages(ncu: str, report: Path) -> None:
@@ -107,32 +107,30 @@ def command_lines(*command: str) -> list[str]:
 
 
 def gpu_facts(ncu: str) -> dict[str, str]:
-    names = {
-        "name": "device", "driver_version": "driver", "power.limit": "power_limit",
-        "clocks.max.sm": "max_sm_clock", "clocks.mem": "memory_clock",
-    }  # fmt: skip
-    lines = command_lines("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader")
+    query = "name,driver_version,power.limit,clocks.max.sm,clocks.mem"
+    lines = command_lines("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
     if not lines:
-        raise ProfileError("no GPU: nvidia-smi finds none; a profile needs one", 3)
-    facts = dict(zip(names.values(), lines[0].split(", "), strict=True))
-    version = " ".join(command_lines(ncu, "--version"))
-    facts["ncu"] = (re.findall(r"Version (\S+)", version) or ["?"])[0]
-    return {**facts, "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+        raise UsageError("no GPU: nvidia-smi finds none; a profile needs one", NO_GPU)
+    names = ("device", "driver", "power_limit", "max_sm_clock", "memory_clock")
+    facts = dict(zip(names, lines[0].split(", "), strict=True))
+    version = re.search(r"Version (\S+)", " ".join(command_lines(ncu, "--version")))
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**facts, "ncu": version[1] if version else "?", "date": now}
 
 
 def collect_all(args: argparse.Namespace, raw: Path) -> None:
     ncu = find_ncu()
     raw.mkdir(parents=True, exist_ok=True)
-    facts = gpu_facts(ncu)
-    (raw / "facts.json").write_text(json.dumps(facts))
-    steps = choose_steps(Path(args.build), args.steps)
-    jobs = [(step, problem) for problem in PROBLEMS for step in steps]
+    (raw / "facts.json").write_text(json.dumps(gpu_facts(ncu)))
+    jobs = [(step, problem) for problem in PROBLEMS for step in choose_steps(args.build, args.steps)]
     pages: list[Future[None]] = []
     with ThreadPoolExecutor(8) as pool:  # reading the reports needs no GPU
         for done, (step, problem) in enumerate(jobs):
-            progress(done, len(jobs), f"{step} {'x'.join(map(str, problem))}")
-            report = raw / f"{step}.{'x'.join(map(str, problem))}.ncu-rep"
-            collect(ncu, step, Path(args.build) / "steps" / step / "run", problem, report)
+            name = "x".join(map(str, problem))
+            progress(done, len(jobs), f"{step} {name}")
+            report = raw / f"{step}.{name}.ncu-rep"
+            # The library may choose a kernel of another kind for a small problem; our own are always there.
+            collect(ncu, args.build / "steps" / step / "run", problem, report, required=step != "00_cublas")
             if report.exists():
                 pages.append(pool.submit(print_pages, ncu, report))
     for page in pages:
@@ -148,74 +146,66 @@ def nvcc_of(build: Path) -> str:
 
 
 def convert_all(args: argparse.Namespace, raw: Path) -> None:
-    facts = json.loads((raw / "facts.json").read_text())
-    facts["nvcc"] = nvcc_of(Path(args.build)) or facts.get("nvcc", "")
-    steps = sorted({path.name.split(".")[0] for path in raw.glob("*.raw.csv")})
-    if not steps:
-        raise ProfileError(f"{raw} holds no tables; give the folder that record --raw wrote", 2)
-    facts |= read_attributes(sorted(raw.glob("*.raw.csv"))[0])
-    records = {step: convert(step, raw, Path(args.build), facts) for step in steps}
-    Path(args.out).mkdir(parents=True, exist_ok=True)
+    facts = json.loads(read_text(raw / "facts.json"))
+    facts["nvcc"] = nvcc_of(args.build) or facts.get("nvcc", "")
+    tables = sorted(raw.glob("*.raw.csv"))
+    if not tables:
+        raise UsageError(f"{raw} holds no tables; give the folder that record --raw wrote")
+    facts |= read_attributes(tables[0])
+    steps = sorted({path.name.split(".")[0] for path in tables})
+    records = {step: convert(step, raw, args.build, facts) for step in steps}
+    args.out.mkdir(parents=True, exist_ok=True)
     for step, record in records.items():
-        write_whole(Path(args.out) / f"{step}.json", to_json(record))
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """What ladder experiment says of a program that it built; nothing for ladder sweep's."""
-    path = folder / "about.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+        write_whole(args.out / f"{step}.json", to_json(record))
 
 
 def record_variants(args: argparse.Namespace) -> None:
     """Counters only, of each program in a folder, at N cubed."""
     ncu = find_ncu()
     facts = gpu_facts(ncu)
-    programs = sorted(Path(args.folder).glob("*/run"))
+    programs = sorted(args.folder.glob("*/run"))
     if not programs:
-        raise ProfileError(f"{args.folder} holds no */run; fill it with ladder sweep --keep", 2)
+        raise UsageError(f"{args.folder} holds no */run; fill it with ladder sweep --keep")
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for done, program in enumerate(programs):
-            progress(done, len(programs), program.parent.name)
+            about = json.loads(read_text(program.with_name("about.json")))
+            progress(done, len(programs), about["variant"])
             report = Path(folder) / f"v{done}.ncu-rep"
-            about = read_about(program.parent)
-            options = list(about.get("options", []))
+            options = list(about["options"])
             if "--repeat" in options:  # how often to time it; here it is not timed
                 del options[options.index("--repeat") : options.index("--repeat") + 2]
-            collect(ncu, program.parent.name, program, (args.size,) * 3, report, options)
+            collect(ncu, program, (args.size,) * 3, report, options)
             print_pages(ncu, report)
             kernel, counters, _ = read_raw_page(report.with_suffix(".raw.csv"))
-            names = {"of": Path(args.folder).name, "size": args.size, "options": options}
-            names["variant"] = about.get("variant", program.parent.name)
-            records.append({**names, "kernel": short_name(kernel), **counters, **facts})
+            names = {"of": args.folder.name, "size": args.size, "options": options}
+            names |= {"variant": about["variant"], "kernel": short_name(kernel)}
+            records.append({**names, **counters, **facts})
     progress(len(programs), len(programs), "done")
-    write_whole(Path(args.out), json.dumps(records, indent=1) + "\n")
+    write_json(args.out, records)
 
 
 def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="profile the steps on the GPU at hand")
-    record.add_argument(
-        "--steps", default="", help="names, separated by commas; all that are built if left out"
-    )
+    record.add_argument("--steps", default="", help="e.g. 05,06 [all that are built]")
     again = commands.add_parser("convert", help="make the records from what --raw kept")
     for command in (record, again):
-        command.add_argument("--build", default=BUILD)
-        command.add_argument("--out", default=EVIDENCE)
-        command.add_argument("--raw", metavar="DIR", required=command is again)
+        command.add_argument("--build", default=BUILD, type=Path)
+        command.add_argument("--out", default=EVIDENCE, type=Path)
+        command.add_argument("--raw", metavar="DIR", required=command is again, type=Path)
     variants = commands.add_parser("variants", help="record the counters of programs in a folder")
-    variants.add_argument("folder", metavar="DIR")
-    variants.add_argument("--out", required=True)
+    variants.add_argument("folder", metavar="DIR", type=Path)
+    variants.add_argument("--out", required=True, type=Path)
     variants.add_argument("--size", type=int, default=4096)
     args = parser.parse_args()
     if args.command == "variants":
         record_variants(args)
-    elif args.command == "convert":
-        convert_all(args, Path(args.raw))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            raw = Path(args.raw or folder)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        raw = args.raw or Path(folder)
+        if args.command == "record":
             collect_all(args, raw)
-            convert_all(args, raw)
+        convert_all(args, raw)
     return 0

@@ -4,13 +4,16 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from tools.base import UsageError
-from tools.machine_code import sass
+from tools.machine_code import binary, sass
 from tools.machine_code.identity import opcode_of, sass_sha256
 
+FAILED, NO_GPU = 1, 3  # exit status
+Problem = tuple[int, int, int]  # M, N, K
 TIMED = (4096, 4096, 4096)
 # The X-ray's problem, and one whose rows are not aligned and whose tiles are not full.
 OBSERVED = ((256, 256, 128), (131, 67, 35))
@@ -69,32 +72,38 @@ BY_INSTRUCTION = {
     "wavefronts": "L1 Wavefronts Shared",
     "ideal_wavefronts": "L1 Wavefronts Shared Ideal",
 }
-# Nsight Compute's short names in that table, and the names of its documentation.
+# The reasons for which warps wait, as Nsight Compute's documentation and that table name them.
 STALLS = {
-    "stall_barrier": "barrier", "stall_branch_resolving": "branch_resolving", "stall_dispatch": "dispatch",
-    "stall_drain": "drain", "stall_imc": "imc_miss", "stall_lg": "lg_throttle",
-    "stall_long_sb": "long_scoreboard", "stall_math": "math_pipe_throttle", "stall_membar": "membar",
-    "stall_mio": "mio_throttle", "stall_misc": "misc", "stall_no_inst": "no_instruction",
-    "stall_not_selected": "not_selected", "stall_selected": "selected", "stall_short_sb": "short_scoreboard",
-    "stall_sleep": "sleeping", "stall_tex": "tex_throttle", "stall_wait": "wait", "stall_gmma": "gmma",
+    "barrier": "stall_barrier", "branch_resolving": "stall_branch_resolving", "dispatch": "stall_dispatch",
+    "drain": "stall_drain", "imc_miss": "stall_imc", "lg_throttle": "stall_lg",
+    "long_scoreboard": "stall_long_sb", "math_pipe_throttle": "stall_math", "membar": "stall_membar",
+    "mio_throttle": "stall_mio", "misc": "stall_misc", "no_instruction": "stall_no_inst",
+    "not_selected": "stall_not_selected", "selected": "stall_selected",
+    "short_scoreboard": "stall_short_sb", "sleeping": "stall_sleep", "tex_throttle": "stall_tex",
+    "wait": "stall_wait", "gmma": "stall_gmma",
 }  # fmt: skip
 
 
-class ProfileError(UsageError):
-    """What went wrong, in one line, and the exit status to leave with."""
+# What the driver says of the GPU, in Nsight Compute's table of counters.
+ATTRIBUTES = {
+    "l2_bytes": "device__attribute_l2_cache_size",
+    "sms": "device__attribute_multiprocessor_count",
+    "max_shared_bytes_per_block": "device__attribute_max_shared_memory_per_block_optin",
+}
 
-    def __init__(self, message: str, status: int = 1) -> None:
-        super().__init__(message)
-        self.status = status
+
+def first_row(path: Path) -> dict[str, tuple[str, str]]:
+    """Of a table of counters: the value and the unit of each."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
+    if len(lines) < 3:
+        raise UsageError(f"{path}: not a table of counters; record it again", FAILED)
+    names, units, values = csv.reader(lines[:3])
+    return dict(zip(names, zip(values, units, strict=True), strict=True))
 
 
 def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, float]]:
     """The kernel's name, our counters, and how many cycles a warp waits for each reason per instruction."""
-    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
-    if len(lines) < 3:
-        raise ProfileError(f"{path}: not a table of counters; record it again")
-    names, units, values = list(csv.reader(io.StringIO("\n".join(lines[:3]))))
-    row = dict(zip(names, zip(values, units, strict=True), strict=True))
+    row = first_row(path)
 
     def number(metric: str) -> float | None:
         value, unit = row.get(metric, ("", ""))
@@ -106,153 +115,119 @@ def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, f
     counters = {name: number(metric) for name, metric in COUNTERS.items()}
     if counters["sm_cycles"] and counters["duration_us"]:  # the clock while the kernel ran
         counters["sm_clock_mhz"] = round(counters["sm_cycles"] / counters["duration_us"], 1)
-    stalls = {}
-    for name in row:
-        match = re.fullmatch(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio", name)
-        if match and "not_issued" not in match[1] and (value := number(name)):
-            stalls[match[1]] = value
-    return row["Kernel Name"][0], counters, stalls
-
-
-# What the driver says of the GPU, in Nsight Compute's table of counters.
-ATTRIBUTES = {
-    "l2_bytes": "device__attribute_l2_cache_size",
-    "sms": "device__attribute_multiprocessor_count",
-    "max_shared_bytes_per_block": "device__attribute_max_shared_memory_per_block_optin",
-}
+    waits = re.compile(r"smsp__average_warps_issue_stalled_((?!\w*not_issued)\w+)_per_issue_active\.ratio")
+    reasons = {match[1]: number(name) for name in row if (match := waits.fullmatch(name))}
+    return row["Kernel Name"][0], counters, {reason: value for reason, value in reasons.items() if value}
 
 
 def read_attributes(path: Path) -> dict[str, int]:
     """Figures of the GPU itself, as far as they were recorded."""
-    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
-    names, _, values = list(csv.reader(io.StringIO("\n".join(lines[:3]))))
-    row = dict(zip(names, values, strict=True))
-    found = {name: row.get(attribute, "").replace(",", "") for name, attribute in ATTRIBUTES.items()}
+    row = first_row(path)
+    found = {name: row.get(metric, ("",))[0].replace(",", "") for name, metric in ATTRIBUTES.items()}
     return {name: int(value) for name, value in found.items() if value.isdigit()}
 
 
 def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """The instructions, in order, and the share of the samples in which a warp waited for each reason."""
-    rows = list(csv.reader(io.StringIO(path.read_text())))
-    heads = [i for i, row in enumerate(rows) if "Address" in row and "Source" in row]
-    if not heads:
-        raise ProfileError(f"{path}: not a table of instructions; record it again")
-    head = rows[heads[0]]
-    column = {name: i for i, name in enumerate(head)}
+    rows = csv.reader(io.StringIO(path.read_text()))
+    head = next((row for row in rows if "Address" in row and "Source" in row), None)
+    if head is None:
+        raise UsageError(f"{path}: not a table of instructions; record it again", FAILED)
     instructions: list[dict[str, Any]] = []
-    reasons: dict[str, int] = dict.fromkeys(STALLS.values(), 0)
+    reasons: Counter[str] = Counter()
     first = None
-    for row in rows[heads[0] + 1 :]:
-        if len(row) != len(head) or not row[column["Address"]].startswith("0x"):
+    for cells in rows:
+        row = dict(zip(head, cells, strict=False))
+        if len(cells) != len(head) or not row["Address"].startswith("0x"):
             break  # the next kernel
-        address = int(row[column["Address"]], 16)
+
+        def whole(titles: dict[str, str], row: dict[str, str] = row) -> dict[str, int]:
+            """What is not zero; a kernel without shared memory has no such columns."""
+            texts = {name: row.get(title, "").replace(",", "") for name, title in titles.items()}
+            return {name: int(text) for name, text in texts.items() if text.isdigit() and int(text)}
+
+        address = int(row["Address"], 16)
         first = address if first is None else first
-        item: dict[str, Any] = {"offset": address - first, "sass": " ".join(row[column["Source"]].split())}
-        for name, title in BY_INSTRUCTION.items():
-            # A kernel without shared memory has no such column.
-            text = row[column[title]].replace(",", "") if title in column else ""
-            if text.isdigit() and int(text):
-                item[name] = int(text)
-        stalled: dict[str, int] = {}
-        for short, reason in STALLS.items():
-            if short in column and row[column[short]].isdigit() and (count := int(row[column[short]])):
-                reasons[reason] += count
-                stalled[reason] = count
-        if stalled:
-            item["stalls"] = stalled
-        instructions.append(item)
-    total = sum(reasons.values())
-    return instructions, {name: count / total for name, count in reasons.items() if count} if total else {}
+        stalled = whole(STALLS)
+        reasons.update(stalled)
+        item = {"offset": address - first, "sass": " ".join(row["Source"].split()), **whole(BY_INSTRUCTION)}
+        instructions.append({**item, "stalls": stalled} if stalled else item)
+    return instructions, {name: reasons[name] / reasons.total() for name in STALLS if reasons[name]}
 
 
 def short_name(kernel: str) -> str:
     """`void <unnamed>::sgemm_x<(bool)1>(Gemm)` becomes `sgemm_x<true>`."""
-    name = re.sub(
-        r"\([^()]*\)$", "", kernel.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-    )
-    name = name.removeprefix("void ").split("::")[-1]
-    return re.sub(r"<(?:\(bool\))?([01])>", lambda m: "<true>" if m[1] == "1" else "<false>", name).strip()
+    name = binary.short_name(kernel)
+    return re.sub(r"<(?:\(bool\))?([01])>", lambda m: "<true>" if m[1] == "1" else "<false>", name)
 
 
 def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build: Path) -> str:
     """Puts the source lines that the program's debug information gives beside the instructions. Returns the
     architecture that they are of."""
     program = build / "steps" / step / "run"
-    texts = [item["sass"] for item in instructions]
+    opcodes = [opcode_of(item["sass"]) for item in instructions]
     reasons = []
     try:
-        candidates = [(arch, k) for arch in sass.archs(program) for k in sass.kernels(program, arch)]
+        candidates = [
+            k for arch in sass.archs(program) for k in sass.kernels(program, arch) if k.name == kernel
+        ]
     except sass.SassError as error:
-        raise ProfileError(str(error)) from None
-    for arch, candidate in candidates:
-        if candidate.name != kernel:
+        raise UsageError(error, FAILED) from None
+    for candidate in candidates:
+        built = candidate.instructions
+        if [i.opcode for i in built] != opcodes:
+            reasons.append(
+                f"{candidate.arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones"
+            )
             continue
-        built = [instruction.text for instruction in candidate.instructions]
-        if [opcode_of(t) for t in built] != [opcode_of(t) for t in texts]:
-            reasons.append(f"{arch}: {len(built)} instructions, not {len(texts)} or not the same ones")
-            continue
-        for item, instruction in zip(instructions, candidate.instructions, strict=True):
+        for item, instruction in zip(instructions, built, strict=True):
             if instruction.line:
                 item["line"] = instruction.line
-            item["sass"] = " ".join(instruction.text.split())
-        return arch
-    raise ProfileError(
-        f"{step}: {program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
-    )
+            item["sass"] = instruction.text
+        return candidate.arch
+    said = f"{program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
+    raise UsageError(f"{step}: {said}", FAILED)
 
 
 def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:
     """Executed instructions by opcode, most frequent first: of kernels whose code is not ours to print."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for item in instructions:
-        opcode = opcode_of(item["sass"])
-        counts[opcode] = counts.get(opcode, 0) + item.get("executed", 0)
-    return dict(sorted(((op, n) for op, n in counts.items() if n), key=lambda pair: -pair[1]))
+        counts[opcode_of(item["sass"])] += item.get("executed", 0)
+    return {opcode: n for opcode, n in counts.most_common() if n}
+
+
+def largest_first(shares: dict[str, float], digits: int) -> dict[str, float]:
+    return {name: round(n, digits) for name, n in sorted(shares.items(), key=lambda item: -item[1])}
 
 
 def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[str, Any]:
     """The step's record, from the tables that Nsight Compute printed."""
     record: dict[str, Any] = {"step": step, "facts": facts, "runs": []}
     for problem in PROBLEMS:
-        base = raw / f"{step}.{'x'.join(map(str, problem))}"
-        if not base.with_name(base.name + ".raw.csv").exists():
+        base = f"{step}.{'x'.join(map(str, problem))}"
+        if not (raw / f"{base}.raw.csv").exists():
             continue
-        kernel, counters, waits = read_raw_page(base.with_name(base.name + ".raw.csv"))
-        instructions, stalls = read_source_page(base.with_name(base.name + ".source.csv"))
+        kernel, counters, waits = read_raw_page(raw / f"{base}.raw.csv")
+        instructions, stalls = read_source_page(raw / f"{base}.source.csv")
         run: dict[str, Any] = dict(zip("mnk", problem, strict=True))
-        run["kernel"] = short_name(kernel)
-        run["counters"] = counters
-        run["stalls"] = {k: round(v, 5) for k, v in sorted(stalls.items(), key=lambda item: -item[1])}
-        run["cycles_per_issue"] = {
-            k: round(v, 4) for k, v in sorted(waits.items(), key=lambda item: -item[1])
-        }
-        run["opcodes"] = mix(instructions)
+        run |= {"kernel": short_name(kernel), "counters": counters, "stalls": largest_first(stalls, 5)}
+        run |= {"cycles_per_issue": largest_first(waits, 4), "opcodes": mix(instructions)}
         if run["kernel"].startswith("sgemm_"):
             run["arch"] = add_lines(step, run["kernel"], instructions, build)
             run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
-            memory = ("LD", "ST")
-            run["instructions"] = [
-                item
-                for item in instructions
-                if problem == TIMED or (opcode_of(item["sass"]).startswith(memory) and "executed" in item)
-            ]
+            memory = [i for i in instructions if opcode_of(i["sass"])[:2] in ("LD", "ST") and "executed" in i]
+            run["instructions"] = instructions if problem == TIMED else memory
         record["runs"].append(run)
     return record
 
 
 def to_json(record: dict[str, Any]) -> str:
     """One line for each instruction: a difference between two records can be read."""
-    places: dict[str, str] = {}
-    for i, run in enumerate(record["runs"]):
-        if "instructions" in run:
-            places[f'"@{i}"'] = (
-                "[\n   " + ",\n   ".join(json.dumps(item) for item in run["instructions"]) + "\n  ]"
-            )
-    runs = [
-        {**run, "instructions": f"@{i}"} if "instructions" in run else run
-        for i, run in enumerate(record["runs"])
-    ]
-    text = json.dumps({**record, "runs": runs}, indent=1)
-    for place, lines in places.items():
-        text = text.replace(place, lines)
-    return text + "\n"
+    runs = record["runs"]
+    short = [{**run, "instructions": f"@{n}"} if "instructions" in run else run for n, run in enumerate(runs)]
+
+    def lines(match: re.Match[str]) -> str:
+        return "[\n   " + ",\n   ".join(map(json.dumps, runs[int(match[1])]["instructions"])) + "\n  ]"
+
+    return re.sub(r'"@(\d+)"', lines, json.dumps({**record, "runs": short}, indent=1)) + "\n"

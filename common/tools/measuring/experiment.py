@@ -14,40 +14,18 @@ silently test nothing.
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
 
-import json
-import subprocess
-import sys
 import tempfile
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, progress, write_whole
-from tools.measuring.sweep import build_source, with_constants
+from tools.base import BUILD, ROOT, Parser, UsageError, write_json
+from tools.machine_code import sass
+from tools.machine_code.identity import sass_sha256
+from tools.measuring.variants import Job, Variant, build_all, run_all
 
 FOLDER = ROOT / "docs" / "experiments"
-
-
-@dataclass
-class Variant:
-    name: str
-    replace: list[dict[str, str]] = field(default_factory=list)
-    constants: dict[str, int] = field(default_factory=dict)
-    options: list[str] = field(default_factory=list)
-
-    def source(self, kernel: str) -> str:
-        """The step's source with this variant's changes. Raises UsageError where one does not fit."""
-        for change in self.replace:
-            old, new = change["old"].strip("\n"), change["new"].strip("\n")
-            if (count := kernel.count(old)) != 1:
-                first = old.splitlines()[0].strip()
-                raise UsageError(
-                    f"variant '{self.name}': the kernel has {count} places like '{first}', not one"
-                )
-            kernel = kernel.replace(old, new)
-        return with_constants(kernel, {name: str(value) for name, value in self.constants.items()})
 
 
 @dataclass
@@ -87,13 +65,10 @@ def choose(names: list[str]) -> list[Experiment]:
     return [read(known[name]) for name in names or known]
 
 
-def machine_code(program: Path, options: list[str]) -> dict[str, Any]:
+def machine_code(program: Path) -> dict[str, Any]:
     """What the compiler made of the variant: the instance for aligned rows, for the newest architecture."""
-    from tools.machine_code import sass
-    from tools.machine_code.identity import sass_sha256
-
     arch = sass.archs(program)[-1]
-    kernel = sorted(sass.kernels(program, arch), key=lambda k: "<false>" in k.name)[0]
+    kernel = min(sass.kernels(program, arch), key=lambda k: "<false>" in k.name)
     loop = kernel.loop
     return {
         "arch": arch,
@@ -101,64 +76,26 @@ def machine_code(program: Path, options: list[str]) -> dict[str, Any]:
         "shared_bytes": kernel.shared_bytes,
         "local_instructions": kernel.count("LDL") + kernel.count("STL"),
         "sass_sha256": sass_sha256([instruction.text for instruction in kernel.instructions]),
-        "loop_instructions": len(loop.instructions) if loop else None,
-        "loop_ffma": loop.ffma if loop else None,
-        "loop_bank_conflicts": loop.bank_conflicts if loop else None,
-        "predicted_fraction": loop.predicted_tflops_fraction if loop else None,
+        "loop_instructions": loop and len(loop.instructions),
+        "loop_ffma": loop and loop.ffma,
+        "loop_bank_conflicts": loop and loop.bank_conflicts,
+        "predicted_fraction": loop and loop.predicted_tflops_fraction,
     }
 
 
-def build_variant(experiment: Experiment, number: int, build: Path, out: Path) -> None:
-    variant = experiment.variants[number]
-    folder = out / experiment.name / f"{number:02}"
-    kernel = (ROOT / "steps" / experiment.step / "kernel.cu").read_text(encoding="utf-8")
-    problem = build_source(build, experiment.step, variant.source(kernel), folder)
+def add_machine_code(job: Job, problem: str) -> None:
     if problem:
-        raise UsageError(f"experiment {experiment.name}, variant '{variant.name}': {problem}")
-    about = {"experiment": experiment.name, "variant": variant.name, "step": experiment.step}
-    about |= {"options": variant.options, "sizes": experiment.sizes}
-    about["machine_code"] = machine_code(folder / "run", variant.options)
-    (folder / "about.json").write_text(json.dumps(about))
+        raise UsageError(f"experiment {job.about['experiment']}, variant '{job.variant.name}': {problem}")
+    job.say(machine_code=machine_code(job.folder / "run"))
 
 
-def build_all(names: list[str], build: Path, out: Path) -> None:
-    jobs = [(e, i) for e in choose(names) for i in range(len(e.variants))]
-    for experiment, number in jobs:  # mistakes in the files first
-        variant = experiment.variants[number]
-        variant.source((ROOT / "steps" / experiment.step / "kernel.cu").read_text(encoding="utf-8"))
-    with ThreadPoolExecutor() as pool:
-        work = [pool.submit(build_variant, experiment, number, build, out) for experiment, number in jobs]
-        for done, (job, (experiment, number)) in enumerate(zip(work, jobs, strict=True), 1):
-            job.result()
-            progress(done, len(jobs), f"{experiment.name} {experiment.variants[number].name}")
-
-
-def run_all(folder: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The records of all variants, and whether every one was right."""
-    programs = sorted(path.parent for path in folder.glob("*/*/about.json"))
-    if not programs:
-        raise UsageError(f"{folder} holds no experiments; fill it with ladder experiment build --keep")
-    records: list[dict[str, Any]] = []
-    fine = True
-    with tempfile.TemporaryDirectory() as temporary:
-        report = Path(temporary) / "report.json"
-        for done, program in enumerate(programs):
-            about = json.loads((program / "about.json").read_text())
-            progress(done, len(programs), f"{about['experiment']} {about['variant']}")
-            sizes = ",".join(map(str, about["sizes"]))
-            command = [str(program / "run"), "--device", "gpu", "--sweep", sizes, *about["options"]]
-            result = subprocess.run([*command, "--json", str(report)], capture_output=True, text=True)
-            if result.returncode == 3:
-                raise UsageError(result.stderr.strip().removeprefix("error: "))
-            if result.returncode not in (0, 1):
-                print(f"{about['experiment']} {about['variant']}: {result.stderr.strip()}", file=sys.stderr)
-                fine = False
-                continue
-            for record in json.loads(report.read_text()):
-                fine = fine and record["pass"]
-                records.append({**{k: v for k, v in about.items() if k != "sizes"}, **record})
-    progress(len(programs), len(programs), "done")
-    return records, fine
+def build_named(names: list[str], build: Path, out: Path) -> None:
+    jobs = [
+        Job(e.step, variant, out / e.name / f"{n:02}", {"experiment": e.name, "sizes": e.sizes})
+        for e in choose(names)
+        for n, variant in enumerate(e.variants)
+    ]
+    build_all(jobs, build, add_machine_code)
 
 
 def table(records: list[dict[str, Any]]) -> str:
@@ -176,13 +113,13 @@ def table(records: list[dict[str, Any]]) -> str:
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("words", nargs="*", metavar="list | build | run DIR | NAME")
-    parser.add_argument("--build", default=BUILD)
-    parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR")
-    parser.add_argument("--out", metavar="FILE", help="write the records there")
+    parser.add_argument("--build", default=BUILD, type=Path)
+    parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR", type=Path)
+    parser.add_argument("--out", metavar="FILE", help="write the records there", type=Path)
     args = parser.parse_args()
-    command, names = (args.words[0], args.words[1:]) if args.words else ("", [])
-    if command not in ("list", "build", "run"):
-        command, names = "", args.words
+    command, names = "", args.words
+    if names and names[0] in ("list", "build", "run"):
+        command, *names = names
     if command == "list":
         for experiment in choose(names):
             print(f"{experiment.name:<24} step {experiment.step}: {experiment.question}")
@@ -190,18 +127,20 @@ def main() -> int:
     if command == "build":
         if not args.keep:
             raise UsageError("build needs --keep DIR, where the programs go")
-        build_all(names, Path(args.build), Path(args.keep).resolve())
+        build_named(names, args.build, args.keep.resolve())
         return 0
     if not args.out:
         raise UsageError("give --out FILE, where the records go")
-    if command == "run":
-        if len(names) != 1:
-            raise UsageError("run needs one folder, the one that build --keep filled")
-        records, fine = run_all(Path(names[0]))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            build_all(names, Path(args.build), Path(folder))
-            records, fine = run_all(Path(folder))
+    if command == "run" and len(names) != 1:
+        raise UsageError("run needs one folder, the one that build --keep filled")
+    with tempfile.TemporaryDirectory() as folder:
+        if command != "run":
+            build_named(names, args.build, Path(folder))
+        kept = Path(names[0] if command == "run" else folder)
+        programs = sorted(path.parent for path in kept.glob("*/*/about.json"))
+        if not programs:
+            raise UsageError(f"{kept} holds no experiments; fill it with ladder experiment build --keep")
+        records, fine = run_all(programs)
     print(table(records))
-    write_whole(Path(args.out), json.dumps(records, indent=1) + "\n")
+    write_json(args.out, records)
     return 0 if fine else 1

@@ -1,71 +1,67 @@
 """Draws the ladder: each step's fraction of cuBLAS's speed. The same records give the same SVG."""
 
-import io
-import logging
 from typing import Any
 
-# The first import on a machine may take long and then says so on stderr, which is for errors here.
-logging.getLogger("matplotlib").setLevel(logging.ERROR)
-
-import matplotlib  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+from tools.base import UsageError
+from tools.drawing.svg import document, line, rectangle, text, trim
 
 SIZES = (4096, 8192)
-STYLE = {
-    "svg.hashsalt": "gemm-ladder",  # otherwise the ids are random
-    "svg.fonttype": "none",  # text stays text: small, searchable
-    "font.family": "sans-serif",
-    "font.size": 12,
-}
-# Told apart in greyscale too. The background is set: in dark mode a transparent one would hide the text.
-COLORS, INK, PAPER = ("#7fb2e5", "#1f4e79"), "#202020", "#ffffff"
+CLASSES = ("there", "here")  # the bars' colours
+WIDTH, HEIGHT = 440, 450  # as wide as a phone
+HALO = {"class_": "ink edge", "stroke_width": 4, "paint_order": "stroke"}  # where text crosses a line
+LEFT, RIGHT, TOP, BOTTOM = 44, 8, 66, 142
 
 
-def svg(records: list[dict[str, Any]]) -> str | None:
-    """The plot at 4096 and 8192, or at the two largest sizes there are. None if no cuBLAS ratio is there."""
-    ratios = {
-        (r["step"], r["m"]): r["ratio_to_cublas"]
+def svg(records: list[dict[str, Any]]) -> str:
+    """The plot at 4096 and 8192, or at the two largest sizes there are. UsageError without a cuBLAS ratio."""
+    percents = {
+        (r["step"], r["m"]): 100 * r["ratio_to_cublas"]
         for r in records
         if r["m"] == r["n"] == r["k"] and r["batch"] == 1 and r["pass"] and r.get("ratio_to_cublas")
     }
-    if not ratios:
-        return None
-    measured = sorted({size for _, size in ratios})
+    if not percents:
+        raise UsageError("no fraction of cuBLAS to draw: no square size was measured on a GPU")
+    measured = sorted({size for _, size in percents})
     sizes = [size for size in SIZES if size in measured] or measured[-2:]
-    steps = sorted({step for step, size in ratios if size in sizes})
-    with matplotlib.rc_context(STYLE):
-        figure = draw(steps, sizes, ratios)
-        figure.axes[0].set_title(title(records), fontsize=12, color=INK)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", facecolor=PAPER, metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
-
-
-def title(records: list[dict[str, Any]]) -> str:
+    shown = {(step, size): percent for (step, size), percent in sorted(percents.items()) if size in sizes}
+    steps = sorted({step for step, _ in shown})
     days = sorted({str(r["date"])[:10] for r in records})
-    return f"{records[0]['device']}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
+    title = f"{records[0]['device']}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
+    said = "; ".join(f"{step} {percent:.1f} % at {size}" for (step, size), percent in shown.items())
+    body = [text(LEFT, 22, title, size=15, font_weight="bold"), *legend(sizes), *bars(steps, sizes, shown)]
+    return document(WIDTH, HEIGHT, "Each step's speed, in percent of cuBLAS's", said, body)
 
 
-def draw(steps: list[str], sizes: list[int], ratios: dict[tuple[str, int], float]) -> Figure:
-    figure = Figure(figsize=(6.4, 6.0), layout="constrained")  # narrow: a phone scales it to a readable size
-    axes = figure.add_subplot()
-    axes.set_facecolor(PAPER)
-    axes.axhline(100, color=INK, linewidth=1, linestyle="--", zorder=1)
-    width = 0.8 / len(sizes)
-    for index, size in enumerate(sizes):
-        there = [(x, ratios[step, size]) for x, step in enumerate(steps) if (step, size) in ratios]
-        places = [x + (index - (len(sizes) - 1) / 2) * width for x, _ in there]
-        heights = [100 * ratio for _, ratio in there]
-        bars = axes.bar(places, heights, width, color=COLORS[index], label=f"N = {size}", zorder=2)
-        labels = [f"{height:.0f}" if height >= 10 else f"{height:.1f}" for height in heights]
-        halo = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
-        axes.bar_label(bars, labels, rotation=90, padding=3, fontsize=11, color=INK, bbox=halo)
-    axes.set_xticks(range(len(steps)), [step.replace("_", " ") for step in steps], rotation=60, ha="right")
-    for label in axes.get_xticklabels():
-        label.set_rotation_mode("anchor")
-    axes.set_ylim(0, max(118, 100 * max(ratios.values()) + 18))
-    axes.set_ylabel("% of cuBLAS's speed", color=INK)
-    axes.tick_params(colors=INK)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper left", frameon=False, labelcolor=INK, bbox_to_anchor=(0.12, 0.84))
-    return figure
+def legend(sizes: list[int]) -> list[str]:
+    body = [text(LEFT, 48, "% of cuBLAS's speed", class_="soft")]
+    for n, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
+        body.append(rectangle(212 + 108 * n, 37, 13, 13, class_=class_))
+        body.append(text(230 + 108 * n, 48, f"N = {size}"))
+    return body
+
+
+def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], float]) -> list[str]:
+    bottom, slot = HEIGHT - BOTTOM, (WIDTH - LEFT - RIGHT) / len(steps)
+    scale = (bottom - TOP) / max(100, *percents.values())
+    scale *= 1 - 32 / (bottom - TOP)  # room for the figure above the highest bar
+    width = min(0.9 * slot / len(sizes), 30)
+    body = []
+    for tick in range(0, int((bottom - TOP) / scale), 20):
+        y = bottom - tick * scale
+        whole = {"class_": "strong", "stroke_dasharray": "5 4"} if tick == 100 else {"class_": "rule"}
+        body.append(line(LEFT, y, WIDTH - RIGHT, y, **whole))
+        body.append(text(LEFT - 6, y + 5, trim(tick), text_anchor="end", class_="soft"))
+    for n, step in enumerate(steps):
+        middle = LEFT + (n + 0.5) * slot
+        for k, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
+            if (percent := percents.get((step, size))) is not None:
+                x, top = middle + (k - len(sizes) / 2) * width, bottom - percent * scale
+                body.append(rectangle(x, top, width, bottom - top, class_=class_))
+                figure = f"{percent:.0f}" if percent >= 10 else f"{percent:.1f}"
+                body.append(upright(figure, x + width / 2 + 5, top - 4, 90, **HALO))
+        body.append(upright(step.replace("_", " "), middle + 6, bottom + 12, 60, text_anchor="end"))
+    return body
+
+
+def upright(words: str, x: float, y: float, degrees: int, **attributes: Any) -> str:
+    return text(x, y, words, transform=f"rotate(-{degrees} {trim(x)} {trim(y)})", **attributes)

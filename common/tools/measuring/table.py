@@ -1,6 +1,6 @@
 """The ladder as a table: aligned for a terminal, or in Markdown."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 SHOWN = (1024, 2048, 4096, 8192)  # the columns, where they were measured
@@ -16,27 +16,17 @@ def table_cells(records: list[Record], sizes: Iterable[int] | None) -> list[list
     on_gpu = records[0]["device_kind"] == "gpu"
     fast = 4096 if 4096 in shown else shown[-1] if shown else 0
 
-    def cell(entry: Record | None, text: Callable[[Record], str]) -> str:
-        return "" if entry is None else text(entry) if entry["pass"] else "wrong"
+    def cell(entry: Record | None, name: str, factor: float, form: str) -> str:
+        if entry is None or not entry["pass"]:
+            return "wrong" if entry else ""
+        return form.format(factor * entry[name]) if entry.get(name) else ""
 
-    def speed(entry: Record) -> str:
-        return f"{entry['tflops']:.2f}" if entry.get("tflops") else ""
-
-    def fraction(entry: Record) -> str:
-        return f"{100 * entry['ratio_to_cublas']:.1f} %" if entry.get("ratio_to_cublas") else ""
-
-    def simulation(entry: Record) -> str:
-        return f"{entry['time_us'] / 1000:.1f} ms" if entry["time_us"] else ""
-
-    if on_gpu:
-        head = ["step", f"TFLOP/s at {fast}", *(f"of cuBLAS at {size}" for size in shown)]
-    else:
-        head = ["step", *(f"simulated {size} in" for size in shown)]
-    rows = [head]
+    what = ("ratio_to_cublas", 100, "{:.1f} %") if on_gpu else ("time_us", 1e-3, "{:.1f} ms")
+    named = "of cuBLAS at {}" if on_gpu else "simulated {} in"
+    rows = [["step", *([f"TFLOP/s at {fast}"] if on_gpu else []), *(named.format(size) for size in shown)]]
     for step in sorted({r["step"] for r in records}):
-        entries = [square.get((step, size)) for size in shown]
-        first = [cell(square.get((step, fast)), speed)] if on_gpu else []
-        rows.append([step, *first, *(cell(entry, fraction if on_gpu else simulation) for entry in entries)])
+        speed = [cell(square.get((step, fast)), "tflops", 1, "{:.2f}")] if on_gpu else []
+        rows.append([step, *speed, *(cell(square.get((step, size)), *what) for size in shown)])
     return rows
 
 
