@@ -14,25 +14,59 @@ import ast
 import re
 import sys
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, get_type_hints
 
 from tools.base import ROOT, Parser, UsageError
 from tools.claims.values import ExpressionError, all_steps, is_condition, parse
 
 HINTS = 3
-KEYS = {
-    "kernel": {"title", "kind", "after", "task", "hints", "goal", "speed"},
-    "fault": {"title", "kind", "after", "task", "hints", "goal", "speed"},
-    "predict": {"title", "kind", "after", "task", "hints", "question"},
+# kind: where they lie, and what only they have in exercise.toml
+KINDS = {
+    "kernel": ("steps/NN_name/exercise", {"goal", "speed"}),
+    "fault": ("find_the_fault", {"goal", "speed"}),
+    "predict": ("predict", {"question"}),
 }
-FAMILIES = {"kernel": "steps/NN_name/exercise", "fault": "find_the_fault", "predict": "predict"}
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
 
 
 class Malformed(UsageError):
     """What is wrong with an exercise's files, in one line."""
+
+
+# ---- Fields ----------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+TYPES: dict[type | UnionType, str] = {
+    str: "a text",
+    list: "a list: several of them, or [[...]]",
+    dict: "a table { ... }",
+    int: "a whole number",
+    int | float: "a number",
+}
+
+
+def read_fields(kind: type[T], table: Any, where: object, error: type[UsageError] = Malformed) -> T:
+    """A dataclass from a table of TOML or JSON: nothing is missing or blank that has no default, each field
+    is of its type, and there are no others."""
+    if not isinstance(table, dict):
+        raise error(f"{where}: is no table")
+    types = get_type_hints(kind)
+    if unknown := table.keys() - types.keys():
+        raise error(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(types))}")
+    for known in fields(kind):
+        name, wanted, value = known.name, types[known.name], table.get(known.name)
+        if known.default is MISSING and known.default_factory is MISSING and str(value or "").strip() == "":
+            raise error(f"{where}: has no {name}")
+        odd_bool = isinstance(value, bool) and wanted is not bool
+        if name in table and (odd_bool or not isinstance(value, wanted)):
+            raise error(f"{where}: '{name}' is to be {TYPES.get(wanted, wanted)}")
+    return kind(**{key: value.strip() if isinstance(value, str) else value for key, value in table.items()})
+
+
+# ---- What there is ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -49,7 +83,7 @@ class Speed:
     """At 4096 on a GPU the kernel must be at least so many times as fast as that step."""
 
     over: str
-    at_least: float
+    at_least: int | float
 
 
 @dataclass(frozen=True)
@@ -58,10 +92,24 @@ class Question:
 
     id: str
     asks: str
-    unit: str
     answer: str
-    tolerance: float
     worked: str
+    unit: str = ""
+    tolerance: int | float = 0.01
+
+
+@dataclass(frozen=True)
+class Description:
+    """What exercise.toml holds."""
+
+    title: str
+    kind: str  # kernel, fault or predict
+    task: str
+    hints: list
+    after: str = ""
+    goal: list = field(default_factory=list)
+    question: list = field(default_factory=list)
+    speed: dict | None = None
 
 
 @dataclass(frozen=True)
@@ -71,13 +119,13 @@ class Exercise:
     name: str
     folder: Path
     title: str
-    kind: str  # kernel, fault or predict
+    kind: str
     step: str
     task: str
     hints: list[str]
-    goals: list[Goal] = field(default_factory=list)
-    speed: Speed | None = None
-    questions: list[Question] = field(default_factory=list)
+    goals: list[Goal]
+    questions: list[Question]
+    speed: Speed | None
 
     @property
     def starter(self) -> Path:
@@ -107,13 +155,16 @@ def exercise_folders(root: Path = ROOT) -> list[Path]:
 
 def read_all(root: Path = ROOT) -> list[Exercise]:
     """All exercises in the order in which they are done. Raises Malformed."""
-    exercises = [read_exercise(folder) for folder in exercise_folders(root)]
-    for n, exercise in enumerate(exercises):
-        for other in exercises[:n]:
-            if other.name == exercise.name:
-                raise Malformed(f"{exercise.folder}: {other.folder} has the same name; rename one")
-    kinds = list(FAMILIES)
-    return sorted(exercises, key=lambda e: (e.step, kinds.index(e.kind), e.name))
+    return in_order([read_exercise(folder) for folder in exercise_folders(root)])
+
+
+def in_order(exercises: list[Exercise]) -> list[Exercise]:
+    of_name: dict[str, Exercise] = {}
+    for exercise in exercises:
+        other = of_name.setdefault(exercise.name, exercise)
+        if other is not exercise:
+            raise Malformed(f"{exercise.folder}: {other.folder} has the same name; rename one")
+    return sorted(exercises, key=lambda e: (e.step, list(KINDS).index(e.kind), e.name))
 
 
 def read_exercise(folder: Path) -> Exercise:
@@ -121,49 +172,41 @@ def read_exercise(folder: Path) -> Exercise:
     folder = folder.resolve()
     path = folder / "exercise.toml"
     table = _toml(path)
-    kind = _text(table, "kind", path)
-    if kind not in KEYS:
-        raise Malformed(f"{path}: kind is '{kind}'; use {', '.join(KEYS)}")
-    if unknown := table.keys() - KEYS[kind]:
-        raise Malformed(f"{path}: unknown key '{min(unknown)}'; known are {', '.join(sorted(KEYS[kind]))}")
+    about = read_fields(Description, table, path)
+    kind = about.kind
+    if kind not in KINDS:
+        raise Malformed(f"{path}: kind is '{kind}'; use {', '.join(KINDS)}")
+    place, own = KINDS[kind]
+    if unknown := ({"goal", "speed", "question"} - own) & table.keys():
+        raise Malformed(
+            f"{path}: unknown key '{min(unknown)}' for a {kind}; known are {', '.join(sorted(own))}"
+        )
     of_step = folder.name == "exercise"
     if of_step != (kind == "kernel"):
-        raise Malformed(f"{path}: an exercise of kind {kind} lies in {FAMILIES[kind]}")
+        raise Malformed(f"{path}: an exercise of kind {kind} lies in {place}")
     name = folder.parent.name if of_step else folder.name
     if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", name):
         raise Malformed(f"{folder}: an exercise's name has lower-case letters, digits and _ only")
-    if of_step:
-        step = name
-        if "after" in table:
-            _step(_text(table, "after", path), path, "after")
-    else:
-        step = _step(_text(table, "after", path), path, "after")
+    if not (of_step or about.after):
+        raise Malformed(f"{path}: has no after")
     exercise = Exercise(
-        name,
-        folder,
-        " ".join(_text(table, "title", path).split()),
-        kind,
-        step,
-        _text(table, "task", path).strip(),
-        _hints(table, path),
-        [_goal(item, path, n) for n, item in enumerate(_tables(table, "goal", path), 1)],
-        _speed(table["speed"], path) if "speed" in table else None,
-        [_question(item, path, n) for n, item in enumerate(_tables(table, "question", path), 1)],
+        name=name,
+        folder=folder,
+        title=about.title,
+        kind=kind,
+        step=name if of_step else _step(about.after, path, "after"),
+        task=about.task,
+        hints=about.hints,
+        goals=[_goal(item, f"{path}: goal {n}") for n, item in enumerate(about.goal, 1)],
+        questions=[_question(item, f"{path}: question {n}") for n, item in enumerate(about.question, 1)],
+        speed=_speed(about.speed, path) if about.speed is not None else None,
     )
+    _check_hints(exercise.hints, path)
     if kind == "predict":
         _check_predict(exercise, path)
     else:
         _check_sources(exercise, path)
     return exercise
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Malformed(f"{path}: does not exist") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Malformed(f"{path}: cannot be read: {error}") from None
 
 
 def _read(path: Path) -> str:
@@ -178,18 +221,11 @@ def _read(path: Path) -> str:
     return text
 
 
-def _text(table: dict[str, Any], key: str, where: object) -> str:
-    text = table.get(key)
-    if not isinstance(text, str) or not text.strip():
-        raise Malformed(f"{where}: has no {key}")
-    return text
-
-
-def _tables(table: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
-    tables = table.get(key, [])
-    if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
-        raise Malformed(f"{path}: '{key}' is no list of tables; write [[{key}]]")
-    return tables
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read(path))
+    except tomllib.TOMLDecodeError as error:
+        raise Malformed(f"{path}: cannot be read: {error}") from None
 
 
 def _step(name: str, path: Path, key: str) -> str:
@@ -198,18 +234,10 @@ def _step(name: str, path: Path, key: str) -> str:
     return name
 
 
-def _hints(table: dict[str, Any], path: Path) -> list[str]:
-    hints = table.get("hints")
-    if (
-        not isinstance(hints, list)
-        or len(hints) != HINTS
-        or not all(isinstance(hint, str) and hint.strip() for hint in hints)
-    ):
-        raise Malformed(f"{path}: 'hints' is to be a list of exactly {HINTS} texts")
-    hints = [" ".join(hint.split()) for hint in hints]
-    if len(set(hints)) != HINTS:
-        raise Malformed(f"{path}: two hints are the same")
-    return hints
+def _check_hints(hints: list[object], path: Path) -> None:
+    texts = {" ".join(hint.split()) for hint in hints if isinstance(hint, str) and hint.strip()}
+    if len(hints) != HINTS or len(texts) != HINTS:
+        raise Malformed(f"{path}: 'hints' is to be a list of exactly {HINTS} texts, each another")
 
 
 def names_of(expression: str) -> set[str]:
@@ -217,50 +245,38 @@ def names_of(expression: str) -> set[str]:
     return {node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)}
 
 
-def _goal(table: dict[str, Any], path: Path, number: int) -> Goal:
-    where = f"{path}: goal {number}"
-    if unknown := table.keys() - {"says", "check", "look"}:
-        raise Malformed(f"{where}: unknown key '{min(unknown)}'; known are check, look, says")
-    says, check, look = (" ".join(_text(table, key, where).split()) for key in ("says", "check", "look"))
+def _goal(table: object, where: str) -> Goal:
+    goal = read_fields(Goal, table, where)
     try:
-        if not is_condition(check):
+        if not is_condition(goal.check):
             raise Malformed(f"{where}: the check is no condition; compare something")
-        if "mine" not in names_of(check):
+        if "mine" not in names_of(goal.check):
             raise Malformed(f"{where}: the check does not look at `mine`, the student's kernel")
     except ExpressionError as error:
         raise Malformed(f"{where}: {error}") from None
-    return Goal(says, check, look)
+    return goal
 
 
-def _speed(table: object, path: Path) -> Speed:
-    if not isinstance(table, dict) or table.keys() != {"over", "at_least"}:
-        raise Malformed(f'{path}: speed is to be like {{ over = "01_naive", at_least = 5.0 }}')
-    over, at_least = table["over"], table["at_least"]
-    if isinstance(at_least, bool) or not isinstance(at_least, (int, float)) or not 0 < at_least < 1000:
+def _speed(table: dict[str, Any], path: Path) -> Speed:
+    speed = read_fields(Speed, table, f"{path}: speed")
+    if not 0 < speed.at_least < 1000:
         raise Malformed(f"{path}: speed.at_least is to be a number above 0")
-    return Speed(_step(str(over), path, "speed.over"), float(at_least))
+    _step(speed.over, path, "speed.over")
+    return speed
 
 
-def _question(table: dict[str, Any], path: Path, number: int) -> Question:
-    where = f"{path}: question {number}"
-    known = {"id", "asks", "unit", "answer", "tolerance", "worked"}
-    if unknown := table.keys() - known:
-        raise Malformed(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(known))}")
-    name, asks, answer, worked = (_text(table, key, where) for key in ("id", "asks", "answer", "worked"))
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+def _question(table: object, where: str) -> Question:
+    question = read_fields(Question, table, where)
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", question.id):
         raise Malformed(f"{where}: the id is to be like 'sectors_of_b'")
-    unit = table.get("unit", "")
-    if not isinstance(unit, str):
-        raise Malformed(f"{where}: the unit is no text")
-    tolerance = table.get("tolerance", 0.01)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
+    if not 0 <= question.tolerance < 1:
         raise Malformed(f"{where}: the tolerance is relative: a number from 0 to below 1")
     try:
-        if "mine" in names_of(answer):
+        if "mine" in names_of(question.answer):
             raise Malformed(f"{where}: the answer looks at `mine`, but there is no kernel of the student's")
     except ExpressionError as error:
         raise Malformed(f"{where}: {error}") from None
-    return Question(name, " ".join(asks.split()), unit, answer.strip(), float(tolerance), worked.strip())
+    return question
 
 
 # ---- What must fit together ------------------------------------------------------------------------------
@@ -335,22 +351,18 @@ def _check_predict(exercise: Exercise, path: Path) -> None:
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("folders", nargs="*", metavar="DIR")
+    read = []
     folders = [Path(name) for name in parser.parse_args().folders] or exercise_folders()
-    bad = 0
     for folder in folders:
         try:
             exercise = read_exercise(folder)
         except Malformed as error:
             print(f"error: {error}", file=sys.stderr)
-            bad += 1
-        else:
-            goals = f"{len(exercise.goals)} goals, " if exercise.goals else ""
-            goals += f"{len(exercise.questions)} questions, " if exercise.questions else ""
-            print(f"ok  {exercise.name}: {exercise.kind}, {goals}{len(exercise.hints)} hints")
-    if not bad and len(folders) > 1:
-        try:
-            read_all()
-        except Malformed as error:
-            print(f"error: {error}", file=sys.stderr)
-            bad += 1
-    return 2 if bad else 0
+            continue
+        read.append(exercise)
+        counts = {"goals": len(exercise.goals), "questions": len(exercise.questions), "hints": HINTS}
+        print(
+            f"ok  {exercise.name}: {exercise.kind}, {', '.join(f'{n} {of}' for of, n in counts.items() if n)}"
+        )
+    in_order(read)
+    return 0 if len(read) == len(folders) else 2

@@ -21,6 +21,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from textwrap import indent
 
@@ -33,9 +34,29 @@ from tools.grading.predict import grade_answers
 from tools.grading.report import make_report, standing, table
 from tools.grading.state import Progress, Unreadable, Workspace, now, version_of
 from tools.grading.verify import verify
-from tools.grading.watch import watch
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
+POLL_S = 0.25  # while waiting for a save
+# What an argument is, for argparse, and which commands have it.
+OPTIONS = {
+    "--device": {"choices": ("auto", "cpu", "gpu"), "default": "auto"},
+    "--seed": {"type": int, "help": "of the hidden problems; to see the same ones again"},
+    "--all": {"action": "store_true", "help": "every exercise that was begun"},
+    "--reveal": {"action": "store_true", "help": "also if it is not passed; for no points"},
+    "--json": {"metavar": "FILE", "help": "write them there, too"},
+    "name": {"metavar": "NAME"},
+    "maybe": {"metavar": "NAME", "nargs": "?"},
+    "names": {"metavar": "NAME", "nargs": "*"},
+}
+COMMANDS = {
+    "check": ("grade exercises", "names --all --device --seed"),
+    "hint": ("the next of three hints", "name"),
+    "watch": ("grade again whenever the file is saved", "maybe --device --seed"),
+    "solution": ("show the solution of an exercise that is passed", "name --reveal"),
+    "reset": ("put the starter back", "name"),
+    "report": ("all results", "--json"),
+    "verify": ("see whether starters fail and solutions pass", "names --device --seed"),
+}
 
 
 def paint(text: str, color: int) -> str:
@@ -162,14 +183,12 @@ class Program:
         finally:
             progress_line("")
 
-        def note(progress: Progress) -> None:
+        with self.workspace.update(exercise) as progress:
             progress.attempts += 1
             if grade.passed:
                 progress.passed_at = progress.passed_at or now()
                 progress.device = grade.device
                 progress.version = version_of(source)
-
-        progress = self.workspace.update(exercise, note)
         self.tell(exercise, grade, progress, source, file)
         return grade
 
@@ -214,43 +233,58 @@ class Program:
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)
-        before = self.workspace.load().get(exercise.name, Progress())
-        number = min(before.hints + 1, HINTS)
-
-        def note(progress: Progress) -> None:
-            if not progress.passed:
-                progress.hints = max(progress.hints, number)
-
         self.workspace.begin(exercise)
-        self.workspace.update(exercise, note)
+        with self.workspace.update(exercise) as progress:
+            number = min(progress.hints + 1, HINTS)
+            if not progress.passed:
+                progress.hints = number
         for n, text in enumerate(exercise.hints[:number], 1):
             say(wrapped(text, f"{n} of {HINTS}: ", "        "))
         return 0
 
     def watch(self) -> int:
-        if self.args.name is not None:
-            chosen = self.find(self.args.name)
-            return watch(lambda: chosen, self.workspace, self.grade, say)
-        return watch(self.next_exercise, self.workspace, self.grade, say, self.introduce)
+        """Grades now and after each save, until Ctrl-C: one exercise, or the next whenever one is passed."""
+        named = self.find(self.args.maybe) if self.args.maybe is not None else None
+        exercise = named or self.next_exercise()
+        if exercise is None:
+            say("All exercises are done; name one to watch it.")
+            return 0
+        try:
+            while True:
+                seen = _stamp(self.workspace.begin(exercise))
+                self.grade(exercise)
+                following = named or self.next_exercise()
+                if following is None:
+                    say("That was the last one.")
+                    return 0
+                if following is not exercise:
+                    exercise = following
+                    say()
+                    self.introduce(exercise)
+                    seen = _stamp(self.workspace.begin(exercise))
+                say(f"\nwatching {self.workspace.shown(exercise)}; Ctrl-C ends")
+                # An editor that saves by renaming takes the file away for a moment.
+                while _stamp(self.workspace.file(exercise)) in (seen, None):
+                    time.sleep(POLL_S)
+                say()
+        except KeyboardInterrupt:
+            say()
+            return 0
 
     def solution(self) -> int:
         exercise = self.find(self.args.name)
-        progress = self.workspace.load().get(exercise.name, Progress())
-        if not progress.passed and not progress.revealed:
+        if not _closed(self.workspace.load().get(exercise.name, Progress())):
             if not self.args.reveal:
                 say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
                 return 1
-
-            def note(p: Progress) -> None:
-                p.revealed = not p.passed
-
-            self.workspace.update(exercise, note)
+            with self.workspace.update(exercise) as progress:
+                progress.revealed = not progress.passed
         say(exercise.solution.read_text(encoding="utf-8").rstrip("\n"))
         return 0
 
     def reset(self) -> int:
         exercise = self.find(self.args.name)
-        _, old = self.workspace.reset(exercise)
+        old = self.workspace.reset(exercise)
         kept = f"; what was there is {old.name} now" if old is not None else ""
         say(f"{self.workspace.shown(exercise)} is the starter again{kept}")
         return 0
@@ -271,38 +305,24 @@ def _closed(progress: Progress) -> bool:
     return progress.passed or progress.revealed
 
 
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes when the file is saved; None if it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def arguments(words: list[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="exercises", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__, prog="exercises")
     parser.add_argument("--build", default=BUILD, help="the build directory")
     parser.add_argument("--workspace", default=str(ROOT / "my_exercises"), metavar="DIR")
-    parser.set_defaults(command="overview", device="auto", seed=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, about: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=about, description=about)
-
-    def grading(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
-        sub.add_argument("--seed", type=int, help="of the hidden problems; to see the same ones again")
-
-    check = command("check", "grade exercises")
-    check.add_argument("names", nargs="*", metavar="NAME")
-    check.add_argument("--all", action="store_true", help="every exercise that was begun")
-    grading(check)
-    command("hint", "the next of three hints").add_argument("name", metavar="NAME")
-    watch_command = command("watch", "grade again whenever the file is saved")
-    watch_command.add_argument("name", nargs="?", metavar="NAME")
-    grading(watch_command)
-    solution = command("solution", "show the solution of an exercise that is passed")
-    solution.add_argument("name", metavar="NAME")
-    solution.add_argument("--reveal", action="store_true", help="also if it is not passed; for no points")
-    command("reset", "put the starter back").add_argument("name", metavar="NAME")
-    command("report", "all results").add_argument("--json", metavar="FILE", help="write them there, too")
-    verify_command = command("verify", "see whether starters fail and solutions pass")
-    verify_command.add_argument("names", nargs="*", metavar="NAME")
-    grading(verify_command)
+    for name, (about, options) in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        for option in options.split():
+            command.add_argument(option, **OPTIONS[option])
     args = parser.parse_args(words)
     args.command = args.command or "overview"
     return args

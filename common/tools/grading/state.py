@@ -6,15 +6,14 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from tools.base import UsageError, write_whole
-from tools.grading.content import HINTS, Exercise
+from tools.grading.content import HINTS, Exercise, read_fields
 
 STATE = "state.json"
 VERSION = 1
@@ -54,6 +53,25 @@ def version_of(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one at a time goes past this with the same folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def failing(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{path}: cannot be {what}: {error.strerror}") from None
+
+
 class Workspace:
     """The student's directory. It is made when something is first written to it."""
 
@@ -68,10 +86,8 @@ class Workspace:
     def shown(self, exercise: Exercise) -> str:
         """The file as it is named to the student: relative to where they are, if it lies below."""
         path = self.file(exercise)
-        try:
-            return str(path.resolve().relative_to(Path.cwd()))
-        except ValueError:
-            return str(path)
+        below = path.resolve().is_relative_to(Path.cwd())
+        return str(path.resolve().relative_to(Path.cwd()) if below else path)
 
     def begin(self, exercise: Exercise) -> Path:
         """The student's file; the starter is copied if there is none yet. What is there stays."""
@@ -79,13 +95,12 @@ class Workspace:
         if not path.exists():
             text = exercise.starter.read_text(encoding="utf-8")
             self._make()
-            try:
-                with path.open("x", encoding="utf-8") as file:  # never over what has just appeared
-                    file.write(text)
-            except FileExistsError:
-                pass
-            except OSError as error:
-                raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+            with (
+                failing(path, "written"),
+                suppress(FileExistsError),
+                path.open("x", encoding="utf-8") as file,
+            ):
+                file.write(text)  # never over what has just appeared
         return path
 
     def read(self, exercise: Exercise) -> str:
@@ -98,78 +113,56 @@ class Workspace:
         except OSError as error:
             raise Unreadable(error.strerror or "unknown error") from None
 
-    def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
-        """Puts the starter back. Returns the file, and where the old one now lies, if there was any.
+    def reset(self, exercise: Exercise) -> Path | None:
+        """Puts the starter back. Returns where the old file now lies, if there was any.
         A starter is not kept, for it would take the place of the work that the last reset kept."""
         path = self.file(exercise)
         old = None
-        try:
+        with failing(path, "moved"):
             is_starter = path.is_file() and path.read_bytes() == exercise.starter.read_bytes()
             if path.exists() and not is_starter:
-                old = path.with_name(path.name + ".old")
-                path.replace(old)
-        except OSError as error:
-            raise StateError(f"{path}: cannot be moved: {error.strerror}") from None
-        return self.begin(exercise), old
+                old = path.replace(path.with_name(path.name + ".old"))
+        self.begin(exercise)
+        return old
 
     def _make(self) -> None:
-        try:
+        with failing(self.folder, "made"):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot be made: {error.strerror}") from None
 
     # ---- state.json ----
 
     def load(self) -> dict[str, Progress]:
         """By exercise. Raises StateError for a file that is not what this program writes."""
         path = self.folder / STATE
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not path.exists():
             return {}
-        except OSError as error:
-            raise StateError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValueError as error:
-            raise StateError(f"{path}: is not JSON ({error}); move it away to begin anew") from None
         try:
-            if content["format"] != VERSION:
-                raise StateError(f"{path}: is of another version of this program; move it away")
-            return {name: _progress(entry) for name, entry in content["exercises"].items()}
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise StateError(f"{path}: is no state of exercises; move it away to begin anew") from None
+            with failing(path, "read"):
+                content = json.loads(path.read_text(encoding="utf-8"))
+            version, entries = content["format"], content["exercises"].items()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(
+                f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
+            ) from None
+        if version != VERSION:
+            raise StateError(f"{path}: is of another version of this program; move it away")
+        where = f"{path}, to be moved away if you cannot repair it"
+        return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
 
-    def update(self, exercise: Exercise, change: Callable[[Progress], Any]) -> Progress:
-        """Changes what is known of an exercise, on the disk at once; others may be at it at the same time."""
+    @contextmanager
+    def update(self, exercise: Exercise) -> Iterator[Progress]:
+        """What is known of an exercise, to be changed; then it is on the disk. Others wait meanwhile."""
         self._make()
-        with self._locked():
+        with locked(self.folder):
             state = self.load()
-            progress = state.setdefault(exercise.name, Progress())
-            change(progress)
+            yield state.setdefault(exercise.name, Progress())
             entries = {name: asdict(entry) for name, entry in sorted(state.items())}
             content = {"format": VERSION, "exercises": entries}
             write_whole(self.folder / STATE, json.dumps(content, indent=1) + "\n")
-        return progress
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
-def _progress(entry: dict[str, Any]) -> Progress:
-    progress = Progress(**{field.name: entry[field.name] for field in fields(Progress)})
-    texts = (progress.passed_at, progress.device, progress.version)
-    counts = (progress.attempts, progress.hints)
-    fine = (
-        all(text is None or isinstance(text, str) for text in texts)
-        and all(type(count) is int and count >= 0 for count in counts)
-        and progress.hints <= HINTS
-        and isinstance(progress.revealed, bool)
-    )
-    if not fine:
-        raise ValueError
+def _progress(entry: object, where: str) -> Progress:
+    progress = read_fields(Progress, entry, where, StateError)
+    if asdict(progress).keys() != entry.keys() or progress.attempts < 0 or not 0 <= progress.hints <= HINTS:
+        raise StateError(f"{where}: a key is missing or a count is impossible")
     return progress
