@@ -17,7 +17,7 @@ from subprocess import TimeoutExpired
 
 from tools.base import ROOT, UsageError
 from tools.grading import object_file
-from tools.grading.finding import Finding
+from tools.grading.finding import Failed, Finding
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error
 
@@ -37,14 +37,6 @@ NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
 
 class BuildError(UsageError):
     """What is wrong with the build directory, in one line."""
-
-
-class DoesNotCompile(Exception):
-    """The student's file does not compile; finding says where."""
-
-    def __init__(self, finding: Finding):
-        super().__init__(finding.says)
-        self.finding = finding
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Toolchain:
 
     def compile(self, source: str, *, gpu: bool = False) -> Built:
         """Makes what is not there yet. Where the build has nvcc it also shows what is no CUDA although the
-        CPU device runs it. Raises DoesNotCompile, BuildError."""
+        CPU device runs it. Raises Failed, BuildError."""
         try:
             folder = self.folder_for(source)
             with locked(folder):
@@ -146,13 +138,13 @@ class Toolchain:
             outcomes = pool.map(lambda name: self._compile_one(*missing[name], folder / name), missing)
             failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
         if finding := failed.get("plain.o") or failed.get("observed.o"):
-            raise DoesNotCompile(finding)
+            raise Failed(finding)
         if programs and (finding := object_file.check_object(folder / "plain.o", source)):
-            raise DoesNotCompile(finding)
+            raise Failed(finding)
         if finding := next(iter(failed.values()), None):
             finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
             finding.look = "what the kernel calls: helpers need __device__; min and max stand without std::."
-            raise DoesNotCompile(finding)
+            raise Failed(finding)
         for name in programs:
             self._link(folder, name, mains[name].result())
 
@@ -196,7 +188,7 @@ class Toolchain:
             raise BuildError(f"the linker fails: {first_error(result)}")
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."
         look = "where it is used: is the name right, and has the function a body?"
-        raise DoesNotCompile(Finding("compile", says, look=look))
+        raise Failed(Finding("compile", says, look=look))
 
 
 def finding_of(output: str, kernel: Path) -> Finding:
@@ -216,5 +208,9 @@ def finding_of(output: str, kernel: Path) -> Finding:
     said = said.replace(str(kernel), "your file").strip().rstrip(".")
     # Without the compilers' names for the namespace that has none.
     said = re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
+    if marked := re.search("no CUDA: (.*)", said):  # guard.hpp
+        return Finding(
+            "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."
+        )
     look = "the line, and the ones before it: a missing bracket or semicolon shows later than it is."
     return Finding("compile", f"{DOES_NOT_COMPILE} {said}.", line, look=look)

@@ -1,69 +1,73 @@
-"""The exercises as their files describe them: reads, checks and orders them. As a command, checks all files.
-
-  ladder exercise-files [DIR...]        DIR: an exercise's directory; default: all of them
+"""The exercises as their files describe them: reads, checks and orders them.
 
   steps/NN_name/exercise/{exercise.toml, starter.cu}             its solution is steps/NN_name/kernel.cu
   exercises/find_the_fault/NAME/{exercise.toml, starter.cu, solution.cu}
   exercises/predict/NAME/{exercise.toml, answers.toml, solution.md}
 
-docs/teaching.md describes exercise.toml. Exit status: 0 all well, 2 a file is malformed.
-Standard library only.
+docs/teaching.md describes exercise.toml. Standard library only.
 """
 
 import ast
 import re
-import sys
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
-from tools.base import ROOT, Parser, UsageError
+from tools.base import ROOT, UsageError
 from tools.claims.values import ExpressionError, all_steps, is_condition, parse
 
 HINTS = 3
-# kind: where they lie, and what only they have in exercise.toml
+# kind: where they lie, and what others do not have in exercise.toml
 KINDS = {
-    "kernel": ("steps/NN_name/exercise", {"goal", "speed"}),
-    "fault": ("find_the_fault", {"goal", "speed"}),
-    "predict": ("predict", {"question"}),
+    "kernel": ("steps/NN_name/exercise", ("goal", "speed")),
+    "fault": ("find_the_fault", ("goal", "speed")),
+    "predict": ("predict", ("question",)),
 }
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
+T = TypeVar("T")
 
 
 class Malformed(UsageError):
     """What is wrong with an exercise's files, in one line."""
 
 
-# ---- Fields ----------------------------------------------------------------------------------------------
-
-T = TypeVar("T")
-TYPES: dict[type | UnionType, str] = {
-    str: "a text",
-    list: "a list: several of them, or [[...]]",
-    dict: "a table { ... }",
-    int: "a whole number",
-    int | float: "a number",
-}
-
-
-def read_fields(kind: type[T], table: Any, where: object, error: type[UsageError] = Malformed) -> T:
-    """A dataclass from a table of TOML or JSON: nothing is missing or blank that has no default, each field
-    is of its type, and there are no others."""
+def read_fields(
+    kind: type[T], table: Any, where: object, error: type[UsageError] = Malformed, **given: Any
+) -> T:
+    """A dataclass from a table of TOML or JSON, and from what is given besides: no field is missing or blank
+    that has no default, each is of its type, and there are no others. Lists of tables are named for one."""
     if not isinstance(table, dict):
         raise error(f"{where}: is no table")
-    types = get_type_hints(kind)
-    if unknown := table.keys() - types.keys():
-        raise error(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(types))}")
-    for known in fields(kind):
-        name, wanted, value = known.name, types[known.name], table.get(known.name)
-        if known.default is MISSING and known.default_factory is MISSING and str(value or "").strip() == "":
-            raise error(f"{where}: has no {name}")
-        odd_bool = isinstance(value, bool) and wanted is not bool
-        if name in table and (odd_bool or not isinstance(value, wanted)):
-            raise error(f"{where}: '{name}' is to be {TYPES.get(wanted, wanted)}")
-    return kind(**{key: value.strip() if isinstance(value, str) else value for key, value in table.items()})
+    types = {name: wanted for name, wanted in get_type_hints(kind).items() if name not in given}
+    inner = {name: (*filter(is_dataclass, get_args(wanted)), None)[0] for name, wanted in types.items()}
+    keys = {name.removesuffix("s") if types[name] == list[inner[name]] else name: name for name in types}
+    if unknown := table.keys() - keys:
+        raise error(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    for key, name in keys.items():
+        value, wanted, of = table.get(key), types[name], inner[name]
+        if name not in optional and str("" if value is None else value).strip() == "":
+            raise error(f"{where}: has no {key}")
+        if key not in table:
+            continue
+        if of and isinstance(value, list):
+            value = [read_fields(of, item, f"{where}: {key} {n}", error) for n, item in enumerate(value, 1)]
+        elif of and isinstance(value, dict) and wanted != list[of]:
+            value = read_fields(of, value, f"{where}: {key}", error)
+        elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise error(f"{where}: {key} is {value!r:.40}, and should be {_in_words(wanted, key)}")
+        given[name] = value.strip() if isinstance(value, str) else value
+    try:
+        return kind(**given)
+    except ValueError as problem:  # of __post_init__
+        raise error(f"{where}: {problem}") from None
+
+
+def _in_words(wanted: Any, key: str) -> str:
+    words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
+    other = f"tables, [[{key}]]" if getattr(wanted, "__origin__", None) is list else "a table, { ... }"
+    return words.get(wanted, other)
 
 
 # ---- What there is ---------------------------------------------------------------------------------------
@@ -77,6 +81,12 @@ class Goal:
     check: str
     look: str
 
+    def __post_init__(self) -> None:
+        if "mine" not in names_of(self.check):
+            raise ValueError("the check does not look at `mine`, the student's kernel")
+        if not is_condition(self.check):
+            raise ValueError("the check is no condition; compare something")
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -84,6 +94,11 @@ class Speed:
 
     over: str
     at_least: int | float
+
+    def __post_init__(self) -> None:
+        _check_step(self.over, "over")
+        if not 0 < self.at_least < 1000:
+            raise ValueError("at_least is to be a number above 0")
 
 
 @dataclass(frozen=True)
@@ -97,35 +112,50 @@ class Question:
     unit: str = ""
     tolerance: int | float = 0.01
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.id):
+            raise ValueError("the id is to be like 'sectors_of_b'")
+        if not 0 <= self.tolerance < 1:
+            raise ValueError("the tolerance is relative: a number from 0 to below 1")
+        if "mine" in names_of(self.answer):
+            raise ValueError("the answer looks at `mine`, but there is no kernel of the student's")
+
 
 @dataclass(frozen=True)
-class Description:
-    """What exercise.toml holds."""
+class Exercise:
+    """One exercise. after: the step that it belongs to, for the others the one that they come after."""
 
+    name: str
+    folder: Path
     title: str
     kind: str  # kernel, fault or predict
     task: str
     hints: list
     after: str = ""
-    goal: list = field(default_factory=list)
-    question: list = field(default_factory=list)
-    speed: dict | None = None
+    goals: list[Goal] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    speed: Speed | None = None
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is '{self.kind}'; use {', '.join(KINDS)}")
+        of_step = self.folder.name == "exercise"
+        if of_step != (self.kind == "kernel"):
+            raise ValueError(f"an exercise of kind {self.kind} lies in {KINDS[self.kind][0]}")
+        if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", self.name):
+            raise ValueError("its directory's name is to have lower-case letters, digits and _ only")
+        if self.after or not of_step:
+            _check_step(self.after, "after")
+        texts = {" ".join(hint.split()) for hint in self.hints if isinstance(hint, str) and hint.strip()}
+        if len(self.hints) != HINTS or len(texts) != HINTS:
+            raise ValueError(f"hints is to be a list of exactly {HINTS} texts, each another")
+        for key, value in (("goal", self.goals), ("speed", self.speed), ("question", self.questions)):
+            if value and key not in KINDS[self.kind][1]:
+                raise ValueError(f"unknown key '{key}' for an exercise of kind {self.kind}")
 
-@dataclass(frozen=True)
-class Exercise:
-    """One exercise. step: the step that it belongs to, for the others the one that they come after."""
-
-    name: str
-    folder: Path
-    title: str
-    kind: str
-    step: str
-    task: str
-    hints: list[str]
-    goals: list[Goal]
-    questions: list[Question]
-    speed: Speed | None
+    @property
+    def step(self) -> str:
+        return self.name if self.kind == "kernel" else self.after
 
     @property
     def starter(self) -> Path:
@@ -143,6 +173,19 @@ class Exercise:
         return self.name + self.starter.suffix
 
 
+def _check_step(name: str, key: str) -> None:
+    if name not in all_steps():
+        raise ValueError(f"{key} is '{name}', which is no step; see steps/")
+
+
+def names_of(expression: str) -> set[str]:
+    """The names that an expression uses. Raises ValueError."""
+    try:
+        return {node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)}
+    except ExpressionError as error:
+        raise ValueError(str(error)) from None
+
+
 # ---- Reading ---------------------------------------------------------------------------------------------
 
 
@@ -155,54 +198,21 @@ def exercise_folders(root: Path = ROOT) -> list[Path]:
 
 def read_all(root: Path = ROOT) -> list[Exercise]:
     """All exercises in the order in which they are done. Raises Malformed."""
-    return in_order([read_exercise(folder) for folder in exercise_folders(root)])
-
-
-def in_order(exercises: list[Exercise]) -> list[Exercise]:
     of_name: dict[str, Exercise] = {}
-    for exercise in exercises:
-        other = of_name.setdefault(exercise.name, exercise)
-        if other is not exercise:
+    for folder in exercise_folders(root):
+        exercise = read_exercise(folder)
+        if (other := of_name.setdefault(exercise.name, exercise)) is not exercise:
             raise Malformed(f"{exercise.folder}: {other.folder} has the same name; rename one")
-    return sorted(exercises, key=lambda e: (e.step, list(KINDS).index(e.kind), e.name))
+    return sorted(of_name.values(), key=lambda e: (e.step, list(KINDS).index(e.kind), e.name))
 
 
 def read_exercise(folder: Path) -> Exercise:
     """The exercise of a directory, all its files checked. Raises Malformed, which names the file."""
     folder = folder.resolve()
+    name = folder.parent.name if folder.name == "exercise" else folder.name
     path = folder / "exercise.toml"
-    table = _toml(path)
-    about = read_fields(Description, table, path)
-    kind = about.kind
-    if kind not in KINDS:
-        raise Malformed(f"{path}: kind is '{kind}'; use {', '.join(KINDS)}")
-    place, own = KINDS[kind]
-    if unknown := ({"goal", "speed", "question"} - own) & table.keys():
-        raise Malformed(
-            f"{path}: unknown key '{min(unknown)}' for a {kind}; known are {', '.join(sorted(own))}"
-        )
-    of_step = folder.name == "exercise"
-    if of_step != (kind == "kernel"):
-        raise Malformed(f"{path}: an exercise of kind {kind} lies in {place}")
-    name = folder.parent.name if of_step else folder.name
-    if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", name):
-        raise Malformed(f"{folder}: an exercise's name has lower-case letters, digits and _ only")
-    if not (of_step or about.after):
-        raise Malformed(f"{path}: has no after")
-    exercise = Exercise(
-        name=name,
-        folder=folder,
-        title=about.title,
-        kind=kind,
-        step=name if of_step else _step(about.after, path, "after"),
-        task=about.task,
-        hints=about.hints,
-        goals=[_goal(item, f"{path}: goal {n}") for n, item in enumerate(about.goal, 1)],
-        questions=[_question(item, f"{path}: question {n}") for n, item in enumerate(about.question, 1)],
-        speed=_speed(about.speed, path) if about.speed is not None else None,
-    )
-    _check_hints(exercise.hints, path)
-    if kind == "predict":
+    exercise = read_fields(Exercise, _toml(path), path, name=name, folder=folder)
+    if exercise.kind == "predict":
         _check_predict(exercise, path)
     else:
         _check_sources(exercise, path)
@@ -226,57 +236,6 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(_read(path))
     except tomllib.TOMLDecodeError as error:
         raise Malformed(f"{path}: cannot be read: {error}") from None
-
-
-def _step(name: str, path: Path, key: str) -> str:
-    if name not in all_steps():
-        raise Malformed(f"{path}: {key} is '{name}', which is no step; see steps/")
-    return name
-
-
-def _check_hints(hints: list[object], path: Path) -> None:
-    texts = {" ".join(hint.split()) for hint in hints if isinstance(hint, str) and hint.strip()}
-    if len(hints) != HINTS or len(texts) != HINTS:
-        raise Malformed(f"{path}: 'hints' is to be a list of exactly {HINTS} texts, each another")
-
-
-def names_of(expression: str) -> set[str]:
-    """The names that an expression uses. Raises ExpressionError."""
-    return {node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)}
-
-
-def _goal(table: object, where: str) -> Goal:
-    goal = read_fields(Goal, table, where)
-    try:
-        if not is_condition(goal.check):
-            raise Malformed(f"{where}: the check is no condition; compare something")
-        if "mine" not in names_of(goal.check):
-            raise Malformed(f"{where}: the check does not look at `mine`, the student's kernel")
-    except ExpressionError as error:
-        raise Malformed(f"{where}: {error}") from None
-    return goal
-
-
-def _speed(table: dict[str, Any], path: Path) -> Speed:
-    speed = read_fields(Speed, table, f"{path}: speed")
-    if not 0 < speed.at_least < 1000:
-        raise Malformed(f"{path}: speed.at_least is to be a number above 0")
-    _step(speed.over, path, "speed.over")
-    return speed
-
-
-def _question(table: object, where: str) -> Question:
-    question = read_fields(Question, table, where)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", question.id):
-        raise Malformed(f"{where}: the id is to be like 'sectors_of_b'")
-    if not 0 <= question.tolerance < 1:
-        raise Malformed(f"{where}: the tolerance is relative: a number from 0 to below 1")
-    try:
-        if "mine" in names_of(question.answer):
-            raise Malformed(f"{where}: the answer looks at `mine`, but there is no kernel of the student's")
-    except ExpressionError as error:
-        raise Malformed(f"{where}: {error}") from None
-    return question
 
 
 # ---- What must fit together ------------------------------------------------------------------------------
@@ -346,23 +305,3 @@ def _check_predict(exercise: Exercise, path: Path) -> None:
     if filled := [name for name in ids if answers[name] != ""]:
         raise Malformed(f'{exercise.starter}: {filled[0]} is to be blank: {filled[0]} = ""')
     _read(exercise.solution)
-
-
-def main() -> int:
-    parser = Parser(__doc__)
-    parser.add_argument("folders", nargs="*", metavar="DIR")
-    read = []
-    folders = [Path(name) for name in parser.parse_args().folders] or exercise_folders()
-    for folder in folders:
-        try:
-            exercise = read_exercise(folder)
-        except Malformed as error:
-            print(f"error: {error}", file=sys.stderr)
-            continue
-        read.append(exercise)
-        counts = {"goals": len(exercise.goals), "questions": len(exercise.questions), "hints": HINTS}
-        print(
-            f"ok  {exercise.name}: {exercise.kind}, {', '.join(f'{n} {of}' for of, n in counts.items() if n)}"
-        )
-    in_order(read)
-    return 0 if len(read) == len(folders) else 2

@@ -1,5 +1,6 @@
 """What the grader found, and how it is said. Standard library only."""
 
+import re
 import textwrap
 from dataclasses import dataclass, field
 
@@ -18,6 +19,14 @@ class Finding:
     look: str = ""
 
 
+class Failed(Exception):
+    """Grading ends with this finding."""
+
+    def __init__(self, finding: Finding):
+        super().__init__(finding.says)
+        self.finding = finding
+
+
 @dataclass
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
@@ -34,45 +43,25 @@ class Grade:
 
 
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
-    """Text in lines of at most 100 columns; blank lines and lines that begin with spaces are kept."""
+    """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
     further = indent if further is None else further
-    out: list[str] = []
-    paragraph: list[str] = []
-
-    def flush() -> None:
-        if paragraph:
-            first = indent if not out else further
-            out.append(
-                textwrap.fill(
-                    " ".join(paragraph),
-                    WIDTH,
-                    initial_indent=first,
-                    subsequent_indent=further,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
-            paragraph.clear()
-
+    pieces: list[str] = []
+    goes_on = False
     for line in text.strip("\n").splitlines():
-        if not line.strip():
-            flush()
-            out.append("")
-        elif line.startswith((" ", "\t", "- ", "* ")) or line[:2].rstrip(".").isdigit():
-            flush()
-            out.append(
-                textwrap.fill(
-                    line.strip(),
-                    WIDTH,
-                    initial_indent=further + line[: len(line) - len(line.lstrip())],
-                    subsequent_indent=further + " " * (len(line) - len(line.lstrip()) + 2),
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
+        kept = re.match(r"\s|[-*] |\d[\d.]|$", line) is not None
+        if goes_on and not kept:
+            pieces[-1] += f" {line.strip()}"
         else:
-            paragraph.append(line.strip())
-    flush()
+            pieces.append(line)
+        goes_on = not kept
+    out: list[str] = []
+    for piece in pieces:
+        spaces = piece[: len(piece) - len(piece.lstrip())]
+        item = re.match(r"\s|[-*] |\d[\d.]", piece)
+        wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapper.initial_indent = (further if out or item else indent) + spaces
+        wrapper.subsequent_indent = further + spaces + ("  " if item else "")
+        out.append(wrapper.fill(piece.strip()))
     return "\n".join(out)
 
 

@@ -20,7 +20,7 @@ from tools.claims.values import (
 )
 from tools.grading.build import BuildError
 from tools.grading.content import Goal, names_of
-from tools.grading.finding import Finding
+from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem
 
 SIZES = "what the sizes decide: multiples of 4 may take a faster way, and all of them the same."
@@ -50,27 +50,36 @@ class Elsewhere(Context):
 NAMES = "the names: this goal finds tiles and constants by those that the starter or its task gives them."
 
 
-def check_goal(goal: Goal, context: Context, notes: list[str]) -> Finding | None:
-    """What is missed; None if the goal is reached, or cannot be checked here, as the notes say then."""
+def check_goal(goal: Goal, context: Context, notes: list[str]) -> None:
+    """Notes a goal that is reached, or cannot be checked here. Raises Failed."""
     try:
         value = evaluate(goal.check, context)
     except NotAvailable as reason:
-        if "is not built" in str(reason):
-            raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
-        why = "there is no nvcc" if "sass" in names_of(goal.check) else str(reason)
+        why = "there is no nvcc" if "sass" in names_of(goal.check) else str(need_built(reason, context))
         notes.append(f"not checked here, {why}: {goal.says}")
-        return None
+        return
     except ExpressionError as error:
-        said = str(error).replace(MINE, "your kernel")
-        look = NAMES if re.search("accesses no array|has no constant", said) else goal.look
-        return Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], look)
-    if value is True:
-        notes.append(goal.says)
-        return None
-    missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
-    line = line_of_goal(" and ".join(missed), context)
-    evidence = what_failed(goal.check, context)
-    return Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, goal.look)
+        line, evidence = 0, [_said(error)]
+        look = NAMES if re.search("accesses no array|has no constant", evidence[0]) else goal.look
+    else:
+        if value is True:
+            notes.append(goal.says)
+            return
+        missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
+        line, evidence = line_of_goal(" and ".join(missed), context), what_failed(goal.check, context)
+        look = goal.look
+    raise Failed(Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, look))
+
+
+def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
+    """The reason, unless it is that a step is not built, which raises BuildError."""
+    if "is not built" in str(reason):
+        raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
+    return reason
+
+
+def _said(error: ExpressionError) -> str:
+    return str(error).replace(MINE, "your kernel") + "."
 
 
 def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding | None:
@@ -78,25 +87,20 @@ def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding
     says of the student's kernel, if that can be said of any sizes."""
     for clause in clauses(goal.check):
         general = of_other_sizes(clause, context.shape)
-        if general is None:
-            continue
         try:
-            if evaluate(general, context) is True:
+            if general is None or evaluate(general, context) is True:
                 continue
             evidence = what_failed(general, context)
         except NotAvailable:
             continue
         except ExpressionError as error:
-            evidence = [str(error).replace(MINE, "your kernel") + "."]
+            evidence = [_said(error)]
         m, n, k = STANDARD_PROBLEM
-        return Finding(
-            "another way",
-            f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, "
-            f"and not with {problem}.",
-            line_of_goal(clause, context),
-            evidence,
-            SIZES,
+        says = (
+            f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
+            f"{problem}."
         )
+        return Finding("another way", says, line_of_goal(clause, context), evidence, SIZES)
     return None
 
 
@@ -121,27 +125,16 @@ def of_other_sizes(clause: str, shape: tuple[int, int, int]) -> str | None:
 
 def what_failed(check: str, context: Context) -> list[str]:
     """The comparisons of an expression that failed, in words: at most two."""
-    plain = _comparisons_outside_of_lists(check)
+    tree = ast.parse(check.strip(), mode="eval")
+    lists = [node for node in ast.walk(tree) if isinstance(node, (ast.ListComp, ast.GeneratorExp))]
+    choosing = {id(node) for within in lists for node in ast.walk(within)}  # the elements of a list
+    plain: set[tuple[str, str]] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and id(node) not in choosing:
+            plain.update(pairwise(ast.unparse(side) for side in (node.left, *node.comparators)))
     made = [c for c in explain(check, context).comparisons if (c.left, c.right) in plain]
     wrong = [c for c in made if not c.holds] or made
     return [sides(comparison, context) for comparison in wrong[:2]]
-
-
-def _comparisons_outside_of_lists(check: str) -> set[tuple[str, str]]:
-    """Both sides of all comparisons but those that choose the elements of a list."""
-    found: set[tuple[str, str]] = set()
-
-    def look(node: ast.AST) -> None:
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return
-        if isinstance(node, ast.Compare):
-            texts = [ast.unparse(side) for side in (node.left, *node.comparators)]
-            found.update(pairwise(texts))
-        for child in ast.iter_child_nodes(node):
-            look(child)
-
-    look(ast.parse(check.strip(), mode="eval"))
-    return found
 
 
 def line_of_goal(check: str, context: Context) -> int:
@@ -152,24 +145,19 @@ def line_of_goal(check: str, context: Context) -> int:
         return 0
     wanted: list[dict[str, Any]] = []
     for node in ast.walk(ast.parse(check.strip(), mode="eval")):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if "mine" not in ast.unparse(node.func) or node.func.attr not in ("load", "store", "copy", "access"):
-            continue
-        texts = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
-        texts += [
-            k.value.value for k in node.keywords if k.arg == "array" and isinstance(k.value, ast.Constant)
-        ]
-        spaces = [
-            k.value.value for k in node.keywords if k.arg == "space" and isinstance(k.value, ast.Constant)
-        ]
-        wanted += [
-            row
-            for row in rows
-            if (not texts or row["array"] == texts[0])
-            and (not spaces or row["space"] == spaces[0])
-            and node.func.attr in (row["operation"], "access")
-        ]
+        match node:
+            case ast.Call(func=ast.Attribute(attr="load" | "store" | "copy" | "access" as operation) as func):
+                if "mine" not in ast.unparse(func):
+                    continue
+                # load('A') is load(array='A')
+                words = dict(zip(("array",), node.args, strict=False)) | {
+                    k.arg: k.value for k in node.keywords
+                }
+                asked = {key: word.value for key, word in words.items() if isinstance(word, ast.Constant)}
+                asked = {key: asked[key] for key in ("array", "space") if key in asked}
+                if operation != "access":
+                    asked["operation"] = operation
+                wanted += [row for row in rows if asked.items() <= row.items()]
     if not wanted and "xray(mine)" in check.replace(" ", ""):
         space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
         wanted = [row for row in rows if row["space"] == space]

@@ -17,10 +17,11 @@ from typing import Any
 
 from tools.claims.values import MINE, STANDARD_PROBLEM, Context
 from tools.grading import rules
-from tools.grading.build import BuildError, Built, DoesNotCompile, Toolchain
+from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
-from tools.grading.finding import Finding, Grade
+from tools.grading.finding import Failed, Finding, Grade
 from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
+from tools.grading.gpu import check_on_gpu, gpu_here
 from tools.grading.run import (
     Outcome,
     Problem,
@@ -34,14 +35,7 @@ from tools.grading.run import (
 from tools.grading.words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
-
-
-class Failed(Exception):
-    """Grading ends with this finding."""
-
-    def __init__(self, finding: Finding):
-        super().__init__(finding.says)
-        self.finding = finding
+Record = dict[str, Any]
 
 
 class Grader:
@@ -71,8 +65,6 @@ class Grader:
             self._grade(source, file, grade)
         except Failed as failed:
             grade.finding = failed.finding
-        except DoesNotCompile as error:
-            grade.finding = error.finding
         grade.seconds = time.monotonic() - begun
         return grade
 
@@ -82,7 +74,9 @@ class Grader:
             raise Failed(finding)
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
-        gpu = self._gpu(toolchain, grade)
+        gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
+        if gpu is None and self.device == "gpu":
+            raise BuildError(f"no GPU: {why_not}; leave out --device")
         built = toolchain.compile(source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         self.progress("running")
@@ -107,75 +101,58 @@ class Grader:
         context = Context(self.build, self.exercise.step, mine=built.folder)
         elsewhere, problem = self._check_work(built, context, observed_list[-1], file)
         for goal in self.exercise.goals:
-            if finding := check_goal(goal, context, grade.notes):
-                raise Failed(finding)
+            check_goal(goal, context, grade.notes)
         for goal in self.exercise.goals:
             if finding := check_elsewhere(goal, elsewhere, problem):
-                raise Failed(self._with_seed(finding, problem))
+                self._fail(finding, problem)
         if gpu is not None:
-            from tools.grading.gpu import check_on_gpu
-
             self.progress(f"running on the {gpu}")
-            if finding := check_on_gpu(self.exercise, built, self.build, plain_list, file, grade.notes):
-                raise Failed(finding)
+            check_on_gpu(self.exercise, built, self.build, plain_list, file, grade.notes)
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 
-    def _gpu(self, toolchain: Toolchain, grade: Grade) -> str | None:
-        """The GPU's name if this build and this machine can grade on it."""
-        from tools.grading.gpu import gpu_here
-
-        if self.device == "cpu":
-            return None
-        name, why_not = gpu_here(self.build, toolchain)
-        if name is None and self.device == "gpu":
-            raise BuildError(f"no GPU: {why_not}; leave out --device")
-        return name
+    def _fail(self, finding: Finding, problem: Problem | None) -> None:
+        """With how to meet this problem again, if nobody could know it."""
+        if problem is not None and problem.hidden:
+            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
+        raise Failed(finding)
 
     # ---- Right and without faults ----
 
     def _judge(self, built: Built, outcome: Outcome, problems: list[Problem], file: str) -> None:
         if outcome.crash or outcome.timeout:
-            raise Failed(self._explain_end(built, outcome, file))
+            self._fail_at_end(built, outcome, file)
         right: set[str] = set()
         for record, problem in zip(outcome.records, problems, strict=True):
-            if record["pass"]:
-                right.add(problem.without_seed)
-                continue
-            raise Failed(self._explain(built, record, problem, problem.without_seed in right, file))
+            if not record["pass"]:
+                self._fail_at(built, record, problem, problem.without_seed in right, file)
+            right.add(problem.without_seed)
 
-    def _explain(
-        self, built: Built, record: dict[str, Any], problem: Problem, first_time_right: bool, file: str
-    ) -> Finding:
-        """Why a problem's result, or the way to it, is not right."""
+    def _fail_at(
+        self, built: Built, record: Record, problem: Problem, first_time_right: bool, file: str
+    ) -> None:
+        """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
         # A fault explains a wrong result, not the reverse.
         for complaint in complaints:
             if finding := fault_finding(complaint, file, problem):
-                return self._with_seed(finding, problem)
+                self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, first_time_right)
-        source = _source_of(built)
-        if private := forgotten_shared(finding, source, self.exercise.solution.read_text(encoding="utf-8")):
-            return private
+        solution = self.exercise.solution.read_text(encoding="utf-8")
+        if finding.code == "wrong result" and (private := forgotten_shared(finding, built.source, solution)):
+            raise Failed(private)
         finding.line = self._line_of_store(built, problem, file)
-        return self._with_seed(finding, problem)
+        self._fail(finding, problem)
 
-    def _explain_end(self, built: Built, outcome: Outcome, file: str) -> Finding:
-        """Why the program crashed or did not end. A kernel's stray access is looked at with every access
+    def _fail_at_end(self, built: Built, outcome: Outcome, file: str) -> None:
+        """Says why the program crashed or did not end. A kernel's stray access is looked at with every access
         checked, which may name its line."""
         if "in the kernel" in outcome.crash and outcome.at:
             again = run(built.program, [outcome.at], "--check", source=file)
             for record in again.records:
                 if record["complaints"]:
-                    return self._explain(built, record, outcome.at, False, file)
-        finding = ended_finding(outcome, file, _source_of(built))
-        return self._with_seed(finding, outcome.at)
-
-    def _with_seed(self, finding: Finding, problem: Problem | None) -> Finding:
-        """How to meet this problem again, if nobody could know it."""
-        if problem is not None and problem.hidden:
-            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
-        return finding
+                    self._fail_at(built, record, outcome.at, False, file)
+        self._fail(ended_finding(outcome, file, built.source), outcome.at)
 
     def _line_of_store(self, built: Built, problem: Problem, file: str) -> int:
         """Where the kernel stores C, as far as this problem shows; 0 if it does not."""
@@ -211,46 +188,49 @@ class Grader:
         elsewhere.remember_xray(MINE, other)
         return elsewhere, problem
 
-    def _take_xrays(self, built: Built, problems: list[Problem], file: str) -> list[dict[str, Any]]:
+    def _take_xrays(self, built: Built, problems: list[Problem], file: str) -> list[Record]:
         """The X-rays of some problems in which the kernel does the work, and does it right. The X-ray first
         asks sgemm() for its launches with null for A, B and C: touching them on the host is found out."""
         outcome = run(built.program, problems, "--xray", source=file)
         if outcome.crash and "in the kernel" not in outcome.crash:
             raise Failed(host_finding())
         if outcome.crash or outcome.timeout:
-            raise Failed(self._explain_end(built, outcome, file))
-        for seen in outcome.records:
-            m, n, k = _shape(seen)
-            rows = rows_of(seen)
-            if not rows:
-                raise Failed(_no_launch())
-            for array, operations, elements in (
-                ("C", ("store",), m * n),
-                ("A", ("load", "copy"), m * k),
-                ("B", ("load", "copy"), k * n),
-            ):
-                mine = [r for r in rows if r["array"] == array and r["operation"] in operations]
-                # The distinct bytes of each warp's request: a lower bound that every honest kernel exceeds.
-                done = sum(r["bytes_used"] for r in mine if r["space"] == "global") // 4
-                if done < elements:
-                    verb = "stores" if array == "C" else "loads"
-                    raise Failed(
-                        Finding(
-                            "work not done",
-                            f"The kernel {verb} {done} elements of {array} with M = {m}, N = {n}, K = {k}, "
-                            f"and {array} has {elements}: the work is not done by the kernel.",
-                            next((r["line"] for r in mine if is_mine(r)), 0),
-                            look="sgemm(), which may only launch; the kernel must compute all of C.",
-                        )
-                    )
+            self._fail_at_end(built, outcome, file)
+        for record in outcome.records:
+            _check_all_done(record)
         self._judge(built, outcome, problems, file)
         return outcome.records
 
 
-def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: Problem) -> None:
+def _check_all_done(record: Record) -> None:
+    """The kernel must load all of A and B, and store all of C."""
+    m, n, k = _shape(record)
+    rows = rows_of(record)
+    if not rows:
+        says = "sgemm() launches no kernel that touches A, B and C: the work is not done by the kernel."
+        raise Failed(Finding("work not done", says, look="launch(kernel, grid, block, 0, g) in sgemm()."))
+    for array, operations, elements in (
+        ("C", ("store",), m * n),
+        ("A", ("load", "copy"), m * k),
+        ("B", ("load", "copy"), k * n),
+    ):
+        mine = [row for row in rows if row["array"] == array and row["operation"] in operations]
+        # The distinct bytes of each warp's request: a lower bound that every honest kernel exceeds.
+        done = sum(row["bytes_used"] for row in mine if row["space"] == "global") // 4
+        if done < elements:
+            says = (
+                f"The kernel {operations[0]}s {done} elements of {array} with M = {m}, N = {n}, K = {k}, and "
+                f"{array} has {elements}: the work is not done by the kernel."
+            )
+            look = "sgemm(), which may only launch; the kernel must compute all of C."
+            line = next((row["line"] for row in mine if is_mine(row)), 0)
+            raise Failed(Finding("work not done", says, line, look=look))
+
+
+def _check_same_way(hidden: Record, standard: Record, problem: Problem) -> None:
     """What the goals are checked on must be what happens with other sizes, too."""
 
-    def way(record: dict[str, Any]) -> set[tuple[str, str, int]]:
+    def way(record: Record) -> set[tuple[str, str, int]]:
         return {
             (kernel["kernel"], row["array"], row["line"])
             for kernel in record["xray"]["kernels"]
@@ -261,34 +241,18 @@ def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: P
     if missing := way(standard) - way(hidden):
         kernel, array, line = min(missing)
         m, n, k = STANDARD_PROBLEM
-        raise Failed(
-            Finding(
-                "another way",
-                f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} "
-                f"here; with {problem} it does not.",
-                line,
-                look=SIZES,
-            )
+        says = (
+            f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} here; "
+            f"with {problem} it does not."
         )
+        raise Failed(Finding("another way", says, line, look=SIZES))
 
 
-def _no_launch() -> Finding:
-    return Finding(
-        "work not done",
-        "sgemm() launches no kernel that touches A, B and C: the work is not done by the kernel.",
-        look="launch(kernel, grid, block, 0, g) in sgemm().",
-    )
-
-
-def _source_of(built: Built) -> str:
-    return (built.folder / "kernel.cu").read_text(encoding="utf-8")
-
-
-def _shape(record: dict[str, Any]) -> tuple[int, int, int]:
+def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: dict[str, Any], standard: dict[str, Any]) -> bool:
+def _whole_tiles(record: Record, standard: Record) -> bool:
     """Whether blocks that divide the standard problem divide this one, too."""
     (m, n, _), (m0, n0, _) = _shape(record), _shape(standard)
     return record["xray"]["blocks"] * m0 * n0 == standard["xray"]["blocks"] * m * n

@@ -13,24 +13,15 @@ def make_report(
     exercise that was passed without its solution revealed before. changed: the file is no longer the one that
     passed."""
     entries = [_entry(exercise, workspace, state.get(exercise.name, Progress())) for exercise in exercises]
-    points = sum(entry["points"] for entry in entries)
-    totals = {
-        "exercises": len(entries),
-        "passed": sum(entry["passed"] for entry in entries),
-        "points": points,
-        "revealed": sum(entry["revealed"] for entry in entries),
-        "changed": sum(entry["changed"] for entry in entries),
-        "hints_used": sum(entry["hints_used"] for entry in entries),
-        "attempts": sum(entry["attempts"] for entry in entries),
-    }
-    score = round(100 * points / len(entries), 1) if entries else 0.0
+    counted = ("passed", "points", "revealed", "changed", "hints_used", "attempts")
+    totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
+    score = round(100 * totals["points"] / len(entries), 1) if entries else 0.0
     return {"date": now(), "exercises": entries, "totals": totals, "score": score}
 
 
 def _entry(exercise: Exercise, workspace: Workspace, progress: Progress) -> dict[str, Any]:
-    path = workspace.file(exercise)
     try:
-        version = version_of(path.read_text(encoding="utf-8"))
+        version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         version = None  # not begun, or gone
     return {
@@ -49,24 +40,25 @@ def _entry(exercise: Exercise, workspace: Workspace, progress: Progress) -> dict
     }
 
 
+# One character for each standing, and what the table says.
+STANDINGS = {"x": "passed", "~": "passed, changed", "r": "revealed", " ": "-"}
+
+
 def standing(entry: dict[str, Any]) -> str:
-    """One character: x passed, ~ passed and changed since, r revealed, blank open."""
     if entry["revealed"]:
         return "r"
-    if entry["passed"]:
-        return "~" if entry["changed"] else "x"
-    return " "
+    return " " if not entry["passed"] else "~" if entry["changed"] else "x"
 
 
 def table(report: dict[str, Any]) -> str:
     """The report as a person reads it."""
     lines = [f"{'exercise':<28} {'kind':<8} {'result':<18} {'hints':>5} {'attempts':>8}  passed at"]
-    words = {"x": "passed", "~": "passed, changed", "r": "revealed", " ": "-"}
     for entry in report["exercises"]:
         lines.append(
-            f"{entry['exercise']:<28} {entry['kind']:<8} {words[standing(entry)]:<18} "
+            f"{entry['exercise']:<28} {entry['kind']:<8} {STANDINGS[standing(entry)]:<18} "
             f"{entry['hints_used']:>5} {entry['attempts']:>8}  {entry['passed_at'] or '-'}"
         )
     totals = report["totals"]
-    lines.append(f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %")
-    return "\n".join(lines)
+    return "\n".join(
+        [*lines, f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %"]
+    )

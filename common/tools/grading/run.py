@@ -31,10 +31,8 @@ class Problem:
 
     def __str__(self) -> str:
         """ "M = 35, N = 79, K = 19, beta = -0.5"."""
-        names = {"m": "M", "n": "N", "k": "K"}
-        words = self.options.split()
-        pairs = [(words[i][2:], words[i + 1]) for i in range(0, len(words) - 1, 2)]
-        return ", ".join(f"{names.get(name, name)} = {value}" for name, value in pairs if name != "seed")
+        pairs = re.findall(r"--(\w+) (\S+)", self.without_seed)
+        return ", ".join(f"{name.upper() if name in 'mnk' else name} = {value}" for name, value in pairs)
 
     @property
     def without_seed(self) -> str:

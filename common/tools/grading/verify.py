@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.claims.values import Context
-from tools.grading.content import HINTS, Exercise
+from tools.grading.content import Exercise
 from tools.grading.finding import Grade
 from tools.grading.predict import Unanswerable, correct_answer
 
@@ -29,8 +29,6 @@ def solution_of(exercise: Exercise, build: Path) -> str:
 def problems_of(exercise: Exercise, build: Path, grade: GradeSource) -> tuple[list[str], list[str]]:
     """What is wrong with an exercise, and remarks. Raises BuildError."""
     problems, remarks = [], []
-    if len(exercise.hints) != HINTS or not all(hint.strip() for hint in exercise.hints):
-        problems.append(f"it has not {HINTS} hints")
     starter = grade(exercise, exercise.starter.read_text(encoding="utf-8"), exercise.starter.name)
     if starter.finding is None:
         problems.append("the starter passes")
