@@ -177,9 +177,9 @@ def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
 
 
 def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_path):
-    from tools.grading import build
+    from tools.grading import build as module
 
-    monkeypatch.setattr(build, "KEPT", 3)
+    monkeypatch.setattr(module, "KEPT", 3)
     toolchain = Toolchain(build, "02_coalescing")
     monkeypatch.setattr(Toolchain, "cache", tmp_path)
     for n in range(6):

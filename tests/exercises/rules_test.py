@@ -1,11 +1,7 @@
 """What a file may hold: words, macros and marks, in the source and in what the compiler made of it. The
 cheats (cheats_test.py) are whole files; here are honest ones, messages that are to be true, odd spellings."""
 
-import subprocess
-import sys
-
 import pytest
-from conftest import COMMON
 from tools.grading import object_file, rules
 from tools.grading.build import Toolchain
 from tools.grading.finding import Failed
@@ -178,19 +174,6 @@ def test_an_empty_file_is_graded(student, exercises):
     result = student("check", NAME, "--device", "cpu")
     assert result.returncode == 1
     assert "The file is empty." in result.stdout
-
-
-def test_an_empty_source_is_compiled(build):
-    """Its folder is not the one that all sources share: that would wait for itself."""
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from tools.grading.build import *\n"
-        "try: Toolchain(Path(sys.argv[2]), sys.argv[3]).compile('')\n"
-        "except Failed as error: print(error)"
-    )
-    command = [sys.executable, "-c", program, str(COMMON), str(build), NAME]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    assert "It does not compile" in result.stdout
 
 
 # ---- What the compiler made ----

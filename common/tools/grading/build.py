@@ -67,10 +67,8 @@ class Toolchain:
         self.step = step
         self.commands = KernelBuild(build, step, BuildError)
         if "observed" not in self.commands.units:
-            raise BuildError(
-                "this build cannot observe kernels, which grading needs; configure it with CXX=g++"
-            )
-        if missing := [path for path in self.commands.libraries if not path.exists()]:
+            raise BuildError("this build cannot observe kernels, as grading must; configure it with CXX=g++")
+        if missing := [path for path in self.commands.linked if not path.exists()]:
             raise BuildError(f"{missing[0]} is not built; run `meson compile -C {build}` first")
 
     @property
@@ -83,7 +81,7 @@ class Toolchain:
         headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
         checks = [Path(__file__), Path(object_file.__file__)]  # what is there has passed them
         parts = [self.step, repr(self.commands.units), repr(self.commands.link)]
-        for path in sorted([*headers, *self.commands.libraries, *checks]):
+        for path in sorted([*headers, *self.commands.linked, *checks]):
             parts.append(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}")
         return "\n".join(parts)
 
@@ -91,19 +89,16 @@ class Toolchain:
     def cache(self) -> Path:
         return self.build / "exercise-cache"
 
-    def folder_for(self, source: str | None) -> Path:
-        """Where what is made of the source lies; None: what all sources of the step share."""
-        what = "shared" if source is None else f"source\0{source}"
-        folder = self.cache / hashlib.sha256(f"{self._stamp}\0{what}".encode()).hexdigest()[:20]
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)  # the oldest are removed
-        return folder
+    def folder_for(self, source: str) -> Path:
+        return self.cache / hashlib.sha256(f"{self._stamp}\0{source}".encode()).hexdigest()[:20]
 
     def compile(self, source: str, *, gpu: bool = False) -> Built:
         """Makes what is not there yet. Where the build has nvcc it also shows what is no CUDA although the
         CPU device runs it. Raises Failed, BuildError."""
         try:
             folder = self.folder_for(source)
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)  # the oldest are removed
             with locked(folder):
                 self._compile_in(folder, source, gpu and self.has_nvcc)
             with suppress(FileNotFoundError):  # where another process removes some
@@ -124,9 +119,7 @@ class Toolchain:
             kernel.write_text(source, encoding="utf-8")
             guarded.write_text(GUARDED, encoding="utf-8")
         units = self.commands.units
-        wanted = {
-            name: ([*units[name.removesuffix(".o")], NO_LOCKS], guarded) for name in ("plain.o", "observed.o")
-        }
+        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("plain", "observed")}
         if self.has_nvcc:
             wanted["kernel.cubin"] = self._cubin_command(), kernel
         if gpu:
@@ -134,7 +127,6 @@ class Toolchain:
         missing = {name: job for name, job in wanted.items() if not (folder / name).exists()}
         programs = [name for name in ("run", "run-gpu")[: 1 + gpu] if not (folder / name).exists()]
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
-            mains = {name: pool.submit(self._compile_main, name) for name in programs}
             outcomes = pool.map(lambda name: self._compile_one(*missing[name], folder / name), missing)
             failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
         if finding := failed.get("plain.o") or failed.get("observed.o"):
@@ -146,18 +138,7 @@ class Toolchain:
             finding.look = "what the kernel calls: helpers need __device__; min and max stand without std::."
             raise Failed(finding)
         for name in programs:
-            self._link(folder, name, mains[name].result())
-
-    def _compile_main(self, program: str) -> Path:
-        """The program around the kernel, which all exercises of a step share."""
-        folder = self.folder_for(None)
-        out = folder / f"{program}.o"
-        with locked(folder):
-            left_out = "-DHAVE_GPU" if program == "run" else ""
-            words = [word for word in self.commands.units["main"] if word != left_out]
-            if not out.exists() and (finding := self._compile_one(words, folder / "kernel.cu", out)):
-                raise BuildError(f"the program around the kernel cannot be built: {finding.says}")
-        return out
+            self._link(folder, name)
 
     def _cubin_command(self) -> list[str]:
         """Machine code for one architecture only, without a host part: less than half the time. sm_90a if the
@@ -177,10 +158,10 @@ class Toolchain:
             raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from None
         return finding_of(result.stdout, unit.with_name("kernel.cu")) if result.returncode else None
 
-    def _link(self, folder: Path, program: str, main: Path) -> None:
-        gpu = folder / "gpu.o" if program == "run-gpu" else None
-        units = {"main": main, "plain": folder / "plain.o", "observed": folder / "observed.o", "gpu": gpu}
-        result = self.commands.link_program(folder / program, **units)
+    def _link(self, folder: Path, program: str) -> None:
+        """With the main program of the step, and its GPU part where only the CPU device is used."""
+        names = ("plain", "observed", "gpu") if program == "run-gpu" else ("plain", "observed")
+        result = self.commands.link_program(folder / program, **{n: folder / f"{n}.o" for n in names})
         if result.returncode == 0:
             return
         match = re.search(r"undefined reference to [`'](.*?)'", result.stdout, re.IGNORECASE)

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from tools.base import ROOT, UsageError
+from tools.base import ROOT, UsageError, read_text
 from tools.claims.values import ExpressionError, all_steps, is_condition, parse
 
 HINTS = 3
@@ -60,7 +60,7 @@ def read_fields(
         given[name] = value.strip() if isinstance(value, str) else value
     try:
         return kind(**given)
-    except ValueError as problem:  # of __post_init__
+    except (ValueError, ExpressionError) as problem:  # of __post_init__
         raise error(f"{where}: {problem}") from None
 
 
@@ -179,11 +179,8 @@ def _check_step(name: str, key: str) -> None:
 
 
 def names_of(expression: str) -> set[str]:
-    """The names that an expression uses. Raises ValueError."""
-    try:
-        return {node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)}
-    except ExpressionError as error:
-        raise ValueError(str(error)) from None
+    """The names that an expression uses. Raises ExpressionError."""
+    return {node.id for node in ast.walk(parse(expression)) if isinstance(node, ast.Name)}
 
 
 # ---- Reading ---------------------------------------------------------------------------------------------
@@ -220,12 +217,7 @@ def read_exercise(folder: Path) -> Exercise:
 
 
 def _read(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise Malformed(f"{path}: does not exist") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Malformed(f"{path}: cannot be read: {error}") from None
+    text = read_text(path)
     if not text.strip():
         raise Malformed(f"{path}: is empty")
     return text

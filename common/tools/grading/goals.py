@@ -4,6 +4,7 @@ Standard library only.
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -53,22 +54,15 @@ NAMES = "the names: this goal finds tiles and constants by those that the starte
 def check_goal(goal: Goal, context: Context, notes: list[str]) -> None:
     """Notes a goal that is reached, or cannot be checked here. Raises Failed."""
     try:
-        value = evaluate(goal.check, context)
+        missed = what_is_missed(goal.check, context)
     except NotAvailable as reason:
         why = "there is no nvcc" if "sass" in names_of(goal.check) else str(need_built(reason, context))
         notes.append(f"not checked here, {why}: {goal.says}")
         return
-    except ExpressionError as error:
-        line, evidence = 0, [_said(error)]
-        look = NAMES if re.search("accesses no array|has no constant", evidence[0]) else goal.look
-    else:
-        if value is True:
-            notes.append(goal.says)
-            return
-        missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
-        line, evidence = line_of_goal(" and ".join(missed), context), what_failed(goal.check, context)
-        look = goal.look
-    raise Failed(Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, look))
+    if missed is not None:
+        look = NAMES if re.search("accesses no array|has no constant", missed[1][0]) else goal.look
+        raise Failed(Finding("goal", f"Right, but not there yet: {goal.says}", *missed, look))
+    notes.append(goal.says)
 
 
 def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
@@ -78,29 +72,31 @@ def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
     return reason
 
 
-def _said(error: ExpressionError) -> str:
-    return str(error).replace(MINE, "your kernel") + "."
-
-
 def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding | None:
     """Whether a goal that is reached on the standard problem is reached on the context's, too: what its X-ray
     says of the student's kernel, if that can be said of any sizes."""
     for clause in clauses(goal.check):
-        general = of_other_sizes(clause, context.shape)
+        missed = None
+        if general := of_other_sizes(clause, context.shape):
+            with suppress(NotAvailable):
+                missed = what_is_missed(general, context)
+        if missed is not None:
+            m, n, k = STANDARD_PROBLEM
+            says = (
+                f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
+            )
+            return Finding("another way", f"{says}{problem}.", *missed, SIZES)
+    return None
+
+
+def what_is_missed(check: str, context: Context) -> tuple[int, list[str]] | None:
+    """The line that most likely misses what is asked for, and the evidence; None if nothing does."""
+    for clause in clauses(check):
         try:
-            if general is None or evaluate(general, context) is True:
-                continue
-            evidence = what_failed(general, context)
-        except NotAvailable:
-            continue
+            if evaluate(clause, context) is not True:
+                return line_of_goal(clause, context), what_failed(clause, context)
         except ExpressionError as error:
-            evidence = [_said(error)]
-        m, n, k = STANDARD_PROBLEM
-        says = (
-            f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
-            f"{problem}."
-        )
-        return Finding("another way", says, line_of_goal(clause, context), evidence, SIZES)
+            return 0, [str(error).replace(MINE, "your kernel") + "."]
     return None
 
 
@@ -174,20 +170,19 @@ def line_of_goal(check: str, context: Context) -> int:
 
 def sides(comparison: Comparison, context: Context) -> str:
     """A comparison that failed, in words: what it is, and what it should be."""
-
-    def number(value: object) -> str:
-        return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
     c = comparison
-    wish = words.get(c.sign, f"{c.sign} ") + number(c.right_value)
+    number = "{:.6g}" if isinstance(c.right_value, float) else "{}"
+    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
+    wish = words.get(c.sign, f"{c.sign} ") + number.format(c.right_value)
     of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
+    names = names_of(c.left)
+    source = "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"
     if (found := _counted(c.left, context)) is not None:
         several = "; ".join(f"`{text}`" for text in found[:SHOWN]) + (" ..." if len(found) > SHOWN else "")
-        many = f"{len(found)} found{', ' if found else ''}{several}"
-        return f"{_source(c.left)}: {many}; it should be {wish}{of}."
+        return f"{source}: {len(found)} found{', ' if found else ''}{several}; it should be {wish}{of}."
     left = c.left.replace(f"xray({MINE}).", "").replace(f"sass({MINE}).", "")
-    return f"{_source(c.left)}: {left} is {number(c.left_value)}; it should be {wish}{of}."
+    number = "{:.6g}" if isinstance(c.left_value, float) else "{}"
+    return f"{source}: {left} is {number.format(c.left_value)}; it should be {wish}{of}."
 
 
 def _counted(expression: str, context: Context) -> list[str] | None:
@@ -197,9 +192,3 @@ def _counted(expression: str, context: Context) -> list[str] | None:
             found = evaluate(ast.unparse(counted), context)
             return found if all(isinstance(text, str) for text in found) else None
     return None
-
-
-def _source(expression: str) -> str:
-    """Where a value comes from, in words."""
-    names = names_of(expression)
-    return "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"

@@ -4,10 +4,7 @@ Times compare only if they are taken together: the student's program and the ste
 run in turn, and cuBLAS runs in turn with each.
 """
 
-import json
 import statistics
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -35,17 +32,10 @@ def gpu_here(build: Path, toolchain: Toolchain) -> tuple[str | None, str]:
 
 @cache
 def _probe(program: Path, _stamp: int) -> tuple[str | None, str]:
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "out.json"
-            command = [program.resolve(), *ON_GPU, "0", "--size", "8", "--json", out]
-            result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-            if result.returncode == 0:
-                return json.loads(out.read_text())[0]["device"], ""
-    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
-        return None, f"{type(error).__name__} when one was asked for"
-    said = result.stderr.strip().splitlines() or ["it cannot be used"]
-    return None, said[-1].removeprefix("error: ").removeprefix("no GPU: ").removesuffix("; use --device cpu")
+    outcome = run(program, [Problem("--size 8")], *ON_GPU, "0", timeout=TIMEOUT_S)
+    if outcome.crash:
+        return None, outcome.crash.removeprefix("no GPU: ").removesuffix("; use --device cpu")
+    return outcome.records[0]["device"], ""
 
 
 def check_on_gpu(
@@ -54,7 +44,7 @@ def check_on_gpu(
     """Notes what is well on the GPU. Raises Failed with the first thing that is not."""
     large = [*problems, Problem("--m 1023 --n 1025 --k 511 --seed 77"), Problem("--size 1024 --seed 78")]
     outcome = run(built.gpu_program, large, *ON_GPU, "0", timeout=TIMEOUT_S, source=file)
-    if outcome.crash or outcome.timeout:
+    if outcome.crash:
         finding = ended_finding(outcome, file)
         finding.says = f"On the GPU: {finding.says}"
         raise Failed(finding)
@@ -70,8 +60,8 @@ def _time(program: Path, file: str) -> tuple[dict[str, float], str]:
     """The record of one measurement, or what went wrong."""
     problems = [Problem(f"--m {SIZE} --n {SIZE} --k {SIZE} --seed 5")]
     outcome = run(program, problems, *ON_GPU, "10", timeout=TIMEOUT_S, source=file)
-    if outcome.timeout or outcome.crash:
-        return {}, outcome.crash or f"did not finish within {TIMEOUT_S} s"
+    if outcome.crash:
+        return {}, outcome.crash
     record = outcome.records[0]
     return (record, "") if record["pass"] else ({}, (record["complaints"] or ["wrong result"])[0])
 

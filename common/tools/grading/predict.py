@@ -4,6 +4,7 @@ import math
 import re
 import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from tools.claims.values import Context, ExpressionError, NotAvailable, evaluate
@@ -15,16 +16,12 @@ from tools.grading.goals import need_built
 LOOK = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
 
 
-class Unanswerable(Exception):
-    """An answer that cannot be computed here, and why."""
-
-
 def correct_answer(question: Question, context: Context) -> float:
-    """Raises Unanswerable, BuildError."""
+    """Raises NotAvailable if it cannot be computed here, BuildError."""
     try:
         value = evaluate(question.answer, context)
     except NotAvailable as reason:
-        raise Unanswerable(str(need_built(reason, context))) from None
+        raise need_built(reason, context) from None
     except ExpressionError as error:
         raise BuildError(f"{question.id}: the answer `{question.answer}` has no value: {error}") from None
     if (number := finite(value)) is None:
@@ -39,12 +36,10 @@ def is_right(given: float, correct: float, tolerance: float) -> bool:
 
 def finite(value: object) -> float | None:
     """A number of a TOML file, if it is one and not too large for a float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    with suppress(OverflowError):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
 
 
 def line_of(name: str, source: str) -> int:
@@ -106,7 +101,7 @@ def _grade_one(
         return Finding("no number", f"{question.id} is {said}.", line)
     try:
         correct = correct_answer(question, context)
-    except Unanswerable as reason:
+    except NotAvailable as reason:
         notes.append(f"{question.id}: not checked here: {reason}")
         return None
     if not is_right(number, correct, question.tolerance):

@@ -22,17 +22,17 @@ import os
 import shlex
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
 
 from tools.base import BUILD, ROOT, Parser, UsageError, write_whole
 from tools.grading.build import BuildError
 from tools.grading.content import HINTS, Exercise, read_all
-from tools.grading.finding import Finding, Grade, show, wrapped
+from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.predict import grade_answers
-from tools.grading.report import make_report, standing, table
-from tools.grading.state import Progress, Unreadable, Workspace, now, version_of
+from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 from tools.grading.verify import verify
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -104,85 +104,71 @@ class Program:
     def next_exercise(self) -> Exercise | None:
         """The first that is neither passed nor given up."""
         state = self.workspace.load()
-        open_ones = (e for e in self.exercises if not _closed(state.get(e.name, Progress())))
-        return next(open_ones, None)
+        return next((e for e in self.exercises if not state.get(e.name, Progress()).closed), None)
 
     # ---- Commands ----
 
     def overview(self) -> int:
-        state = self.workspace.load()
-        report = make_report(self.exercises, self.workspace, state)
+        report = make_report(self.exercises, self.workspace)
         following = self.next_exercise()
         totals = report["totals"]
-        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %")
-        say()
-        marks = set()
-        for exercise, entry in zip(self.exercises, report["exercises"], strict=True):
-            mark = standing(entry)
-            marks.add(mark)
-            arrow = "  <- next" if exercise is following else ""
+        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %\n")
+        marks = [standing(entry) for entry in report["exercises"]]
+        for exercise, mark in zip(self.exercises, marks, strict=True):
             line = f"  [{mark}] {exercise.name:<26} {KINDS[exercise.kind]:<15} {exercise.title}"[:90]
-            say(paint(line, 32) + arrow if mark == "x" else line + arrow)
-        legend = {"r": "solution revealed, no points", "~": "passed, and changed since"}
-        if shown := [f"[{mark}] {words}" for mark, words in legend.items() if mark in marks]:
+            arrow = "  <- next" if exercise is following else ""
+            say((paint(line, 32) if mark == "x" else line) + arrow)
+        legend = {"r": "[r] solution revealed, no points", "~": "[~] passed, and changed since"}
+        if shown := [words for mark, words in legend.items() if mark in marks]:
             say("  " + "; ".join(shown))
-        say()
         if following is None:
-            say("That was the last one.")
+            say("\nThat was the last one.")
             return 0
         self.workspace.begin(following)
         self.introduce(following)
         return 0
 
     def introduce(self, exercise: Exercise) -> None:
-        say(paint(f"{exercise.name}: {exercise.title}", 1) + f" ({KINDS[exercise.kind]})")
-        say()
+        say(f"\n{paint(f'{exercise.name}: {exercise.title}', 1)} ({KINDS[exercise.kind]})\n")
         say(wrapped(exercise.task))
         for question in exercise.questions:
             unit = f" ({question.unit})" if question.unit else ""
             say(wrapped(f"{question.id}: {question.asks}{unit}", "  - ", "    "))
-        say()
-        say(f"  edit   {self.workspace.shown(exercise)}")
+        say(f"\n  edit   {self.workspace.shown(exercise)}")
         say(f"  grade  {self.command} check {exercise.name}")
         say(f"  stuck  {self.command} hint {exercise.name}")
 
     def check(self) -> int:
         if self.args.all == bool(self.args.names):
             raise UsageError("check needs the name of an exercise, or --all")
-        if self.args.all:
-            chosen = [e for e in self.exercises if self.workspace.file(e).exists()]
-            if not chosen:
-                raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
-        else:
-            chosen = [self.find(name) for name in self.args.names]
-        if len(chosen) == 1:
-            return 0 if self.grade(chosen[0]).passed else 1
-        passed = failed = 0
+        chosen = [self.find(name) for name in self.args.names]
+        chosen = chosen or [e for e in self.exercises if self.workspace.file(e).exists()]
+        if not chosen:
+            raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
+        grades = []
         for exercise in chosen:
             try:
-                grade = self.grade(exercise)
-                passed += grade.passed
-                failed += not grade.passed
-            except BuildError as error:  # the others may do
-                say(f"{exercise.name}: not graded")
-                say()
-                say(wrapped(str(error)))
-        say()
-        say(f"{passed} of {len(chosen)} passed")
-        return 0 if passed == len(chosen) else 1 if passed + failed == len(chosen) else 2
+                grades.append(self.grade(exercise))
+            except BuildError as error:
+                if len(chosen) == 1:
+                    raise
+                say(f"{exercise.name}: not graded\n\n{wrapped(str(error))}")  # the others may do
+        passed = sum(grade.passed for grade in grades)
+        if len(chosen) > 1:
+            say(f"\n{passed} of {len(chosen)} passed")
+        return 2 if len(grades) < len(chosen) else int(passed < len(chosen))
 
     def grade(self, exercise: Exercise) -> Grade:
         """Grades the student's file, remembers the result and says it."""
         file = self.workspace.shown(exercise)
+        source = ""
         try:
             source = self.workspace.read(exercise)
             grade = self.grade_source(exercise, source, file)
-        except Unreadable as problem:
-            look = "what lies there; `reset` puts the starter in its place and keeps the old file."
-            source, grade = "", Grade(Finding("unreadable", f"{file} cannot be read: {problem}.", look=look))
+        except Failed as failed:
+            grade = Grade(failed.finding)
         finally:
             progress_line("")
-
         with self.workspace.update(exercise) as progress:
             progress.attempts += 1
             if grade.passed:
@@ -195,41 +181,34 @@ class Program:
     def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
         if exercise.kind == "predict":
             return grade_answers(exercise, self.build, source)
-        grader = Grader(
-            exercise,
-            self.build,
-            self.args.device,
-            self.args.seed,
-            lambda doing: progress_line(f"{exercise.name}: {doing}"),
-        )
-        return grader.grade(source, file)
+
+        def doing(what: str) -> None:
+            progress_line(f"{exercise.name}: {what}")
+
+        return Grader(exercise, self.build, self.args.device, self.args.seed, doing).grade(source, file)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
+        name = exercise.name
         if grade.finding is None:
             where = "" if grade.device == "any" else f", {grade.device}"
-            say(paint(f"{exercise.name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+            say(paint(f"{name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+        else:
+            say(paint(f"{name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+        if grade.finding is None or exercise.kind == "predict":
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
-            if progress.revealed:
-                say("  The solution was revealed before: no points.")
-            if exercise.kind == "predict":
-                say()
-                say(indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
-            following = self.next_exercise()
-            say()
-            say(f"  solution  {self.command} solution {exercise.name}")
-            if following is not None:
-                say(f"  next      {self.command} ({following.name})")
+        if grade.finding is not None:
+            say(f"\n{show(grade.finding, file, source)}")
+            if progress.hints < HINTS:
+                say(f"\n  Stuck? {self.command} hint {name} (hint {progress.hints + 1} of {HINTS})")
             return
-        say(paint(f"{exercise.name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+        if progress.revealed:
+            say("  The solution was revealed before: no points.")
         if exercise.kind == "predict":
-            for text in grade.notes:
-                say(wrapped(text, "  + ", "    "))
-        say()
-        say(show(grade.finding, file, source))
-        if progress.hints < HINTS:
-            say()
-            say(f"  Stuck? {self.command} hint {exercise.name} (hint {progress.hints + 1} of {HINTS})")
+            say("\n" + indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
+        say(f"\n  solution  {self.command} solution {name}")
+        if following := self.next_exercise():
+            say(f"  next      {self.command} ({following.name})")
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)
@@ -259,7 +238,6 @@ class Program:
                     return 0
                 if following is not exercise:
                     exercise = following
-                    say()
                     self.introduce(exercise)
                     seen = _stamp(self.workspace.begin(exercise))
                 say(f"\nwatching {self.workspace.shown(exercise)}; Ctrl-C ends")
@@ -273,7 +251,7 @@ class Program:
 
     def solution(self) -> int:
         exercise = self.find(self.args.name)
-        if not _closed(self.workspace.load().get(exercise.name, Progress())):
+        if not self.workspace.load().get(exercise.name, Progress()).closed:
             if not self.args.reveal:
                 say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
                 return 1
@@ -290,7 +268,7 @@ class Program:
         return 0
 
     def report(self) -> int:
-        report = make_report(self.exercises, self.workspace, self.workspace.load())
+        report = make_report(self.exercises, self.workspace)
         if self.args.json is not None:
             write_whole(Path(self.args.json), json.dumps(report, indent=1) + "\n")
         say(table(report))
@@ -301,17 +279,12 @@ class Program:
         return verify(chosen, self.build, self.grade_source, say)
 
 
-def _closed(progress: Progress) -> bool:
-    return progress.passed or progress.revealed
-
-
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Changes when the file is saved; None if it is not there."""
-    try:
+    with suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

@@ -4,9 +4,11 @@ what is no CUDA although the CPU device would run it. The rest shows in what the
 """
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tools.grading.content import PIECE, without_comments, without_strings
-from tools.grading.cuda import no_cuda
 from tools.grading.finding import Finding
 
 # Words with two underscores, all of CUDA, that the CPU device has.
@@ -153,3 +155,95 @@ def _line(text: str, at: int) -> int:
 
 def _broken(line: int, says: str) -> Finding:
     return Finding("rule", says[0].upper() + says[1:], line, look=LOOK)
+
+
+# ---- Calls from the wrong side ---------------------------------------------------------------------------
+
+Found = tuple[int, str, str]  # where in the text, what is wrong, and what to look at
+
+ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
+ATTRIBUTE = re.compile(rf"\b(?:__launch_bounds__|__align__|alignas|decltype|requires|explicit){ARGUMENTS}")
+# A lambda with a name is a function, too; a constructor has a list behind its parameters.
+FUNCTION = re.compile(
+    r"(?:\A|(?<=[;{}]))([^;{}()]*)\b(?!(?:if|for|while|switch|catch)\b)(\w+)\s*(?:=\s*\[[^\]]*\]\s*)?"
+    rf"{ARGUMENTS}[^;{{}}()=:]*(?::[^;{{}}]*)?\{{"
+)
+DEVICE_WORDS = ("__shared__", "__syncthreads", "__syncwarp", "threadIdx", "blockIdx", "blockDim", "gridDim")
+NOT_CALLED = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")
+USE = re.compile(rf"\b({'|'.join(DEVICE_WORDS)})\b|(?<![\w.])(\w+)\s*(?:<[^<>;(){{}}]*>\s*)?\(")
+FOR_KERNELS = ("__global__", "__device__", "constexpr", "consteval")
+MARKS = "the words before the functions: __global__ makes a kernel, __device__ a function that kernels call."
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with a body. marks: what stands before its name; start, at: where it and the body begin."""
+
+    name: str
+    marks: str
+    start: int
+    at: int
+    body: str
+
+    def has(self, *words: str) -> bool:
+        return not set(words).isdisjoint(re.findall(r"\w+", self.marks))
+
+
+def no_cuda(code: str) -> Found | None:
+    """The first call from the wrong side, or launch of what is no kernel. nvcc, where it is, finds more.
+    code: without comments and the contents of strings."""
+    code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)
+    functions: dict[str, list[Function]] = defaultdict(list)
+    for function in functions_of(code):
+        functions[function.name].append(function)
+    found = [item for same in functions.values() for f in same for item in _wrong_side(f, functions)]
+    for launch in re.finditer(r"(?<!\w)launch\s*\(([^,]*)", code):
+        names = NOT_CALLED.findall(launch[1])
+        holds = [x for name in names for x in re.findall(rf"\b{name}\s*=(?!=)([^;[]*);", code)]
+        names += NOT_CALLED.findall(" ".join(holds))  # of a variable that holds the kernel
+        for same in (functions[name] for name in names if name in functions):
+            if not any(f.has("__global__") for f in same):
+                says = f"`{same[0].name}` is launched, but it is no kernel: __global__ is missing before it."
+                found.append((same[0].start, says, MARKS))
+    return min(found, default=None)
+
+
+def functions_of(code: str) -> Iterator[Function]:
+    """The functions that are defined in namespaces and in structs."""
+    code = ATTRIBUTE.sub(lambda m: " " * len(m[0]), code)
+    at = 0
+    while match := FUNCTION.search(code, at):
+        at, depth = match.end(), 1
+        while depth and at < len(code):
+            depth += {"{": 1, "}": -1}.get(code[at], 0)
+            at += 1
+        yield Function(match[2], match[1], match.start(2), match.end(), code[match.end() : at])
+
+
+def _wrong_side(caller: Function, functions: dict[str, list[Function]]) -> Iterator[Found]:
+    on_device = caller.has("__global__", "__device__")
+    for match in USE.finditer(caller.body):
+        word, name = match.groups()
+        # A lambda or a variable of the caller's own may have the same name.
+        own = name == caller.name or re.search(rf"\b{name}\s*[={{]", caller.body)
+        called = [] if name is None or own else functions.get(name, [])
+        says, look = "", MARKS
+        if word and not on_device:
+            says = (
+                f"`{word}` is for kernels, and `{caller.name}` is a function of the host: is __global__ or "
+            )
+            says += "__device__ missing before it?"
+        elif called and all(f.has("__global__") for f in called):
+            says, look = f"`{name}` is a kernel: it is launched, not called.", "launch() in sgemm()."
+        elif called and on_device and not any(f.has(*FOR_KERNELS) for f in called):
+            says = (
+                f"The kernel's side calls `{name}`, which only the host has: __device__ is missing before it."
+            )
+        elif (
+            called and not on_device and not any(f.has("__host__") or not f.has("__device__") for f in called)
+        ):
+            says = (
+                f"`{caller.name}` runs on the host and calls `{name}`, which only the GPU has (__device__)."
+            )
+        if says:
+            yield caller.at + match.start(), says, look

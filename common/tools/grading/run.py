@@ -18,6 +18,7 @@ from tools.base import ROOT
 from tools.claims.values import STANDARD_PROBLEM
 
 TIMEOUT_S = 40  # of a table; right kernels take a few seconds
+ENDLESS = "did not finish in time"
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,10 @@ class Problem:
 @dataclass(frozen=True)
 class Outcome:
     """records: the JSON record of each problem that was finished. crash: "" or what ended the program before
-    that, `timeout` if the time was up. at: the problem that it was at."""
+    that, ENDLESS if the time was up. at: the problem that it was at."""
 
     records: list[dict[str, Any]]
     crash: str = ""
-    timeout: bool = False
     at: Problem | None = None
 
 
@@ -105,12 +105,10 @@ def with_seeds(
     shapes: list[str], chooser: random.Random, hidden: Collection[str] | None = None
 ) -> list[Problem]:
     """Each with numbers of its own. hidden: those of the shapes that were drawn by lot; None: all."""
-    seen: set[str] = set()
-    problems = []
-    for shape in shapes:
+    problems: list[Problem] = []
+    for n, shape in enumerate(shapes):
         options = f"{shape} --seed {chooser.randrange(1, 1 << 31)}"
-        problems.append(Problem(options, shape in seen, hidden is None or shape in hidden))
-        seen.add(shape)
+        problems.append(Problem(options, shape in shapes[:n], hidden is None or shape in hidden))
     return problems
 
 
@@ -152,72 +150,40 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
     return with_seeds([*shape_table(), *drawn, *again, *again], chooser, drawn)
 
 
-class Runs:
-    """The programs that are running for one grading."""
-
-    def __init__(self) -> None:
-        self.processes: set[subprocess.Popen[bytes]] = set()
-        self.stopped = False
-
-    def stop(self) -> None:
-        """Ends them: nobody wants to know any more."""
-        self.stopped = True
-        for process in list(self.processes):
-            _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 def run(
-    program: Path,
-    problems: list[Problem],
-    *options: str,
-    timeout: float | None = None,
-    source: str = "",
-    runs: Runs | None = None,
+    program: Path, problems: list[Problem], *options: str, timeout: float | None = None, source: str = ""
 ) -> Outcome:
     """Runs all problems in one process. source: what to call the student's file in messages."""
-    runs = runs or Runs()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases, out, said = folder / "cases", folder / "out.json", folder / "said"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
         command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
         with said.open("w") as file:
+            nothing, same = subprocess.DEVNULL, subprocess.STDOUT
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                start_new_session=True, cwd=folder,
-            )  # fmt: skip
-            runs.processes.add(process)
-            if runs.stopped:
-                _kill(process)
+                command, stdin=nothing, stdout=file, stderr=same, start_new_session=True, cwd=folder
+            )
+            crash = ""
             try:
                 process.wait(timeout or TIMEOUT_S)
-                timed_out = False
             except subprocess.TimeoutExpired:
-                timed_out = True
+                crash = ENDLESS
             finally:
-                _kill(process)  # after Ctrl-C, too
-                process.wait()
-                runs.processes.discard(process)
+                if process.poll() is None:  # after Ctrl-C, too
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         text = named(said.read_text(errors="replace"), program, source)
         done = len(re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE))
         at = problems[min(done, len(problems) - 1)]
-        if timed_out:
-            return Outcome([], "", True, at)
-        try:
+        records = []
+        with suppress(OSError, ValueError):
             records = json.loads(out.read_text())
-            whole = isinstance(records, list) and len(records) == len(problems)
-        except (OSError, ValueError):
-            whole = False
-        if not whole or process.returncode not in (0, 1):
+        if not crash and (len(records) != len(problems) or process.returncode not in (0, 1)):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
             crash = last[-1].removeprefix("error: ") if last else f"it ended with status {process.returncode}"
-            return Outcome([], crash, False, at)
+        if crash:
+            return Outcome([], crash, at)
         for record in records:
             record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
         return Outcome(records)
@@ -225,7 +191,7 @@ def run(
 
 def named(text: str, program: Path, source: str) -> str:
     """The text with the student's file by its own name in place of the copy that was compiled."""
-    copy = program.resolve().parent / "kernel.cu"
-    for path in (str(copy), str(copy.relative_to(ROOT)) if copy.is_relative_to(ROOT) else str(copy)):
+    copy = str(program.resolve().parent / "kernel.cu")
+    for path in (copy, copy.removeprefix(f"{ROOT}/")):
         text = text.replace(path, source or "kernel.cu")
     return text

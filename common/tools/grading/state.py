@@ -1,5 +1,5 @@
 """A student's workspace: copies of the starters, and state.json, the one file that remembers what was done.
-Standard library only.
+And the report of it for a teacher, for which nothing is graded again. Standard library only.
 """
 
 import fcntl
@@ -11,9 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tools.base import UsageError, write_whole
 from tools.grading.content import HINTS, Exercise, read_fields
+from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
 VERSION = 1
@@ -21,10 +23,6 @@ VERSION = 1
 
 class StateError(UsageError):
     """What is wrong with the workspace, in one line."""
-
-
-class Unreadable(Exception):
-    """What is wrong with one file of the student's, which the others do not suffer from."""
 
 
 @dataclass
@@ -42,6 +40,10 @@ class Progress:
     @property
     def passed(self) -> bool:
         return self.passed_at is not None
+
+    @property
+    def closed(self) -> bool:
+        return self.passed or self.revealed
 
 
 def now() -> str:
@@ -104,14 +106,16 @@ class Workspace:
         return path
 
     def read(self, exercise: Exercise) -> str:
-        """The student's file. Raises Unreadable."""
+        """The student's file. Raises Failed, which the others do not suffer from."""
         path = self.begin(exercise)
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise Unreadable("it is not text in UTF-8; save it as that") from None
+            why = "it is not text in UTF-8; save it as that"
         except OSError as error:
-            raise Unreadable(error.strerror or "unknown error") from None
+            why = error.strerror
+        look = "what lies there; `reset` puts the starter in its place and keeps the old file."
+        raise Failed(Finding("unreadable", f"{self.shown(exercise)} cannot be read: {why}.", look=look))
 
     def reset(self, exercise: Exercise) -> Path | None:
         """Puts the starter back. Returns where the old file now lies, if there was any.
@@ -166,3 +170,63 @@ def _progress(entry: object, where: str) -> Progress:
     if asdict(progress).keys() != entry.keys() or progress.attempts < 0 or not 0 <= progress.hints <= HINTS:
         raise StateError(f"{where}: a key is missing or a count is impossible")
     return progress
+
+
+# ---- The report ------------------------------------------------------------------------------------------
+
+
+def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, Any]:
+    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, one for each
+    exercise that was passed without its solution revealed before. changed: the file is no longer the one that
+    passed."""
+    state = workspace.load()
+    entries = [_entry(exercise, workspace, state.get(exercise.name, Progress())) for exercise in exercises]
+    counted = ("passed", "points", "revealed", "changed", "hints_used", "attempts")
+    totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
+    score = round(100 * totals["points"] / len(entries), 1) if entries else 0.0
+    return {"date": now(), "exercises": entries, "totals": totals, "score": score}
+
+
+def _entry(exercise: Exercise, workspace: Workspace, progress: Progress) -> dict[str, Any]:
+    try:
+        version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        version = None  # not begun, or gone
+    return {
+        "exercise": exercise.name,
+        "kind": exercise.kind,
+        "passed": progress.passed,
+        "revealed": progress.revealed,
+        "points": int(progress.passed and not progress.revealed),
+        "hints_used": progress.hints,
+        "attempts": progress.attempts,
+        "passed_at": progress.passed_at,
+        "device": progress.device,
+        "version": version,
+        "passed_version": progress.version,
+        "changed": progress.passed and version != progress.version,
+    }
+
+
+# One character for each standing, and what the table says.
+STANDINGS = {"x": "passed", "~": "passed, changed", "r": "revealed", " ": "-"}
+
+
+def standing(entry: dict[str, Any]) -> str:
+    if entry["revealed"]:
+        return "r"
+    return " " if not entry["passed"] else "~" if entry["changed"] else "x"
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as a person reads it."""
+    lines = [f"{'exercise':<28} {'kind':<8} {'result':<18} {'hints':>5} {'attempts':>8}  passed at"]
+    for entry in report["exercises"]:
+        lines.append(
+            f"{entry['exercise']:<28} {entry['kind']:<8} {STANDINGS[standing(entry)]:<18} "
+            f"{entry['hints_used']:>5} {entry['attempts']:>8}  {entry['passed_at'] or '-'}"
+        )
+    totals = report["totals"]
+    return "\n".join(
+        [*lines, f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %"]
+    )

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.claims.values import Context
+from tools.claims.values import Context, NotAvailable
 from tools.grading.content import Exercise
 from tools.grading.finding import Grade
-from tools.grading.predict import Unanswerable, correct_answer
+from tools.grading.predict import correct_answer
 
 NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter has to fail in a better way
 GradeSource = Callable[[Exercise, str, str], Grade]
@@ -21,40 +21,31 @@ def solution_of(exercise: Exercise, build: Path) -> str:
     for question in exercise.questions:
         try:
             lines.append(f"{question.id} = {correct_answer(question, context)!r}")
-        except Unanswerable:
+        except NotAvailable:
             lines.append(f"{question.id} = 0  # cannot be computed here")
     return "\n".join(lines) + "\n"
 
 
-def problems_of(exercise: Exercise, build: Path, grade: GradeSource) -> tuple[list[str], list[str]]:
-    """What is wrong with an exercise, and remarks. Raises BuildError."""
-    problems, remarks = [], []
-    starter = grade(exercise, exercise.starter.read_text(encoding="utf-8"), exercise.starter.name)
-    if starter.finding is None:
-        problems.append("the starter passes")
-    elif starter.finding.code in NO_BEGINNING:
-        problems.append(f"the starter does not even begin: {starter.finding.says}")
-    else:
-        remarks.append(f"the starter fails in {starter.seconds:.1f} s: {starter.finding.says}")
-    solution = grade(exercise, solution_of(exercise, build), exercise.solution.name)
-    if solution.finding is not None:
-        at = f" (line {solution.finding.line})" if solution.finding.line else ""
-        details = " ".join(solution.finding.details)
-        problems.append(f"the solution fails: {solution.finding.says} {details}{at}")
-    else:
-        remarks.append(f"the solution passes in {solution.seconds:.1f} s")
-        remarks += [note for note in solution.notes if "not checked here" in note]
-    return problems, remarks
-
-
 def verify(exercises: list[Exercise], build: Path, grade: GradeSource, say: Callable[[str], None]) -> int:
-    """Says how it stands with each exercise. Returns 0 if all is well, else 1."""
-    bad = 0
+    """Says how it stands with each exercise. Returns 0 if all is well, else 1. Raises BuildError."""
+    in_order = 0
     for exercise in exercises:
-        problems, remarks = problems_of(exercise, build, grade)
-        bad += bool(problems)
+        starter = grade(exercise, exercise.starter.read_text(encoding="utf-8"), exercise.starter.name).finding
+        solution = grade(exercise, solution_of(exercise, build), exercise.solution.name)
+        problems = []
+        if starter is None:
+            problems.append("the starter passes")
+        elif starter.code in NO_BEGINNING:
+            problems.append(f"the starter does not even begin: {starter.says}")
+        if wrong := solution.finding:
+            at = f" (line {wrong.line})" if wrong.line else ""
+            problems.append(f"the solution fails: {' '.join([wrong.says, *wrong.details])}{at}")
+        in_order += not problems
         say(f"{'FAILED' if problems else 'ok':<7} {exercise.name}")
-        for text in [*problems, *remarks]:
+        fails = [f"the starter fails: {starter.says}"] if starter else []
+        passes = [] if wrong else [f"the solution passes in {solution.seconds:.1f} s"]
+        unchecked = [note for note in solution.notes if "not checked here" in note]
+        for text in [*problems, *fails, *passes, *unchecked]:
             say(f"          {text}")
-    say(f"{len(exercises) - bad} of {len(exercises)} exercises are in order")
-    return 1 if bad else 0
+    say(f"{in_order} of {len(exercises)} exercises are in order")
+    return int(in_order < len(exercises))

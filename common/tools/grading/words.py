@@ -4,7 +4,7 @@ import re
 
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
-from tools.grading.run import TIMEOUT_S, Outcome, Problem
+from tools.grading.run import ENDLESS, TIMEOUT_S, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
@@ -157,7 +157,7 @@ def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | 
 def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
-    if outcome.timeout:
+    if outcome.crash == ENDLESS:
         return Finding(
             "endless",
             f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
