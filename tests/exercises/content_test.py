@@ -6,7 +6,7 @@ import shutil
 import pytest
 from conftest import ROOT
 from tools.base import UsageError
-from tools.grading.content import Malformed, exercise_folders, read_all, read_exercise, without_comments
+from tools.grading.content import exercise_folders, read_all, read_exercise, without_comments
 
 ENOUGH = {"kernel": 10, "fault": 5, "predict": 5}
 
@@ -58,7 +58,7 @@ def kernel(copy):
 
 
 def rejected(folder, *words):
-    with pytest.raises(Malformed) as error:
+    with pytest.raises(UsageError) as error:
         read_exercise(folder)
     said = str(error.value)
     assert "\n" not in said

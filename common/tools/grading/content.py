@@ -28,46 +28,37 @@ CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
 T = TypeVar("T")
 
 
-class Malformed(UsageError):
-    """What is wrong with an exercise's files, in one line."""
-
-
-def read_fields(
-    kind: type[T], table: Any, where: object, error: type[UsageError] = Malformed, **given: Any
-) -> T:
+def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
     """A dataclass from a table of TOML or JSON, and from what is given besides: no field is missing or blank
-    that has no default, each is of its type, and there are no others. Lists of tables are named for one."""
+    that has no default, each is of its type, and there are no others. Lists of tables are named for one.
+    Raises UsageError."""
     if not isinstance(table, dict):
-        raise error(f"{where}: is no table")
+        raise UsageError(f"{where}: is no table")
     types = {name: wanted for name, wanted in get_type_hints(kind).items() if name not in given}
     inner = {name: (*filter(is_dataclass, get_args(wanted)), None)[0] for name, wanted in types.items()}
     keys = {name.removesuffix("s") if types[name] == list[inner[name]] else name: name for name in types}
     if unknown := table.keys() - keys:
-        raise error(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
+        raise UsageError(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
     optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
     for key, name in keys.items():
-        value, wanted, of = table.get(key), types[name], inner[name]
-        if name not in optional and str("" if value is None else value).strip() == "":
-            raise error(f"{where}: has no {key}")
+        if name not in optional and not str(table.get(key, "")).strip():
+            raise UsageError(f"{where}: has no {key}")
         if key not in table:
             continue
-        if of and isinstance(value, list):
-            value = [read_fields(of, item, f"{where}: {key} {n}", error) for n, item in enumerate(value, 1)]
-        elif of and isinstance(value, dict) and wanted != list[of]:
-            value = read_fields(of, value, f"{where}: {key}", error)
+        value, wanted, of = table[key], types[name], inner[name]
+        if isinstance(value, list) and wanted == list[of]:
+            value = [read_fields(of, item, f"{where}: {key} {n}") for n, item in enumerate(value, 1)]
+        elif isinstance(value, dict) and of and wanted != list[of]:
+            value = read_fields(of, value, f"{where}: {key}")
         elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise error(f"{where}: {key} is {value!r:.40}, and should be {_in_words(wanted, key)}")
+            words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
+            other = f"tables, [[{key}]]" if wanted == list[of] else "a table, { ... }" if of else str(wanted)
+            raise UsageError(f"{where}: {key} is {value!r:.40}, and should be {words.get(wanted, other)}")
         given[name] = value.strip() if isinstance(value, str) else value
     try:
         return kind(**given)
     except (ValueError, ExpressionError) as problem:  # of __post_init__
-        raise error(f"{where}: {problem}") from None
-
-
-def _in_words(wanted: Any, key: str) -> str:
-    words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
-    other = f"tables, [[{key}]]" if getattr(wanted, "__origin__", None) is list else "a table, { ... }"
-    return words.get(wanted, other)
+        raise UsageError(f"{where}: {problem}") from None
 
 
 # ---- What there is ---------------------------------------------------------------------------------------
@@ -194,17 +185,17 @@ def exercise_folders(root: Path = ROOT) -> list[Path]:
 
 
 def read_all(root: Path = ROOT) -> list[Exercise]:
-    """All exercises in the order in which they are done. Raises Malformed."""
+    """All exercises in the order in which they are done. Raises UsageError."""
     of_name: dict[str, Exercise] = {}
     for folder in exercise_folders(root):
         exercise = read_exercise(folder)
         if (other := of_name.setdefault(exercise.name, exercise)) is not exercise:
-            raise Malformed(f"{exercise.folder}: {other.folder} has the same name; rename one")
+            raise UsageError(f"{exercise.folder}: {other.folder} has the same name; rename one")
     return sorted(of_name.values(), key=lambda e: (e.step, list(KINDS).index(e.kind), e.name))
 
 
 def read_exercise(folder: Path) -> Exercise:
-    """The exercise of a directory, all its files checked. Raises Malformed, which names the file."""
+    """The exercise of a directory, all its files checked. Raises UsageError, which names the file."""
     folder = folder.resolve()
     name = folder.parent.name if folder.name == "exercise" else folder.name
     path = folder / "exercise.toml"
@@ -219,7 +210,7 @@ def read_exercise(folder: Path) -> Exercise:
 def _read(path: Path) -> str:
     text = read_text(path)
     if not text.strip():
-        raise Malformed(f"{path}: is empty")
+        raise UsageError(f"{path}: is empty")
     return text
 
 
@@ -227,7 +218,7 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_read(path))
     except tomllib.TOMLDecodeError as error:
-        raise Malformed(f"{path}: cannot be read: {error}") from None
+        raise UsageError(f"{path}: cannot be read: {error}") from None
 
 
 # ---- What must fit together ------------------------------------------------------------------------------
@@ -262,15 +253,15 @@ def _check_sources(exercise: Exercise, path: Path) -> None:
     starter, solution = _read(exercise.starter), _read(exercise.solution)
     for name, text in ((exercise.starter, starter), (exercise.solution, solution)):
         if not re.search(r"\bvoid sgemm\(const Gemm& ?\w+\)", text):
-            raise Malformed(f"{name}: has no `void sgemm(const Gemm& g)`")
+            raise UsageError(f"{name}: has no `void sgemm(const Gemm& g)`")
         if "__global__" not in text:
-            raise Malformed(f"{name}: has no kernel")
+            raise UsageError(f"{name}: has no kernel")
     if exercise.kind == "kernel" and "TODO" not in starter:
-        raise Malformed(f"{exercise.starter}: marks no place with TODO")
+        raise UsageError(f"{exercise.starter}: marks no place with TODO")
     removed = code_lines(solution) - code_lines(starter)
     # Line by line, for the starter may lack a line that the solution has twice.
     if without_comments(starter).split() == without_comments(solution).split():
-        raise Malformed(f"{exercise.starter}: is the solution")
+        raise UsageError(f"{exercise.starter}: is the solution")
     # Neither what is shown at once nor a hint may hold a line that the student is to write.
     shown = [("the task", exercise.task), ("the title", exercise.title)]
     shown += [(f"hint {n}", hint) for n, hint in enumerate(exercise.hints, 1)]
@@ -281,19 +272,19 @@ def _check_sources(exercise: Exercise, path: Path) -> None:
         packed = "".join(text.split())
         for line in removed:
             if len(line) >= CODE_OF_NOTE and (line in packed or line.rstrip(";{") in packed):
-                raise Malformed(f"{path}: {what} holds a line of the solution: {line}")
+                raise UsageError(f"{path}: {what} holds a line of the solution: {line}")
 
 
 def _check_predict(exercise: Exercise, path: Path) -> None:
     if not exercise.questions:
-        raise Malformed(f"{path}: asks nothing; write [[question]]")
+        raise UsageError(f"{path}: asks nothing; write [[question]]")
     ids = [question.id for question in exercise.questions]
     if len(set(ids)) != len(ids):
-        raise Malformed(f"{path}: two questions have the same id")
+        raise UsageError(f"{path}: two questions have the same id")
     answers = _toml(exercise.starter)
     if set(answers) != set(ids):
         odd = min(set(answers) ^ set(ids))
-        raise Malformed(f"{exercise.starter}: '{odd}' stands in only one of answers.toml and exercise.toml")
+        raise UsageError(f"{exercise.starter}: '{odd}' stands in only one of answers.toml and exercise.toml")
     if filled := [name for name in ids if answers[name] != ""]:
-        raise Malformed(f'{exercise.starter}: {filled[0]} is to be blank: {filled[0]} = ""')
+        raise UsageError(f'{exercise.starter}: {filled[0]} is to be blank: {filled[0]} = ""')
     _read(exercise.solution)

@@ -140,20 +140,10 @@ def line_of_goal(check: str, context: Context) -> int:
     except (NotAvailable, ExpressionError):
         return 0
     wanted: list[dict[str, Any]] = []
-    for node in ast.walk(ast.parse(check.strip(), mode="eval")):
-        match node:
-            case ast.Call(func=ast.Attribute(attr="load" | "store" | "copy" | "access" as operation) as func):
-                if "mine" not in ast.unparse(func):
-                    continue
-                # load('A') is load(array='A')
-                words = dict(zip(("array",), node.args, strict=False)) | {
-                    k.arg: k.value for k in node.keywords
-                }
-                asked = {key: word.value for key, word in words.items() if isinstance(word, ast.Constant)}
-                asked = {key: asked[key] for key in ("array", "space") if key in asked}
-                if operation != "access":
-                    asked["operation"] = operation
-                wanted += [row for row in rows if asked.items() <= row.items()]
+    for operation, words in re.findall(rf"xray\({MINE}\)\.(load|store|copy|access)\(([^()]*)\)", check):
+        named = re.findall(r"(array|space)='([^']*)'", re.sub("^'", "array='", words))  # ('A') is (array='A')
+        asked = dict(named) | ({} if operation == "access" else {"operation": operation})
+        wanted += [row for row in rows if asked.items() <= row.items()]
     if not wanted and "xray(mine)" in check.replace(" ", ""):
         space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
         wanted = [row for row in rows if row["space"] == space]
@@ -171,18 +161,16 @@ def line_of_goal(check: str, context: Context) -> int:
 def sides(comparison: Comparison, context: Context) -> str:
     """A comparison that failed, in words: what it is, and what it should be."""
     c = comparison
-    number = "{:.6g}" if isinstance(c.right_value, float) else "{}"
+    right, is_value = (f"{x:.6g}" if isinstance(x, float) else f"{x}" for x in (c.right_value, c.left_value))
     words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
-    wish = words.get(c.sign, f"{c.sign} ") + number.format(c.right_value)
     of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
     names = names_of(c.left)
     source = "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"
+    left = re.sub(rf"(?:xray|sass)\({MINE}\)\.", "", c.left) + f" is {is_value}"
     if (found := _counted(c.left, context)) is not None:
         several = "; ".join(f"`{text}`" for text in found[:SHOWN]) + (" ..." if len(found) > SHOWN else "")
-        return f"{source}: {len(found)} found{', ' if found else ''}{several}; it should be {wish}{of}."
-    left = c.left.replace(f"xray({MINE}).", "").replace(f"sass({MINE}).", "")
-    number = "{:.6g}" if isinstance(c.left_value, float) else "{}"
-    return f"{source}: {left} is {number.format(c.left_value)}; it should be {wish}{of}."
+        left = f"{len(found)} found{', ' if found else ''}{several}"
+    return f"{source}: {left}; it should be {words.get(c.sign, f'{c.sign} ')}{right}{of}."
 
 
 def _counted(expression: str, context: Context) -> list[str] | None:

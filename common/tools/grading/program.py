@@ -91,10 +91,9 @@ class Program:
 
     def find(self, name: str) -> Exercise:
         """The exercise of this name, which may be cut short; 2 is 02."""
-        number = name.isdecimal() and name.strip("0")  # 0 alone is the start of many names
-        whole = name.zfill(2) if number else name
-        fits = [e for e in self.exercises if e.name == whole]
-        fits = fits or [e for e in self.exercises if name and e.name.startswith(whole)]
+        whole = name.zfill(2) if name.isdecimal() and name.strip("0") else name  # 0 may begin many names
+        fits = [e for e in self.exercises if name and e.name.startswith(whole)]
+        fits = [e for e in fits if e.name == whole] or fits
         if len(fits) == 1:
             return fits[0]
         names = ", ".join(e.name for e in (fits or self.exercises))

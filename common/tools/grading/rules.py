@@ -109,19 +109,13 @@ def check(source: str, starter: str) -> Finding | None:
     if not source.strip("\ufeff \t\r\n"):
         return Finding("rule", "The file is empty.", look="`reset`, which brings the starter back.")
     text, beginning = without_comments(joined(source)), without_comments(joined(starter))
-    for piece in PIECE.finditer(text):
-        if piece["mark"] is not None:
-            says = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
-            return _broken(_line(text, piece.start()), says)
-    includes = set(INCLUDE.findall(beginning))
-    broken = [
-        (
-            _line(text, m.start()),
-            f"it includes {m[1]}; only the starter's includes are allowed: {', '.join(sorted(includes))}.",
-        )
-        for m in INCLUDE.finditer(text)
-        if m[1] not in includes
-    ]
+    raw = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
+    broken = [(_line(text, p.start()), raw) for p in PIECE.finditer(text) if p["mark"] is not None]
+    includes = sorted(set(INCLUDE.findall(beginning)))
+    only = f"only the starter's includes are allowed: {', '.join(includes)}."
+    for match in INCLUDE.finditer(text):
+        if match[1] not in includes:
+            broken.append((_line(text, match.start()), f"it includes {match[1]}; {only}"))
     code, allowed = without_strings(text), without_strings(beginning)
     for pattern, says in RULES:
         for match in pattern.finditer(code):
@@ -132,8 +126,8 @@ def check(source: str, starter: str) -> Finding | None:
         return _broken(*min(broken, key=lambda pair: pair[0]))
     if UNNAMED.search(allowed) and not UNNAMED.search(code):
         return _broken(0, "`namespace {` around the kernel and sgemm() is missing; the starter has it.")
-    if found := no_cuda(code):
-        at, says, look = found
+    if wrong_side := no_cuda(code):
+        at, says, look = wrong_side
         return Finding("no CUDA", says, _line(code, at), look=look)
     return None
 

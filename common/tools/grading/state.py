@@ -13,16 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, write_whole
+from tools.base import UsageError, read_text, write_whole
 from tools.grading.content import HINTS, Exercise, read_fields
 from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
 VERSION = 1
-
-
-class StateError(UsageError):
-    """What is wrong with the workspace, in one line."""
 
 
 @dataclass
@@ -71,7 +67,7 @@ def failing(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StateError(f"{path}: cannot be {what}: {error.strerror}") from None
+        raise UsageError(f"{path}: cannot be {what}: {error.strerror}") from None
 
 
 class Workspace:
@@ -80,7 +76,7 @@ class Workspace:
     def __init__(self, folder: Path):
         self.folder = folder
         if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is no directory; give another with --workspace")
+            raise UsageError(f"{folder} is no directory; give another with --workspace")
 
     def file(self, exercise: Exercise) -> Path:
         return self.folder / exercise.file_name
@@ -96,13 +92,10 @@ class Workspace:
         path = self.file(exercise)
         if not path.exists():
             text = exercise.starter.read_text(encoding="utf-8")
-            self._make()
-            with (
-                failing(path, "written"),
-                suppress(FileExistsError),
-                path.open("x", encoding="utf-8") as file,
-            ):
-                file.write(text)  # never over what has just appeared
+            with failing(path, "written"), suppress(FileExistsError):  # never over what has just appeared
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(text)
         return path
 
     def read(self, exercise: Exercise) -> str:
@@ -129,34 +122,29 @@ class Workspace:
         self.begin(exercise)
         return old
 
-    def _make(self) -> None:
-        with failing(self.folder, "made"):
-            self.folder.mkdir(parents=True, exist_ok=True)
-
     # ---- state.json ----
 
     def load(self) -> dict[str, Progress]:
-        """By exercise. Raises StateError for a file that is not what this program writes."""
+        """By exercise. Raises UsageError for a file that is not what this program writes."""
         path = self.folder / STATE
         if not path.exists():
             return {}
         try:
-            with failing(path, "read"):
-                content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(read_text(path))
             version, entries = content["format"], content["exercises"].items()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(
-                f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
-            ) from None
+            why = f"is no state of exercises ({error!r}); move it away to begin anew"
+            raise UsageError(f"{path}: {why}") from None
         if version != VERSION:
-            raise StateError(f"{path}: is of another version of this program; move it away")
+            raise UsageError(f"{path}: is of another version of this program; move it away")
         where = f"{path}, to be moved away if you cannot repair it"
         return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
         """What is known of an exercise, to be changed; then it is on the disk. Others wait meanwhile."""
-        self._make()
+        with failing(self.folder, "made"):
+            self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             state = self.load()
             yield state.setdefault(exercise.name, Progress())
@@ -166,9 +154,9 @@ class Workspace:
 
 
 def _progress(entry: object, where: str) -> Progress:
-    progress = read_fields(Progress, entry, where, StateError)
+    progress = read_fields(Progress, entry, where)
     if asdict(progress).keys() != entry.keys() or progress.attempts < 0 or not 0 <= progress.hints <= HINTS:
-        raise StateError(f"{where}: a key is missing or a count is impossible")
+        raise UsageError(f"{where}: a key is missing or a count is impossible")
     return progress
 
 
