@@ -11,8 +11,8 @@ import time
 
 import pytest
 from tools.base import UsageError, write_whole
+from tools.grading.program import solution_of
 from tools.grading.state import Workspace
-from tools.grading.verify import solution_of
 
 FAULT_LINE = re.compile(r"at \S*02_coalescing\.cu:\d+")
 

@@ -42,17 +42,13 @@ class BuildError(UsageError):
 @dataclass(frozen=True)
 class Built:
     """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin where
-    there is nvcc, and gpu_program if it was asked for."""
+    there is nvcc, and folder/run-gpu if it was asked for."""
 
     folder: Path
 
     @property
     def program(self) -> Path:
         return self.folder / "run"
-
-    @property
-    def gpu_program(self) -> Path:
-        return self.folder / "run-gpu"
 
     @property
     def source(self) -> str:

@@ -223,7 +223,6 @@ def _toml(path: Path) -> dict[str, Any]:
 
 # ---- What must fit together ------------------------------------------------------------------------------
 
-
 # What C++ takes for one piece; a ' within a number or a // within a string begins nothing.
 PIECE = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)

@@ -2,6 +2,9 @@
 
 import re
 import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 WIDTH = 96
@@ -42,25 +45,34 @@ class Grade:
         return self.finding is None
 
 
+@contextmanager
+def graded(device: str = "") -> Iterator[Grade]:
+    """A grade to be filled in; Failed is its finding."""
+    begun = time.monotonic()
+    grade = Grade(None, device=device)
+    try:
+        yield grade
+    except Failed as failed:
+        grade.finding = failed.finding
+    grade.seconds = time.monotonic() - begun
+
+
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
     """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
     further = indent if further is None else further
-    pieces: list[str] = []
-    goes_on = False
+    pieces: list[tuple[str, bool]] = []
     for line in text.strip("\n").splitlines():
         kept = re.match(r"\s|[-*] |\d[\d.]|$", line) is not None
-        if goes_on and not kept:
-            pieces[-1] += f" {line.strip()}"
+        if pieces and not kept and not pieces[-1][1]:
+            pieces[-1] = f"{pieces[-1][0]} {line.strip()}", False
         else:
-            pieces.append(line)
-        goes_on = not kept
+            pieces.append((line, kept))
     out: list[str] = []
-    for piece in pieces:
+    for piece, kept in pieces:
         spaces = piece[: len(piece) - len(piece.lstrip())]
-        item = re.match(r"\s|[-*] |\d[\d.]", piece)
         wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
-        wrapper.initial_indent = (further if out or item else indent) + spaces
-        wrapper.subsequent_indent = further + spaces + ("  " if item else "")
+        wrapper.initial_indent = (further if out or kept else indent) + spaces
+        wrapper.subsequent_indent = further + spaces + "  " * kept
         out.append(wrapper.fill(piece.strip()))
     return "\n".join(out)
 

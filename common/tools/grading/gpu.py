@@ -43,14 +43,14 @@ def check_on_gpu(
 ) -> None:
     """Notes what is well on the GPU. Raises Failed with the first thing that is not."""
     large = [*problems, Problem("--m 1023 --n 1025 --k 511 --seed 77"), Problem("--size 1024 --seed 78")]
-    outcome = run(built.gpu_program, large, *ON_GPU, "0", timeout=TIMEOUT_S, source=file)
+    outcome = run(built.folder / "run-gpu", large, *ON_GPU, "0", timeout=TIMEOUT_S, source=file)
     if outcome.crash:
         finding = ended_finding(outcome, file)
         finding.says = f"On the GPU: {finding.says}"
         raise Failed(finding)
     for record, problem in zip(outcome.records, large, strict=True):
         if not record["pass"]:
-            finding = wrong_finding((record["complaints"] or ["wrong result"])[0], problem, False)
+            finding = wrong_finding((record["complaints"] or ["wrong result"])[0], problem)
             finding.says = f"Right on the CPU device, but not on the {record['device']}. {finding.says}"
             raise Failed(finding)
     _check_speed(exercise, built, build, file, notes)
@@ -67,11 +67,11 @@ def _time(program: Path, file: str) -> tuple[dict[str, float], str]:
 
 
 def _check_speed(exercise: Exercise, built: Built, build: Path, file: str, notes: list[str]) -> None:
-    speed = exercise.speed
+    speed, mine = exercise.speed, built.folder / "run-gpu"
     other = build / "steps" / speed.over / "run" if speed else None
     if other is not None and not other.exists():
         raise BuildError(f"{other} is not built; run `meson compile -C {build}` first")
-    times: dict[Path, list[dict[str, float]]] = {p: [] for p in (built.gpu_program, other) if p is not None}
+    times: dict[Path, list[dict[str, float]]] = {p: [] for p in (mine, other) if p is not None}
     for _ in range(ROUNDS if speed else 1):  # in turn, so that both see the same clocks
         for program, records in times.items():
             record, problem = _time(program, file)
@@ -82,9 +82,8 @@ def _check_speed(exercise: Exercise, built: Built, build: Path, file: str, notes
                 look = "offsets that do not fit 32 bits, and the grid's size."
                 raise Failed(Finding("gpu", says, look=look))
             records.append(record)
-    mine = times[built.gpu_program]
-    time_us = statistics.median(record["time_us"] for record in mine)
-    ratios = [record["ratio_to_cublas"] for record in mine if record["ratio_to_cublas"]]
+    time_us = statistics.median(record["time_us"] for record in times[mine])
+    ratios = [record["ratio_to_cublas"] for record in times[mine] if record["ratio_to_cublas"]]
     against = f", {statistics.median(ratios):.1%} of cuBLAS in the same run" if ratios else ""
     notes.append(f"{time_us / 1000:.2f} ms at {SIZE}{against}")
     if speed is None:

@@ -9,7 +9,6 @@ speed (gpu.py).
 
 import random
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from tools.claims.values import MINE, STANDARD_PROBLEM, Context
 from tools.grading import rules
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Exercise
-from tools.grading.finding import Failed, Finding, Grade
+from tools.grading.finding import Failed, Finding, Grade, graded
 from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
 from tools.grading.gpu import check_on_gpu, gpu_here
 from tools.grading.run import (
@@ -55,14 +54,9 @@ class Grader:
 
     def grade(self, source: str, file: str) -> Grade:
         """source: what the student wrote; file: how to name it. Raises BuildError."""
-        begun = time.monotonic()
         self.file = file
-        grade = Grade(None)
-        try:
+        with graded() as grade:
             self._grade(source, grade)
-        except Failed as failed:
-            grade.finding = failed.finding
-        grade.seconds = time.monotonic() - begun
         return grade
 
     def _grade(self, source: str, grade: Grade) -> None:
@@ -113,20 +107,18 @@ class Grader:
     def _judge(self, outcome: Outcome, problems: list[Problem]) -> None:
         if outcome.crash:
             self._fail_at_end(outcome)
-        right: set[str] = set()
         for record, problem in zip(outcome.records, problems, strict=True):
             if not record["pass"]:
-                self._fail_at(record, problem, problem.without_seed in right)
-            right.add(problem.without_seed)
+                self._fail_at(record, problem)
 
-    def _fail_at(self, record: Record, problem: Problem, first_time_right: bool = False) -> None:
+    def _fail_at(self, record: Record, problem: Problem) -> None:
         """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
         # A fault explains a wrong result, not the reverse.
         for complaint in complaints:
             if finding := fault_finding(complaint, self.file, problem):
                 self._fail(finding, problem)
-        finding = wrong_finding(complaints[0], problem, first_time_right)
+        finding = wrong_finding(complaints[0], problem)
         solution = self.exercise.solution.read_text(encoding="utf-8")
         if finding.code == "wrong result" and (
             private := forgotten_shared(finding, self.built.source, solution)

@@ -103,9 +103,7 @@ def symbols_of(path: Path) -> list[Symbol]:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise OSError(0, "nm cannot read it", str(path))
-    symbols = []
-    for line in result.stdout.splitlines():
-        if line.count("|") >= 6 and not line.startswith("Name"):
-            name, _, _, kind, size, _, section = (word.strip() for word in line.rsplit("|", 6))
-            symbols.append(Symbol(name, kind, int(size or "0", 16), section))
-    return symbols
+    rows = re.findall(
+        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)", result.stdout, re.MULTILINE
+    )
+    return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in rows]

@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from tools.claims.values import Context, ExpressionError, NotAvailable, evaluate
 from tools.grading.build import BuildError
 from tools.grading.content import Exercise, Question
-from tools.grading.finding import Failed, Finding, Grade
+from tools.grading.finding import Failed, Finding, Grade, graded
 from tools.grading.goals import need_built
 
 LOOK = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
@@ -50,9 +49,7 @@ def line_of(name: str, source: str) -> int:
 
 def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
     """source: the student's TOML. The worked solution of each right answer is among the notes."""
-    begun = time.monotonic()
-    grade = Grade(None, device="any")
-    try:
+    with graded(device="any") as grade:
         answers = _read(exercise, source.removeprefix("\ufeff"))  # with which some editors begin a file
         context = Context(build, exercise.step)
         for question in exercise.questions:
@@ -60,9 +57,6 @@ def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
             grade.finding = grade.finding or found
         if grade.passed and all(" not checked here" in note for note in grade.notes):
             raise BuildError("none of the questions can be graded here: " + grade.notes[0])
-    except Failed as failed:
-        grade.finding = failed.finding
-    grade.seconds = time.monotonic() - begun
     return grade
 
 

@@ -153,8 +153,6 @@ def _broken(line: int, says: str) -> Finding:
 
 # ---- Calls from the wrong side ---------------------------------------------------------------------------
 
-Found = tuple[int, str, str]  # where in the text, what is wrong, and what to look at
-
 ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
 ATTRIBUTE = re.compile(rf"\b(?:__launch_bounds__|__align__|alignas|decltype|requires|explicit){ARGUMENTS}")
 # A lambda with a name is a function, too; a constructor has a list behind its parameters.
@@ -183,8 +181,8 @@ class Function:
         return not set(words).isdisjoint(re.findall(r"\w+", self.marks))
 
 
-def no_cuda(code: str) -> Found | None:
-    """The first call from the wrong side, or launch of what is no kernel. nvcc, where it is, finds more.
+def no_cuda(code: str) -> tuple[int, str, str] | None:
+    """Where the first call from the wrong side is, or launch of what is no kernel; what is wrong; a look.
     code: without comments and the contents of strings."""
     code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)
     functions: dict[str, list[Function]] = defaultdict(list)
@@ -214,7 +212,7 @@ def functions_of(code: str) -> Iterator[Function]:
         yield Function(match[2], match[1], match.start(2), match.end(), code[match.end() : at])
 
 
-def _wrong_side(caller: Function, functions: dict[str, list[Function]]) -> Iterator[Found]:
+def _wrong_side(caller: Function, functions: dict[str, list[Function]]) -> Iterator[tuple[int, str, str]]:
     on_device = caller.has("__global__", "__device__")
     for match in USE.finditer(caller.body):
         word, name = match.groups()

@@ -215,6 +215,5 @@ def table(report: dict[str, Any]) -> str:
             f"{entry['hints_used']:>5} {entry['attempts']:>8}  {entry['passed_at'] or '-'}"
         )
     totals = report["totals"]
-    return "\n".join(
-        [*lines, f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %"]
-    )
+    lines.append(f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %")
+    return "\n".join(lines)

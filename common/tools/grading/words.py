@@ -91,9 +91,7 @@ WRONG = {
     "into a sum.",
     "NaN": "what goes into the sum: does it begin at zero, and is every tile filled up to its edge?",
 }
-WRONG_ELSE = (
-    "one element by hand: which row of A and which column of B does the thread of this C[i][j] go through?"
-)
+WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
 
 def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
@@ -109,7 +107,7 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
 
 
-def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> Finding:
+def wrong_finding(complaint: str, problem: Problem) -> Finding:
     """A wrong result, or a write outside of C, in plain words."""
     if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
         says = f"The kernel writes outside C with {problem}: {match[1]}."
@@ -120,13 +118,6 @@ def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> F
         return Finding("wrong result", f"It fails with {problem}: {complaint}.", look=WRONG_ELSE)
     count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
-    if problem.again and first_time_right:
-        says = (
-            f"The first call with {problem} was right; a later call with the same sizes and other numbers in "
-            f"A and B was wrong: {count}."
-        )
-        look = "variables that outlive a call (static or outside functions): nothing may be kept."
-        return Finding("kept result", says, 0, details, look)
     look = next((look for words, look in WRONG.items() if words in rest), "")
     look = look or _where_options_point(WRONG_ELSE, problem)
     if re.search(r"of matrix [1-9]", rest):
@@ -158,11 +149,9 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
     if outcome.crash == ENDLESS:
-        return Finding(
-            "endless",
-            f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
-            look="the loops: does each of them end, also with K = 0 and with ragged sizes?",
-        )
+        says = f"The program did not finish within {TIMEOUT_S} s; it was busy{at}."
+        look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
+        return Finding("endless", says, look=look)
     # Once a kernel has been launched, the program itself says where it crashed.
     if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
         return host_finding()
@@ -178,18 +167,14 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
         return Finding("launch", f"{says}limits of CUDA.", line, [detail], f"{look}asks for.")
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
-    return Finding(
-        "crash",
-        f"The program ended early{at}: {said}.",
-        int(line[1]) if line else 0,
-        look="the launch in sgemm(), the indices of the first and the last thread, and whether a thread has "
-        "more than a few KB of arrays of its own.",
+    look = (
+        "the launch in sgemm(), the indices of the first and the last thread, and whether a thread has more "
+        "than a few KB of arrays of its own."
     )
+    return Finding("crash", f"The program ended early{at}: {said}.", int(line[1]) if line else 0, look=look)
 
 
 def host_finding() -> Finding:
-    return Finding(
-        "host work",
-        "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes.",
-        look="sgemm(): it may look at sizes and addresses, and launch; the kernel does the work.",
-    )
+    says = "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
+    look = "sgemm(): it may look at sizes and addresses, and launch; the kernel does the work."
+    return Finding("host work", says, look=look)
