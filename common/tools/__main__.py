@@ -38,7 +38,6 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "exercises": {
         "exercises": ("grading.program", "main", "the exercises, also as <build>/exercises"),
-        "exercise-files": ("grading.content", "main", "whether an exercise's files are in order"),
     },
 }
 

@@ -43,9 +43,9 @@ class KernelBuild:
             raise error(f"{build} cannot build {self.program}; run ./setup.sh first")
 
     @property
-    def libraries(self) -> list[Path]:
-        """Those of common/, which must have been built before anything can be linked."""
-        return [self.build / word for word in self.link if word.startswith("common/") and word.endswith(".a")]
+    def linked(self) -> list[Path]:
+        """The objects and libraries of the program, which must have been built before others are linked."""
+        return [self.build / word for word in self.link if word.endswith((".o", ".a"))]
 
     def compile(self, command: list[str], source: Path, out: Path, timeout: float | None = None) -> Result:
         """Compiles the source by a unit's command. Compilers speak English, without colours; stdout has all
@@ -58,16 +58,14 @@ class KernelBuild:
                 del words[(at := words.index(notes)) : at + 2]
         return self._run([w for w in words if w not in ("-MD", "-fdiagnostics-color=always")], out, timeout)
 
-    def link_program(self, out: Path, **objects: Path | None) -> Result:
-        """Links the step's program with other objects in place of some of its units'; None: without one."""
+    def link_program(self, out: Path, **objects: Path) -> Result:
+        """Links the step's program with other objects in place of some of its units'."""
         words = list(self.link)
         for name, replacement in objects.items():
-            if name not in self.units:
-                continue
             command = self.units[name]
             object_file = command[command.index("-o") + 1]
             linked = (object_file, object_file.partition(".p/")[0])  # as it is, or in a library
-            words = [str(replacement) if w in linked else w for w in words if replacement or w not in linked]
+            words = [str(replacement.absolute()) if word in linked else word for word in words]
         return self._run(words, out)
 
     def _run(self, words: list[str], out: Path, timeout: float | None = None) -> Result:

@@ -8,7 +8,7 @@ import pytest
 from tools.grading.content import read_all
 from tools.grading.grader import Grader
 from tools.grading.predict import grade_answers
-from tools.grading.verify import NO_BEGINNING, solution_of
+from tools.grading.program import NO_BEGINNING, solution_of
 
 LONGEST_S = 10  # of one grading, on two cores that are not busy
 PART = os.environ.get("PART", "")

@@ -14,7 +14,7 @@ sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
 from tools.grading.content import read_all  # noqa: E402
-from tools.grading.verify import solution_of  # noqa: E402
+from tools.grading.program import solution_of  # noqa: E402
 
 
 @pytest.fixture(scope="session")

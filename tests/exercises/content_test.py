@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 from conftest import ROOT
-from tools.grading.content import Malformed, exercise_folders, read_all, read_exercise, without_comments
+from tools.base import UsageError
+from tools.grading.content import exercise_folders, read_all, read_exercise, without_comments
 
 ENOUGH = {"kernel": 10, "fault": 5, "predict": 5}
 
@@ -57,7 +58,7 @@ def kernel(copy):
 
 
 def rejected(folder, *words):
-    with pytest.raises(Malformed) as error:
+    with pytest.raises(UsageError) as error:
         read_exercise(folder)
     said = str(error.value)
     assert "\n" not in said
@@ -101,7 +102,7 @@ def test_malformed_kernel(kernel, old, new, words):
 def test_a_file_is_missing(kernel, name):
     folder = kernel()
     (folder / name).unlink()
-    with pytest.raises(Malformed, match=rf"{name.split('/')[-1]}: does not exist"):
+    with pytest.raises(UsageError, match=rf"{name.split('/')[-1]}: cannot be read: No such file"):
         read_exercise(folder)
 
 

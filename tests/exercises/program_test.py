@@ -10,8 +10,9 @@ import sys
 import time
 
 import pytest
-from tools.grading.state import Progress, StateError, Workspace
-from tools.grading.verify import solution_of
+from tools.base import UsageError, write_whole
+from tools.grading.program import solution_of
+from tools.grading.state import Workspace
 
 FAULT_LINE = re.compile(r"at \S*02_coalescing\.cu:\d+")
 
@@ -426,10 +427,8 @@ def test_state_of_several_at_once(tmp_path, exercises):
     exercise = exercises["01_naive"]
 
     def add(_):
-        def note(progress: Progress) -> None:
+        with Workspace(tmp_path).update(exercise) as progress:
             progress.attempts += 1
-
-        Workspace(tmp_path).update(exercise, note)
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(add, range(40)))
@@ -438,11 +437,9 @@ def test_state_of_several_at_once(tmp_path, exercises):
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
-    from tools.grading.state import write_atomically
-
-    with pytest.raises(StateError, match="cannot be written"):
-        write_atomically(tmp_path / "missing" / "x.json", "{}")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_whole(tmp_path / "missing" / "x.json", "{}")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StateError):
-        write_atomically(tmp_path / "folder", "{}")
+    with pytest.raises(UsageError):
+        write_whole(tmp_path / "folder", "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -1,6 +1,10 @@
 """What the grader found, and how it is said. Standard library only."""
 
+import re
 import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 WIDTH = 96
@@ -18,6 +22,14 @@ class Finding:
     look: str = ""
 
 
+class Failed(Exception):
+    """Grading ends with this finding."""
+
+    def __init__(self, finding: Finding):
+        super().__init__(finding.says)
+        self.finding = finding
+
+
 @dataclass
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
@@ -33,46 +45,35 @@ class Grade:
         return self.finding is None
 
 
+@contextmanager
+def graded(device: str = "") -> Iterator[Grade]:
+    """A grade to be filled in; Failed is its finding."""
+    begun = time.monotonic()
+    grade = Grade(None, device=device)
+    try:
+        yield grade
+    except Failed as failed:
+        grade.finding = failed.finding
+    grade.seconds = time.monotonic() - begun
+
+
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
-    """Text in lines of at most 100 columns; blank lines and lines that begin with spaces are kept."""
+    """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
     further = indent if further is None else further
-    out: list[str] = []
-    paragraph: list[str] = []
-
-    def flush() -> None:
-        if paragraph:
-            first = indent if not out else further
-            out.append(
-                textwrap.fill(
-                    " ".join(paragraph),
-                    WIDTH,
-                    initial_indent=first,
-                    subsequent_indent=further,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
-            paragraph.clear()
-
+    pieces: list[tuple[str, bool]] = []
     for line in text.strip("\n").splitlines():
-        if not line.strip():
-            flush()
-            out.append("")
-        elif line.startswith((" ", "\t", "- ", "* ")) or line[:2].rstrip(".").isdigit():
-            flush()
-            out.append(
-                textwrap.fill(
-                    line.strip(),
-                    WIDTH,
-                    initial_indent=further + line[: len(line) - len(line.lstrip())],
-                    subsequent_indent=further + " " * (len(line) - len(line.lstrip()) + 2),
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
+        kept = re.match(r"\s|[-*] |\d[\d.]|$", line) is not None
+        if pieces and not kept and not pieces[-1][1]:
+            pieces[-1] = f"{pieces[-1][0]} {line.strip()}", False
         else:
-            paragraph.append(line.strip())
-    flush()
+            pieces.append((line, kept))
+    out: list[str] = []
+    for piece, kept in pieces:
+        spaces = piece[: len(piece) - len(piece.lstrip())]
+        wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+        wrapper.initial_indent = (further if out or kept else indent) + spaces
+        wrapper.subsequent_indent = further + spaces + "  " * kept
+        out.append(wrapper.fill(piece.strip()))
     return "\n".join(out)
 
 

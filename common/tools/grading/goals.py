@@ -4,6 +4,7 @@ Standard library only.
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from tools.claims.objects import ExpressionError, NotAvailable
 from tools.claims.values import Comparison, evaluate, explain
 from tools.grading.build import BuildError
 from tools.grading.content import Goal, names_of
-from tools.grading.finding import Finding
+from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem
 
 SIZES = "what the sizes decide: multiples of 4 may take a faster way, and all of them the same."
@@ -43,53 +44,52 @@ class Elsewhere(Context):
 NAMES = "the names: this goal finds tiles and constants by those that the starter or its task gives them."
 
 
-def check_goal(goal: Goal, context: Context, notes: list[str]) -> Finding | None:
-    """What is missed; None if the goal is reached, or cannot be checked here, as the notes say then."""
+def check_goal(goal: Goal, context: Context, notes: list[str]) -> None:
+    """Notes a goal that is reached, or cannot be checked here. Raises Failed."""
     try:
-        value = evaluate(goal.check, context)
+        missed = what_is_missed(goal.check, context)
     except NotAvailable as reason:
-        if "is not built" in str(reason):
-            raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
-        why = "there is no nvcc" if "sass" in names_of(goal.check) else str(reason)
+        why = "there is no nvcc" if "sass" in names_of(goal.check) else str(need_built(reason, context))
         notes.append(f"not checked here, {why}: {goal.says}")
-        return None
-    except ExpressionError as error:
-        said = str(error).replace(MINE, "your kernel")
-        look = NAMES if re.search("accesses no array|has no constant", said) else goal.look
-        return Finding("goal", f"Right, but not there yet: {goal.says}", 0, [f"{said}."], look)
-    if value is True:
-        notes.append(goal.says)
-        return None
-    missed = [clause for clause in clauses(goal.check) if evaluate(clause, context) is not True]
-    line = line_of_goal(" and ".join(missed), context)
-    evidence = what_failed(goal.check, context)
-    return Finding("goal", f"Right, but not there yet: {goal.says}", line, evidence, goal.look)
+        return
+    if missed is not None:
+        look = NAMES if re.search("accesses no array|has no constant", missed[1][0]) else goal.look
+        raise Failed(Finding("goal", f"Right, but not there yet: {goal.says}", *missed, look))
+    notes.append(goal.says)
+
+
+def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
+    """The reason, unless it is that a step is not built, which raises BuildError."""
+    if "is not built" in str(reason):
+        raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
+    return reason
 
 
 def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding | None:
     """Whether a goal that is reached on the standard problem is reached on the context's, too: what its X-ray
     says of the student's kernel, if that can be said of any sizes."""
     for clause in clauses(goal.check):
-        general = of_other_sizes(clause, context.shape)
-        if general is None:
-            continue
+        missed = None
+        if general := of_other_sizes(clause, context.shape):
+            with suppress(NotAvailable):
+                missed = what_is_missed(general, context)
+        if missed is not None:
+            m, n, k = STANDARD_PROBLEM
+            says = (
+                f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
+            )
+            return Finding("another way", f"{says}{problem}.", *missed, SIZES)
+    return None
+
+
+def what_is_missed(check: str, context: Context) -> tuple[int, list[str]] | None:
+    """The line that most likely misses what is asked for, and the evidence; None if nothing does."""
+    for clause in clauses(check):
         try:
-            if evaluate(general, context) is True:
-                continue
-            evidence = what_failed(general, context)
-        except NotAvailable:
-            continue
+            if evaluate(clause, context) is not True:
+                return line_of_goal(clause, context), what_failed(clause, context)
         except ExpressionError as error:
-            evidence = [str(error).replace(MINE, "your kernel") + "."]
-        m, n, k = STANDARD_PROBLEM
-        return Finding(
-            "another way",
-            f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, "
-            f"and not with {problem}.",
-            line_of_goal(clause, context),
-            evidence,
-            SIZES,
-        )
+            return 0, [str(error).replace(MINE, "your kernel") + "."]
     return None
 
 
@@ -114,27 +114,16 @@ def of_other_sizes(clause: str, shape: tuple[int, int, int]) -> str | None:
 
 def what_failed(check: str, context: Context) -> list[str]:
     """The comparisons of an expression that failed, in words: at most two."""
-    plain = _comparisons_outside_of_lists(check)
+    tree = ast.parse(check.strip(), mode="eval")
+    lists = [node for node in ast.walk(tree) if isinstance(node, (ast.ListComp, ast.GeneratorExp))]
+    choosing = {id(node) for within in lists for node in ast.walk(within)}  # the elements of a list
+    plain: set[tuple[str, str]] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and id(node) not in choosing:
+            plain.update(pairwise(ast.unparse(side) for side in (node.left, *node.comparators)))
     made = [c for c in explain(check, context).comparisons if (c.left, c.right) in plain]
     wrong = [c for c in made if not c.holds] or made
     return [sides(comparison, context) for comparison in wrong[:2]]
-
-
-def _comparisons_outside_of_lists(check: str) -> set[tuple[str, str]]:
-    """Both sides of all comparisons but those that choose the elements of a list."""
-    found: set[tuple[str, str]] = set()
-
-    def look(node: ast.AST) -> None:
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return
-        if isinstance(node, ast.Compare):
-            texts = [ast.unparse(side) for side in (node.left, *node.comparators)]
-            found.update(pairwise(texts))
-        for child in ast.iter_child_nodes(node):
-            look(child)
-
-    look(ast.parse(check.strip(), mode="eval"))
-    return found
 
 
 def line_of_goal(check: str, context: Context) -> int:
@@ -144,25 +133,10 @@ def line_of_goal(check: str, context: Context) -> int:
     except (NotAvailable, ExpressionError):
         return 0
     wanted: list[dict[str, Any]] = []
-    for node in ast.walk(ast.parse(check.strip(), mode="eval")):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if "mine" not in ast.unparse(node.func) or node.func.attr not in ("load", "store", "copy", "access"):
-            continue
-        texts = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
-        texts += [
-            k.value.value for k in node.keywords if k.arg == "array" and isinstance(k.value, ast.Constant)
-        ]
-        spaces = [
-            k.value.value for k in node.keywords if k.arg == "space" and isinstance(k.value, ast.Constant)
-        ]
-        wanted += [
-            row
-            for row in rows
-            if (not texts or row["array"] == texts[0])
-            and (not spaces or row["space"] == spaces[0])
-            and node.func.attr in (row["operation"], "access")
-        ]
+    for operation, words in re.findall(rf"xray\({MINE}\)\.(load|store|copy|access)\(([^()]*)\)", check):
+        named = re.findall(r"(array|space)='([^']*)'", re.sub("^'", "array='", words))  # ('A') is (array='A')
+        asked = dict(named) | ({} if operation == "access" else {"operation": operation})
+        wanted += [row for row in rows if asked.items() <= row.items()]
     if not wanted and "xray(mine)" in check.replace(" ", ""):
         space = "shared" if re.search(r"\.(shared_\w+|excess|conflicts)", check) else "global"
         wanted = [row for row in rows if row["space"] == space]
@@ -179,20 +153,17 @@ def line_of_goal(check: str, context: Context) -> int:
 
 def sides(comparison: Comparison, context: Context) -> str:
     """A comparison that failed, in words: what it is, and what it should be."""
-
-    def number(value: object) -> str:
-        return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
     c = comparison
-    wish = words.get(c.sign, f"{c.sign} ") + number(c.right_value)
+    right, is_value = (f"{x:.6g}" if isinstance(x, float) else f"{x}" for x in (c.right_value, c.left_value))
+    words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
     of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
+    names = names_of(c.left)
+    source = "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"
+    left = re.sub(rf"(?:xray|sass)\({MINE}\)\.", "", c.left) + f" is {is_value}"
     if (found := _counted(c.left, context)) is not None:
         several = "; ".join(f"`{text}`" for text in found[:SHOWN]) + (" ..." if len(found) > SHOWN else "")
-        many = f"{len(found)} found{', ' if found else ''}{several}"
-        return f"{_source(c.left)}: {many}; it should be {wish}{of}."
-    left = c.left.replace(f"xray({MINE}).", "").replace(f"sass({MINE}).", "")
-    return f"{_source(c.left)}: {left} is {number(c.left_value)}; it should be {wish}{of}."
+        left = f"{len(found)} found{', ' if found else ''}{several}"
+    return f"{source}: {left}; it should be {words.get(c.sign, f'{c.sign} ')}{right}{of}."
 
 
 def _counted(expression: str, context: Context) -> list[str] | None:
@@ -202,9 +173,3 @@ def _counted(expression: str, context: Context) -> list[str] | None:
             found = evaluate(ast.unparse(counted), context)
             return found if all(isinstance(text, str) for text in found) else None
     return None
-
-
-def _source(expression: str) -> str:
-    """Where a value comes from, in words."""
-    names = names_of(expression)
-    return "X-ray" if "xray" in names else "machine code" if "sass" in names else "your file"

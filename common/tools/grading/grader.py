@@ -9,22 +9,22 @@ speed (gpu.py).
 
 import random
 import secrets
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.claims.context import MINE, STANDARD_PROBLEM, Context
 from tools.grading import rules
-from tools.grading.build import BuildError, Built, DoesNotCompile, Toolchain
+from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Exercise
-from tools.grading.finding import Finding, Grade
+from tools.grading.finding import Failed, Finding, Grade, graded
 from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
+from tools.grading.gpu import check_on_gpu, gpu_here
 from tools.grading.run import (
+    ENDLESS,
     Outcome,
     Problem,
-    Runs,
     aligned_problem,
     observed_problems,
     plain_problems,
@@ -34,171 +34,127 @@ from tools.grading.run import (
 from tools.grading.words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
+Record = dict[str, Any]
 
 
-class Failed(Exception):
-    """Grading ends with this finding."""
-
-    def __init__(self, finding: Finding):
-        super().__init__(finding.says)
-        self.finding = finding
-
-
+@dataclass
 class Grader:
-    """Grades kernels of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
+    """Grades a kernel of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
     default; progress is told what is being done."""
 
-    def __init__(
-        self,
-        exercise: Exercise,
-        build: Path,
-        device: str = "auto",
-        seed: int | None = None,
-        progress: Callable[[str], None] = lambda _: None,
-    ):
-        self.exercise = exercise
-        self.build = build
-        self.device = device
-        self.seed = secrets.randbits(31) if seed is None else seed
+    exercise: Exercise
+    build: Path
+    device: str = "auto"
+    seed: int | None = None
+    progress: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self.seed = secrets.randbits(31) if self.seed is None else self.seed
         self.chooser = random.Random(self.seed)
-        self.progress = progress
 
     def grade(self, source: str, file: str) -> Grade:
         """source: what the student wrote; file: how to name it. Raises BuildError."""
-        begun = time.monotonic()
-        grade = Grade(None)
-        try:
-            self._grade(source, file, grade)
-        except Failed as failed:
-            grade.finding = failed.finding
-        except DoesNotCompile as error:
-            grade.finding = error.finding
-        grade.seconds = time.monotonic() - begun
+        self.file = file
+        with graded() as grade:
+            self._grade(source, grade)
         return grade
 
-    def _grade(self, source: str, file: str, grade: Grade) -> None:
+    def _grade(self, source: str, grade: Grade) -> None:
         starter = self.exercise.starter.read_text(encoding="utf-8")
         if finding := rules.check(source, starter):
             raise Failed(finding)
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
-        gpu = self._gpu(toolchain, grade)
-        built = toolchain.compile(source, gpu=gpu is not None)
+        gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
+        if gpu is None and self.device == "gpu":
+            raise BuildError(f"no GPU: {why_not}; leave out --device")
+        self.built = built = toolchain.compile(source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         self.progress("running")
-        # Two cores or more: the table while the small problems are observed.
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            plain_list = plain_problems(self.chooser)
-            observed_list = observed_problems(self.chooser)
-            runs = Runs()
-            plain = pool.submit(run, built.program, plain_list, "--device", "cpu", source=file, runs=runs)
-            try:
-                observed = run(built.program, observed_list, "--check", source=file, runs=runs)
-                self._judge(built, observed, observed_list, file)
-                self._judge(built, plain.result(), plain_list, file)
-            except BaseException:
-                runs.stop()
-                raise
+        plain_list = plain_problems(self.chooser)
+        observed_list = observed_problems(self.chooser)
+        self._judge(self._run(observed_list, "--check"), observed_list)
+        self._judge(self._run(plain_list, "--device", "cpu"), plain_list)
         grade.notes.append(
             f"right over {len(plain_list) + len(observed_list)} problems; no race, no stray access, "
             "nothing read before it is written"
         )
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
-        elsewhere, problem = self._check_work(built, context, observed_list[-1], file)
+        elsewhere, problem = self._check_work(context, observed_list[-1])
         for goal in self.exercise.goals:
-            if finding := check_goal(goal, context, grade.notes):
-                raise Failed(finding)
+            check_goal(goal, context, grade.notes)
         for goal in self.exercise.goals:
             if finding := check_elsewhere(goal, elsewhere, problem):
-                raise Failed(self._with_seed(finding, problem))
+                self._fail(finding, problem)
         if gpu is not None:
-            from tools.grading.gpu import check_on_gpu
-
             self.progress(f"running on the {gpu}")
-            if finding := check_on_gpu(self.exercise, built, self.build, plain_list, file, grade.notes):
-                raise Failed(finding)
+            check_on_gpu(self.exercise, built, self.build, plain_list, self.file, grade.notes)
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 
-    def _gpu(self, toolchain: Toolchain, grade: Grade) -> str | None:
-        """The GPU's name if this build and this machine can grade on it."""
-        from tools.grading.gpu import gpu_here
+    def _run(self, problems: list[Problem], *options: str, timeout: float | None = None) -> Outcome:
+        return run(self.built.program, problems, *options, timeout=timeout, source=self.file)
 
-        if self.device == "cpu":
-            return None
-        name, why_not = gpu_here(self.build, toolchain)
-        if name is None and self.device == "gpu":
-            raise BuildError(f"no GPU: {why_not}; leave out --device")
-        return name
+    def _fail(self, finding: Finding, problem: Problem | None) -> None:
+        """With how to meet this problem again, if nobody could know it."""
+        if problem is not None and problem.hidden:
+            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
+        raise Failed(finding)
 
     # ---- Right and without faults ----
 
-    def _judge(self, built: Built, outcome: Outcome, problems: list[Problem], file: str) -> None:
-        if outcome.crash or outcome.timeout:
-            raise Failed(self._explain_end(built, outcome, file))
-        right: set[str] = set()
+    def _judge(self, outcome: Outcome, problems: list[Problem]) -> None:
+        if outcome.crash:
+            self._fail_at_end(outcome)
         for record, problem in zip(outcome.records, problems, strict=True):
-            if record["pass"]:
-                right.add(problem.without_seed)
-                continue
-            raise Failed(self._explain(built, record, problem, problem.without_seed in right, file))
+            if not record["pass"]:
+                self._fail_at(record, problem)
 
-    def _explain(
-        self, built: Built, record: dict[str, Any], problem: Problem, first_time_right: bool, file: str
-    ) -> Finding:
-        """Why a problem's result, or the way to it, is not right."""
+    def _fail_at(self, record: Record, problem: Problem) -> None:
+        """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
         # A fault explains a wrong result, not the reverse.
         for complaint in complaints:
-            if finding := fault_finding(complaint, file, problem):
-                return self._with_seed(finding, problem)
-        finding = wrong_finding(complaints[0], problem, first_time_right)
-        source = _source_of(built)
-        if private := forgotten_shared(finding, source, self.exercise.solution.read_text(encoding="utf-8")):
-            return private
-        finding.line = self._line_of_store(built, problem, file)
-        return self._with_seed(finding, problem)
+            if finding := fault_finding(complaint, self.file, problem):
+                self._fail(finding, problem)
+        finding = wrong_finding(complaints[0], problem)
+        solution = self.exercise.solution.read_text(encoding="utf-8")
+        if finding.code == "wrong result" and (
+            private := forgotten_shared(finding, self.built.source, solution)
+        ):
+            raise Failed(private)
+        finding.line = self._line_of_store(problem)
+        self._fail(finding, problem)
 
-    def _explain_end(self, built: Built, outcome: Outcome, file: str) -> Finding:
-        """Why the program crashed or did not end. A kernel's stray access is looked at with every access
+    def _fail_at_end(self, outcome: Outcome) -> None:
+        """Says why the program crashed or did not end. A kernel's stray access is looked at with every access
         checked, which may name its line."""
         if "in the kernel" in outcome.crash and outcome.at:
-            again = run(built.program, [outcome.at], "--check", source=file)
-            for record in again.records:
+            for record in self._run([outcome.at], "--check").records:
                 if record["complaints"]:
-                    return self._explain(built, record, outcome.at, False, file)
-        finding = ended_finding(outcome, file, _source_of(built))
-        return self._with_seed(finding, outcome.at)
+                    self._fail_at(record, outcome.at)
+        self._fail(ended_finding(outcome, self.file, self.built.source), outcome.at)
 
-    def _with_seed(self, finding: Finding, problem: Problem | None) -> Finding:
-        """How to meet this problem again, if nobody could know it."""
-        if problem is not None and problem.hidden:
-            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
-        return finding
-
-    def _line_of_store(self, built: Built, problem: Problem, file: str) -> int:
+    def _line_of_store(self, problem: Problem) -> int:
         """Where the kernel stores C, as far as this problem shows; 0 if it does not."""
         # A problem of its own if this one's sizes have no blocks.
         shape = problem if " 0" not in problem.options else Problem("--m 8 --n 8 --k 8")
-        outcome = run(built.program, [shape], "--xray", timeout=20, source=file)
+        outcome = self._run([shape], "--xray", timeout=20)
         rows = [row for record in outcome.records for row in rows_of(record)]
         stores = [row for row in rows if row["array"] == "C" and row["operation"] == "store"]
         return next((row["line"] for row in stores if is_mine(row)), 0)
 
     # ---- The kernel does the work ----
 
-    def _check_work(
-        self, built: Built, context: Context, small: Problem, file: str
-    ) -> tuple[Elsewhere, Problem]:
-        """All of C must be stored by the kernel, from A and B that it loaded, and without fault. Gives the
-        context the X-ray of the standard problem, and returns a context with that of another, and the other.
-        """
+    def _check_work(self, context: Context, small: Problem) -> tuple[Elsewhere, Problem]:
+        """The kernel must be right and without fault on larger problems, in the same way. Gives the context
+        the X-ray of the standard problem, and returns a context with that of another, and the other."""
         aligned = [aligned_problem(self.chooser, unit) for unit in UNITS]
         m, n, k = STANDARD_PROBLEM
         standard = Problem(f"--m {m} --n {n} --k {k}")
         problems = [small, ragged_problem(self.chooser), standard, aligned[0]]
-        records = self._take_xrays(built, problems, file)
+        records = self._take_xrays(problems)
         context.remember_xray(MINE, records[2])
         _check_same_way(records[3], records[2], aligned[0])
         # Where an edge cuts through a tile, the counts may honestly be others.
@@ -206,51 +162,25 @@ class Grader:
         for larger in aligned[1:]:
             if _whole_tiles(other, records[2]):
                 break
-            problem, other = larger, self._take_xrays(built, [larger], file)[0]
-        elsewhere = Elsewhere(self.build, self.exercise.step, mine=built.folder, shape=_shape(other))
+            problem, other = larger, self._take_xrays([larger])[0]
+        elsewhere = Elsewhere(self.build, self.exercise.step, mine=self.built.folder, shape=_shape(other))
         elsewhere.remember_xray(MINE, other)
         return elsewhere, problem
 
-    def _take_xrays(self, built: Built, problems: list[Problem], file: str) -> list[dict[str, Any]]:
-        """The X-rays of some problems in which the kernel does the work, and does it right. The X-ray first
-        asks sgemm() for its launches with null for A, B and C: touching them on the host is found out."""
-        outcome = run(built.program, problems, "--xray", source=file)
-        if outcome.crash and "in the kernel" not in outcome.crash:
+    def _take_xrays(self, problems: list[Problem]) -> list[Record]:
+        """The X-rays of some problems in which the kernel is right. The X-ray first asks sgemm() for its
+        launches with null for A, B and C: touching them on the host is found out."""
+        outcome = self._run(problems, "--xray")
+        if outcome.crash not in ("", ENDLESS) and "in the kernel" not in outcome.crash:
             raise Failed(host_finding())
-        if outcome.crash or outcome.timeout:
-            raise Failed(self._explain_end(built, outcome, file))
-        for seen in outcome.records:
-            m, n, k = _shape(seen)
-            rows = rows_of(seen)
-            if not rows:
-                raise Failed(_no_launch())
-            for array, operations, elements in (
-                ("C", ("store",), m * n),
-                ("A", ("load", "copy"), m * k),
-                ("B", ("load", "copy"), k * n),
-            ):
-                mine = [r for r in rows if r["array"] == array and r["operation"] in operations]
-                # The distinct bytes of each warp's request: a lower bound that every honest kernel exceeds.
-                done = sum(r["bytes_used"] for r in mine if r["space"] == "global") // 4
-                if done < elements:
-                    verb = "stores" if array == "C" else "loads"
-                    raise Failed(
-                        Finding(
-                            "work not done",
-                            f"The kernel {verb} {done} elements of {array} with M = {m}, N = {n}, K = {k}, "
-                            f"and {array} has {elements}: the work is not done by the kernel.",
-                            next((r["line"] for r in mine if is_mine(r)), 0),
-                            look="sgemm(), which may only launch; the kernel must compute all of C.",
-                        )
-                    )
-        self._judge(built, outcome, problems, file)
+        self._judge(outcome, problems)
         return outcome.records
 
 
-def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: Problem) -> None:
+def _check_same_way(hidden: Record, standard: Record, problem: Problem) -> None:
     """What the goals are checked on must be what happens with other sizes, too."""
 
-    def way(record: dict[str, Any]) -> set[tuple[str, str, int]]:
+    def way(record: Record) -> set[tuple[str, str, int]]:
         return {
             (kernel["kernel"], row["array"], row["line"])
             for kernel in record["xray"]["kernels"]
@@ -261,34 +191,18 @@ def _check_same_way(hidden: dict[str, Any], standard: dict[str, Any], problem: P
     if missing := way(standard) - way(hidden):
         kernel, array, line = min(missing)
         m, n, k = STANDARD_PROBLEM
-        raise Failed(
-            Finding(
-                "another way",
-                f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} "
-                f"here; with {problem} it does not.",
-                line,
-                look=SIZES,
-            )
+        says = (
+            f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} here; "
+            f"with {problem} it does not."
         )
+        raise Failed(Finding("another way", says, line, look=SIZES))
 
 
-def _no_launch() -> Finding:
-    return Finding(
-        "work not done",
-        "sgemm() launches no kernel that touches A, B and C: the work is not done by the kernel.",
-        look="launch(kernel, grid, block, 0, g) in sgemm().",
-    )
-
-
-def _source_of(built: Built) -> str:
-    return (built.folder / "kernel.cu").read_text(encoding="utf-8")
-
-
-def _shape(record: dict[str, Any]) -> tuple[int, int, int]:
+def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: dict[str, Any], standard: dict[str, Any]) -> bool:
+def _whole_tiles(record: Record, standard: Record) -> bool:
     """Whether blocks that divide the standard problem divide this one, too."""
     (m, n, _), (m0, n0, _) = _shape(record), _shape(standard)
     return record["xray"]["blocks"] * m0 * n0 == standard["xray"]["blocks"] * m * n

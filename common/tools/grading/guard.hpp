@@ -3,7 +3,8 @@
 // Around a student's sgemm() on the CPU device: it gets addresses that cannot be touched in place of A, B and
 // C, and launch() puts the true ones into the kernel's arguments, and lets none of the host's own addresses
 // through. Work on the host crashes, as on a GPU.
-// build.py compiles this before the student's file, and calls exercise_guard::call() behind it.
+// build.py compiles this before the student's file, and calls exercise_guard::call() behind it. What begins
+// with "no CUDA: " the grader shows without that.
 
 #include <sys/mman.h>
 
@@ -85,7 +86,10 @@ __attribute__((noinline, no_sanitize("thread"))) bool points_to_host(const T& ar
 
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
-  static_assert((!std::is_reference_v<Params> && ...), "a kernel's parameters cannot be references");
+  static_assert(
+      (!std::is_reference_v<Params> && ...),
+      "no CUDA: a parameter of the kernel is a reference, which a GPU cannot follow into the host's memory: "
+      "parameters are copied");
   if ((points_to_host(args) || ...)) {
     throw std::invalid_argument("launch: an argument points to a variable of sgemm(), where no GPU reaches");
   }
@@ -94,6 +98,14 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
   launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
+}
+
+template <typename Lambda, typename... Rest>
+  requires std::is_class_v<Lambda>
+void launch(const Lambda&, const Rest&...) {
+  static_assert(!std::is_class_v<Lambda>,
+                "no CUDA: a lambda is launched, but a GPU runs kernels only: functions "
+                "with __global__ before them");
 }
 
 void call(void (*sgemm)(const Gemm&), const Gemm& g) {

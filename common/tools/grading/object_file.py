@@ -20,10 +20,11 @@ NEEDED = re.compile(
     r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
-    r"|mmap(?:64)?|munmap|abort"  # exercises_guard.hpp
+    r"|mmap(?:64)?|munmap|abort"  # guard.hpp
+    # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
+    r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
+    r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
-# The library's that fail in words; the rest of std:: works on memory that nobody watches.
-NEEDED_OF_STD = re.compile(r"std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b")
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,66 @@ class Symbol:
     bytes: int
     section: str
 
+    @property
+    def last(self) -> str:
+        """The name in its namespace, as the source has it."""
+        match = re.search(r"(\w+)(?:\[\])?(?:\([^()]*\))?$", self.name)
+        return match[1] if match else self.name
+
 
 def check_object(path: Path, source: str) -> Finding | None:
     """The first thing wrong with the object that was made of the source for the CPU device, unobserved.
     Raises OSError if nm cannot be run."""
+    lines = without_comments(source).splitlines()
+
+    def line_of(symbol: Symbol) -> int:
+        """The first line of code that names it, 0 if none does."""
+        word = re.compile(rf"\b{symbol.last}\b")
+        return next((n for n, line in enumerate(lines, 1) if word.search(line)), 0)
+
     symbols = symbols_of(path)
-    return _kept(symbols, source) or _shared(symbols, source) or _called(symbols, source)
+    written = re.compile(r"\.t?(?:bss|data)(?!\.rel\.ro)")
+    hidden = re.compile(r"exercise_guard::|guard variable for|DW\.ref")
+    kept = [
+        s for s in symbols if s.kind == "OBJECT" and written.match(s.section) and not hidden.match(s.name)
+    ]
+    if kept:
+        first = min(kept, key=line_of)
+        says = (
+            f"`{first.last}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing "
+            "may be kept, as each call has other matrices."
+        )
+        look = (
+            "the variable: constexpr makes it a constant; within a function, and without static, it is new "
+        )
+        return Finding("rule", says, line_of(first), look=look + "in every call.")
+    shared: dict[str, list[Symbol]] = defaultdict(list)  # of each function
+    for symbol in symbols:
+        if symbol.kind == "TLS" and symbol.section != "*UND*":
+            shared[symbol.name.rpartition("::")[0]].append(symbol)
+    for function, arrays in shared.items():
+        if not function.startswith("(anonymous namespace)"):
+            says = f"`{arrays[0].last}` lies outside of `namespace {{`, where the CPU device does not see it."
+            look = "the place of the __shared__ variable: within the kernel is best."
+            return Finding("rule", says, line_of(arrays[0]), look=look)
+        total = sum(array.bytes for array in arrays)
+        if total > MAX_STATIC_SHARED:
+            sizes = ", ".join(f"{array.last} {array.bytes}" for array in arrays)
+            says = (
+                f"A block's __shared__ arrays take {total} bytes ({sizes}). Declared so, a GPU has room for "
+            )
+            look = "the tile's sizes, and how many floats of 4 bytes the arrays hold."
+            line = line_of(max(arrays, key=lambda array: array.bytes))
+            return Finding("no CUDA", f"{says}{MAX_STATIC_SHARED}.", line, look=look)
+    for symbol in symbols:
+        if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
+            says = (
+                f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here: a "
+                "kernel computes with what it loads itself, and sgemm() only launches it."
+            )
+            look = "where it is called, maybe by something that the line uses."
+            return Finding("rule", says, line_of(symbol), look=look)
+    return None
 
 
 def symbols_of(path: Path) -> list[Symbol]:
@@ -48,91 +103,7 @@ def symbols_of(path: Path) -> list[Symbol]:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise OSError(0, "nm cannot read it", str(path))
-    symbols = []
-    for line in result.stdout.splitlines():
-        if line.count("|") < 6 or line.startswith("Name"):
-            continue
-        name, _, _, kind, size, _, section = (word.strip() for word in line.rsplit("|", 6))
-        symbols.append(Symbol(name, kind, int(size or "0", 16), section))
-    return symbols
-
-
-def _kept(symbols: list[Symbol], source: str) -> Finding | None:
-    kept = []
-    for symbol in symbols:
-        written = re.match(r"\.t?(?:bss|data)(?!\.rel\.ro)", symbol.section)
-        hidden = re.match(r"exercise_guard::|guard variable for|DW\.ref", symbol.name)
-        if symbol.kind == "OBJECT" and written and not hidden:
-            name = _last(symbol.name)
-            kept.append((_line_of(name, source), name))
-    if not kept:
-        return None
-    line, name = min(kept)
-    return Finding(
-        "rule",
-        f"`{name}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing may be "
-        "kept, as each call has other matrices.",
-        line,
-        look="the variable: constexpr makes it a constant; within a function, and without static, it is new "
-        "in every call.",
+    rows = re.findall(
+        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)", result.stdout, re.MULTILINE
     )
-
-
-def _shared(symbols: list[Symbol], source: str) -> Finding | None:
-    of_function: dict[str, list[Symbol]] = defaultdict(list)
-    for symbol in symbols:
-        if symbol.kind == "TLS" and symbol.section != "*UND*":
-            if not symbol.name.startswith("(anonymous namespace)::"):
-                name = _last(symbol.name)
-                return Finding(
-                    "rule",
-                    f"`{name}` lies outside of `namespace {{`, where the CPU device does not see it.",
-                    _line_of(name, source),
-                    look="the place of the __shared__ variable: within the kernel is best.",
-                )
-            of_function[symbol.name.rpartition("::")[0]].append(symbol)
-    for variables in of_function.values():
-        total = sum(variable.bytes for variable in variables)
-        if total <= MAX_STATIC_SHARED:
-            continue
-        sizes = ", ".join(f"{_last(v.name)} {v.bytes}" for v in variables)
-        return Finding(
-            "no CUDA",
-            f"A block's __shared__ arrays take {total} bytes ({sizes}). Declared so, a GPU has room for "
-            f"{MAX_STATIC_SHARED}.",
-            _line_of(_last(max(variables, key=lambda v: v.bytes).name), source),
-            look="the tile's sizes, and how many floats of 4 bytes the arrays hold.",
-        )
-    return None
-
-
-def _called(symbols: list[Symbol], source: str) -> Finding | None:
-    for symbol in symbols:
-        if symbol.section != "*UND*":
-            continue
-        name = symbol.name
-        if "(" in name or "::" in name:  # C++: only the library's; what nobody has defined the linker tells
-            allowed = NEEDED_OF_STD.match(name) or not re.match(r"std::|operator (?:new|delete)", name)
-            name = name.partition("(")[0]
-        else:
-            allowed = NEEDED.fullmatch(name)
-        if allowed:
-            continue
-        return Finding(
-            "rule",
-            f"It uses the function `{name}`, which is not allowed here: a kernel computes with what it "
-            "loads itself, and sgemm() only launches it.",
-            _line_of(_last(name), source),
-            look="where it is called, maybe by something that the line uses.",
-        )
-    return None
-
-
-def _last(name: str) -> str:
-    return name.rpartition("::")[2]
-
-
-def _line_of(name: str, source: str) -> int:
-    """The first line of code that names it, 0 if none does."""
-    lines = without_comments(source).splitlines()
-    return next((n for n, line in enumerate(lines, 1) if re.search(rf"\b{re.escape(name)}\b", line)), 0)
+    return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in rows]

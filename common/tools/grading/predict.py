@@ -2,8 +2,8 @@
 
 import math
 import re
-import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from tools.claims.context import Context
@@ -11,28 +11,23 @@ from tools.claims.objects import ExpressionError, NotAvailable
 from tools.claims.values import evaluate
 from tools.grading.build import BuildError
 from tools.grading.content import Exercise, Question
-from tools.grading.finding import Finding, Grade
+from tools.grading.finding import Failed, Finding, Grade, graded
+from tools.grading.goals import need_built
 
 LOOK = 'the form of a line: name = 12 or name = 0.5, and name = "" for one that is still blank.'
 
 
-class Unanswerable(Exception):
-    """An answer that cannot be computed here, and why."""
-
-
 def correct_answer(question: Question, context: Context) -> float:
-    """Raises Unanswerable, BuildError."""
+    """Raises NotAvailable if it cannot be computed here, BuildError."""
     try:
         value = evaluate(question.answer, context)
     except NotAvailable as reason:
-        if "is not built" in str(reason):
-            raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
-        raise Unanswerable(str(reason)) from None
+        raise need_built(reason, context) from None
     except ExpressionError as error:
         raise BuildError(f"{question.id}: the answer `{question.answer}` has no value: {error}") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if (number := finite(value)) is None:
         raise BuildError(f"{question.id}: the answer `{question.answer}` is no number but {value!r}")
-    return value
+    return number
 
 
 def is_right(given: float, correct: float, tolerance: float) -> bool:
@@ -42,12 +37,10 @@ def is_right(given: float, correct: float, tolerance: float) -> bool:
 
 def finite(value: object) -> float | None:
     """A number of a TOML file, if it is one and not too large for a float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    with suppress(OverflowError):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
 
 
 def line_of(name: str, source: str) -> int:
@@ -58,38 +51,35 @@ def line_of(name: str, source: str) -> int:
 
 def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
     """source: the student's TOML. The worked solution of each right answer is among the notes."""
-    begun = time.monotonic()
-    source = source.removeprefix("\ufeff")  # with which some editors begin a file
-    grade = Grade(_first_wrong(exercise, Context(build, exercise.step), source, notes := []), notes)
-    grade.device = "any"
-    grade.seconds = time.monotonic() - begun
+    with graded(device="any") as grade:
+        answers = _read(exercise, source.removeprefix("\ufeff"))  # with which some editors begin a file
+        context = Context(build, exercise.step)
+        for question in exercise.questions:
+            found = _grade_one(question, context, answers.get(question.id, ""), source, grade.notes)
+            grade.finding = grade.finding or found
+        if grade.passed and all(" not checked here" in note for note in grade.notes):
+            raise BuildError("none of the questions can be graded here: " + grade.notes[0])
     return grade
 
 
-def _first_wrong(exercise: Exercise, context: Context, source: str, notes: list[str]) -> Finding | None:
+def _read(exercise: Exercise, source: str) -> dict[str, object]:
+    """Raises Failed."""
     try:
         answers = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"\(at line (\d+)", str(error))
         said = re.sub(r" \(at .*", "", str(error))
-        return Finding("toml", f"The file cannot be read: {said}.", int(match[1]) if match else 0, look=LOOK)
+        line = int(match[1]) if match else 0
+        raise Failed(Finding("toml", f"The file cannot be read: {said}.", line, look=LOOK)) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
-        return Finding("toml", "The file cannot be read: one of its values is much too long.", look=LOOK)
+        says = "The file cannot be read: one of its values is much too long."
+        raise Failed(Finding("toml", says, look=LOOK)) from None
     ids = [question.id for question in exercise.questions]
-    if unknown := [name for name in answers if name not in ids]:
-        return Finding(
-            "toml",
-            f"There is no question `{unknown[0]}`; the questions are {', '.join(ids)}.",
-            line_of(unknown[0], source),
-            look="the spelling; `reset` brings the file back.",
-        )
-    first: Finding | None = None
-    for question in exercise.questions:
-        finding = _grade_one(question, context, answers.get(question.id, ""), source, notes)
-        first = first or finding
-    if first is None and all(" not checked here" in note for note in notes):
-        raise BuildError("none of the questions can be graded here: " + notes[0])
-    return first
+    for name in answers.keys() - ids:
+        says = f"There is no question `{name}`; the questions are {', '.join(ids)}."
+        look = "the spelling; `reset` brings the file back."
+        raise Failed(Finding("toml", says, line_of(name, source), look=look))
+    return answers
 
 
 def _grade_one(
@@ -107,16 +97,13 @@ def _grade_one(
         return Finding("no number", f"{question.id} is {said}.", line)
     try:
         correct = correct_answer(question, context)
-    except Unanswerable as reason:
+    except NotAvailable as reason:
         notes.append(f"{question.id}: not checked here: {reason}")
         return None
     if not is_right(number, correct, question.tolerance):
         direction = "too large" if number > correct else "too small"
-        return Finding(
-            "wrong answer",
-            f"{question.id}: {number:g}{unit} is {direction}. {question.asks}",
-            line,
-            look="the hints; the worked solution is shown for each right answer.",
-        )
+        says = f"{question.id}: {number:g}{unit} is {direction}. {question.asks}"
+        look = "the hints; the worked solution is shown for each right answer."
+        return Finding("wrong answer", says, line, look=look)
     notes.append(f"{question.id}: {number:g}{unit} is right. {question.worked}")
     return None

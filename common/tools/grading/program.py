@@ -21,21 +21,45 @@ import json
 import os
 import shlex
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
 
 from tools.base import BUILD, ROOT, Parser, UsageError, write_whole
+from tools.claims.context import Context
+from tools.claims.objects import NotAvailable
 from tools.grading.build import BuildError
 from tools.grading.content import HINTS, Exercise, read_all
-from tools.grading.finding import Finding, Grade, show, wrapped
+from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
-from tools.grading.predict import grade_answers
-from tools.grading.report import make_report, standing, table
-from tools.grading.state import Progress, Unreadable, Workspace, now, version_of
-from tools.grading.verify import verify
-from tools.grading.watch import watch
+from tools.grading.predict import correct_answer, grade_answers
+from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
+NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter has to fail in a better way
+POLL_S = 0.25  # while waiting for a save
+# What an argument is, for argparse, and which commands have it.
+OPTIONS = {
+    "--device": {"choices": ("auto", "cpu", "gpu"), "default": "auto"},
+    "--seed": {"type": int, "help": "of the hidden problems; to see the same ones again"},
+    "--all": {"action": "store_true", "help": "every exercise that was begun"},
+    "--reveal": {"action": "store_true", "help": "also if it is not passed; for no points"},
+    "--json": {"metavar": "FILE", "help": "write them there, too"},
+    "name": {"metavar": "NAME"},
+    "maybe": {"metavar": "NAME", "nargs": "?"},
+    "names": {"metavar": "NAME", "nargs": "*"},
+}
+COMMANDS = {
+    "check": ("grade exercises", "names --all --device --seed"),
+    "hint": ("the next of three hints", "name"),
+    "watch": ("grade again whenever the file is saved", "maybe --device --seed"),
+    "solution": ("show the solution of an exercise that is passed", "name --reveal"),
+    "reset": ("put the starter back", "name"),
+    "report": ("all results", "--json"),
+    "verify": ("see whether starters fail and solutions pass", "names --device --seed"),
+}
 
 
 def paint(text: str, color: int) -> str:
@@ -70,10 +94,9 @@ class Program:
 
     def find(self, name: str) -> Exercise:
         """The exercise of this name, which may be cut short; 2 is 02."""
-        number = name.isdecimal() and name.strip("0")  # 0 alone is the start of many names
-        whole = name.zfill(2) if number else name
-        fits = [e for e in self.exercises if e.name == whole]
-        fits = fits or [e for e in self.exercises if name and e.name.startswith(whole)]
+        whole = name.zfill(2) if name.isdecimal() and name.strip("0") else name  # 0 may begin many names
+        fits = [e for e in self.exercises if name and e.name.startswith(whole)]
+        fits = [e for e in fits if e.name == whole] or fits
         if len(fits) == 1:
             return fits[0]
         names = ", ".join(e.name for e in (fits or self.exercises))
@@ -83,180 +106,171 @@ class Program:
     def next_exercise(self) -> Exercise | None:
         """The first that is neither passed nor given up."""
         state = self.workspace.load()
-        open_ones = (e for e in self.exercises if not _closed(state.get(e.name, Progress())))
-        return next(open_ones, None)
+        return next((e for e in self.exercises if not state.get(e.name, Progress()).closed), None)
 
     # ---- Commands ----
 
     def overview(self) -> int:
-        state = self.workspace.load()
-        report = make_report(self.exercises, self.workspace, state)
+        report = make_report(self.exercises, self.workspace)
         following = self.next_exercise()
         totals = report["totals"]
-        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %")
-        say()
-        marks = set()
-        for exercise, entry in zip(self.exercises, report["exercises"], strict=True):
-            mark = standing(entry)
-            marks.add(mark)
-            arrow = "  <- next" if exercise is following else ""
+        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %\n")
+        marks = [standing(entry) for entry in report["exercises"]]
+        for exercise, mark in zip(self.exercises, marks, strict=True):
             line = f"  [{mark}] {exercise.name:<26} {KINDS[exercise.kind]:<15} {exercise.title}"[:90]
-            say(paint(line, 32) + arrow if mark == "x" else line + arrow)
-        legend = {"r": "solution revealed, no points", "~": "passed, and changed since"}
-        if shown := [f"[{mark}] {words}" for mark, words in legend.items() if mark in marks]:
+            arrow = "  <- next" if exercise is following else ""
+            say((paint(line, 32) if mark == "x" else line) + arrow)
+        legend = {"r": "[r] solution revealed, no points", "~": "[~] passed, and changed since"}
+        if shown := [words for mark, words in legend.items() if mark in marks]:
             say("  " + "; ".join(shown))
-        say()
         if following is None:
-            say("That was the last one.")
+            say("\nThat was the last one.")
             return 0
         self.workspace.begin(following)
         self.introduce(following)
         return 0
 
     def introduce(self, exercise: Exercise) -> None:
-        say(paint(f"{exercise.name}: {exercise.title}", 1) + f" ({KINDS[exercise.kind]})")
-        say()
+        say(f"\n{paint(f'{exercise.name}: {exercise.title}', 1)} ({KINDS[exercise.kind]})\n")
         say(wrapped(exercise.task))
         for question in exercise.questions:
             unit = f" ({question.unit})" if question.unit else ""
             say(wrapped(f"{question.id}: {question.asks}{unit}", "  - ", "    "))
-        say()
-        say(f"  edit   {self.workspace.shown(exercise)}")
+        say(f"\n  edit   {self.workspace.shown(exercise)}")
         say(f"  grade  {self.command} check {exercise.name}")
         say(f"  stuck  {self.command} hint {exercise.name}")
 
     def check(self) -> int:
         if self.args.all == bool(self.args.names):
             raise UsageError("check needs the name of an exercise, or --all")
-        if self.args.all:
-            chosen = [e for e in self.exercises if self.workspace.file(e).exists()]
-            if not chosen:
-                raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
-        else:
-            chosen = [self.find(name) for name in self.args.names]
-        if len(chosen) == 1:
-            return 0 if self.grade(chosen[0]).passed else 1
-        passed = failed = 0
+        chosen = [self.find(name) for name in self.args.names]
+        chosen = chosen or [e for e in self.exercises if self.workspace.file(e).exists()]
+        if not chosen:
+            raise UsageError(f"{self.workspace.folder} holds no exercise that was begun")
+        grades = []
         for exercise in chosen:
             try:
-                grade = self.grade(exercise)
-                passed += grade.passed
-                failed += not grade.passed
-            except BuildError as error:  # the others may do
-                say(f"{exercise.name}: not graded")
-                say()
-                say(wrapped(str(error)))
-        say()
-        say(f"{passed} of {len(chosen)} passed")
-        return 0 if passed == len(chosen) else 1 if passed + failed == len(chosen) else 2
+                grades.append(self.grade(exercise))
+            except BuildError as error:
+                if len(chosen) == 1:
+                    raise
+                say(f"{exercise.name}: not graded\n\n{wrapped(str(error))}")  # the others may do
+        passed = sum(grade.passed for grade in grades)
+        if len(chosen) > 1:
+            say(f"\n{passed} of {len(chosen)} passed")
+        return 2 if len(grades) < len(chosen) else int(passed < len(chosen))
 
     def grade(self, exercise: Exercise) -> Grade:
         """Grades the student's file, remembers the result and says it."""
         file = self.workspace.shown(exercise)
+        source = ""
         try:
             source = self.workspace.read(exercise)
             grade = self.grade_source(exercise, source, file)
-        except Unreadable as problem:
-            look = "what lies there; `reset` puts the starter in its place and keeps the old file."
-            source, grade = "", Grade(Finding("unreadable", f"{file} cannot be read: {problem}.", look=look))
+        except Failed as failed:
+            grade = Grade(failed.finding)
         finally:
             progress_line("")
-
-        def note(progress: Progress) -> None:
+        with self.workspace.update(exercise) as progress:
             progress.attempts += 1
             if grade.passed:
                 progress.passed_at = progress.passed_at or now()
                 progress.device = grade.device
                 progress.version = version_of(source)
-
-        progress = self.workspace.update(exercise, note)
         self.tell(exercise, grade, progress, source, file)
         return grade
 
     def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
         if exercise.kind == "predict":
             return grade_answers(exercise, self.build, source)
-        grader = Grader(
-            exercise,
-            self.build,
-            self.args.device,
-            self.args.seed,
-            lambda doing: progress_line(f"{exercise.name}: {doing}"),
-        )
-        return grader.grade(source, file)
+
+        def doing(what: str) -> None:
+            progress_line(f"{exercise.name}: {what}")
+
+        return Grader(exercise, self.build, self.args.device, self.args.seed, doing).grade(source, file)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
+        name = exercise.name
         if grade.finding is None:
             where = "" if grade.device == "any" else f", {grade.device}"
-            say(paint(f"{exercise.name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+            say(paint(f"{name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+        else:
+            say(paint(f"{name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+        if grade.finding is None or exercise.kind == "predict":
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
-            if progress.revealed:
-                say("  The solution was revealed before: no points.")
-            if exercise.kind == "predict":
-                say()
-                say(indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
-            following = self.next_exercise()
-            say()
-            say(f"  solution  {self.command} solution {exercise.name}")
-            if following is not None:
-                say(f"  next      {self.command} ({following.name})")
+        if grade.finding is not None:
+            say(f"\n{show(grade.finding, file, source)}")
+            if progress.hints < HINTS:
+                say(f"\n  Stuck? {self.command} hint {name} (hint {progress.hints + 1} of {HINTS})")
             return
-        say(paint(f"{exercise.name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+        if progress.revealed:
+            say("  The solution was revealed before: no points.")
         if exercise.kind == "predict":
-            for text in grade.notes:
-                say(wrapped(text, "  + ", "    "))
-        say()
-        say(show(grade.finding, file, source))
-        if progress.hints < HINTS:
-            say()
-            say(f"  Stuck? {self.command} hint {exercise.name} (hint {progress.hints + 1} of {HINTS})")
+            say("\n" + indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
+        say(f"\n  solution  {self.command} solution {name}")
+        if following := self.next_exercise():
+            say(f"  next      {self.command} ({following.name})")
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)
-        before = self.workspace.load().get(exercise.name, Progress())
-        number = min(before.hints + 1, HINTS)
-
-        def note(progress: Progress) -> None:
-            if not progress.passed:
-                progress.hints = max(progress.hints, number)
-
         self.workspace.begin(exercise)
-        self.workspace.update(exercise, note)
+        with self.workspace.update(exercise) as progress:
+            number = min(progress.hints + 1, HINTS)
+            if not progress.passed:
+                progress.hints = number
         for n, text in enumerate(exercise.hints[:number], 1):
             say(wrapped(text, f"{n} of {HINTS}: ", "        "))
         return 0
 
     def watch(self) -> int:
-        if self.args.name is not None:
-            chosen = self.find(self.args.name)
-            return watch(lambda: chosen, self.workspace, self.grade, say)
-        return watch(self.next_exercise, self.workspace, self.grade, say, self.introduce)
+        """Grades now and after each save, until Ctrl-C: one exercise, or the next whenever one is passed."""
+        named = self.find(self.args.maybe) if self.args.maybe is not None else None
+        exercise = named or self.next_exercise()
+        if exercise is None:
+            say("All exercises are done; name one to watch it.")
+            return 0
+        try:
+            while True:
+                seen = _stamp(self.workspace.begin(exercise))
+                self.grade(exercise)
+                following = named or self.next_exercise()
+                if following is None:
+                    say("That was the last one.")
+                    return 0
+                if following is not exercise:
+                    exercise = following
+                    self.introduce(exercise)
+                    seen = _stamp(self.workspace.begin(exercise))
+                say(f"\nwatching {self.workspace.shown(exercise)}; Ctrl-C ends")
+                # An editor that saves by renaming takes the file away for a moment.
+                while _stamp(self.workspace.file(exercise)) in (seen, None):
+                    time.sleep(POLL_S)
+                say()
+        except KeyboardInterrupt:
+            say()
+            return 0
 
     def solution(self) -> int:
         exercise = self.find(self.args.name)
-        progress = self.workspace.load().get(exercise.name, Progress())
-        if not progress.passed and not progress.revealed:
+        if not self.workspace.load().get(exercise.name, Progress()).closed:
             if not self.args.reveal:
                 say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
                 return 1
-
-            def note(p: Progress) -> None:
-                p.revealed = not p.passed
-
-            self.workspace.update(exercise, note)
+            with self.workspace.update(exercise) as progress:
+                progress.revealed = not progress.passed
         say(exercise.solution.read_text(encoding="utf-8").rstrip("\n"))
         return 0
 
     def reset(self) -> int:
         exercise = self.find(self.args.name)
-        _, old = self.workspace.reset(exercise)
+        old = self.workspace.reset(exercise)
         kept = f"; what was there is {old.name} now" if old is not None else ""
         say(f"{self.workspace.shown(exercise)} is the starter again{kept}")
         return 0
 
     def report(self) -> int:
-        report = make_report(self.exercises, self.workspace, self.workspace.load())
+        report = make_report(self.exercises, self.workspace)
         if self.args.json is not None:
             write_whole(Path(self.args.json), json.dumps(report, indent=1) + "\n")
         say(table(report))
@@ -267,42 +281,66 @@ class Program:
         return verify(chosen, self.build, self.grade_source, say)
 
 
-def _closed(progress: Progress) -> bool:
-    return progress.passed or progress.revealed
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes when the file is saved; None if it is not there."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
+    return None
+
+
+def solution_of(exercise: Exercise, build: Path) -> str:
+    """What a student would have to write: the solution's source, or the answers as TOML."""
+    if exercise.kind != "predict":
+        return exercise.solution.read_text(encoding="utf-8")
+    context = Context(build, exercise.step)
+    lines = []
+    for question in exercise.questions:
+        try:
+            lines.append(f"{question.id} = {correct_answer(question, context)!r}")
+        except NotAvailable:
+            lines.append(f"{question.id} = 0  # cannot be computed here")
+    return "\n".join(lines) + "\n"
+
+
+def verify(
+    exercises: list[Exercise],
+    build: Path,
+    grade: Callable[[Exercise, str, str], Grade],
+    say: Callable[[str], None],
+) -> int:
+    """Says how it stands with each exercise. Returns 0 if all is well, else 1. Raises BuildError."""
+    in_order = 0
+    for exercise in exercises:
+        starter = grade(exercise, exercise.starter.read_text(encoding="utf-8"), exercise.starter.name).finding
+        solution = grade(exercise, solution_of(exercise, build), exercise.solution.name)
+        problems = []
+        if starter is None:
+            problems.append("the starter passes")
+        elif starter.code in NO_BEGINNING:
+            problems.append(f"the starter does not even begin: {starter.says}")
+        if wrong := solution.finding:
+            at = f" (line {wrong.line})" if wrong.line else ""
+            problems.append(f"the solution fails: {' '.join([wrong.says, *wrong.details])}{at}")
+        in_order += not problems
+        say(f"{'FAILED' if problems else 'ok':<7} {exercise.name}")
+        remarks = [f"the starter fails: {starter.says}"] if starter else []
+        remarks += [] if wrong else [f"the solution passes in {solution.seconds:.1f} s"]
+        for text in [*problems, *remarks, *(note for note in solution.notes if "not checked here" in note)]:
+            say(f"          {text}")
+    say(f"{in_order} of {len(exercises)} exercises are in order")
+    return int(in_order < len(exercises))
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="exercises", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__, prog="exercises")
     parser.add_argument("--build", default=BUILD, help="the build directory")
     parser.add_argument("--workspace", default=str(ROOT / "my_exercises"), metavar="DIR")
-    parser.set_defaults(command="overview", device="auto", seed=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, about: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=about, description=about)
-
-    def grading(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
-        sub.add_argument("--seed", type=int, help="of the hidden problems; to see the same ones again")
-
-    check = command("check", "grade exercises")
-    check.add_argument("names", nargs="*", metavar="NAME")
-    check.add_argument("--all", action="store_true", help="every exercise that was begun")
-    grading(check)
-    command("hint", "the next of three hints").add_argument("name", metavar="NAME")
-    watch_command = command("watch", "grade again whenever the file is saved")
-    watch_command.add_argument("name", nargs="?", metavar="NAME")
-    grading(watch_command)
-    solution = command("solution", "show the solution of an exercise that is passed")
-    solution.add_argument("name", metavar="NAME")
-    solution.add_argument("--reveal", action="store_true", help="also if it is not passed; for no points")
-    command("reset", "put the starter back").add_argument("name", metavar="NAME")
-    command("report", "all results").add_argument("--json", metavar="FILE", help="write them there, too")
-    verify_command = command("verify", "see whether starters fail and solutions pass")
-    verify_command.add_argument("names", nargs="*", metavar="NAME")
-    grading(verify_command)
+    for name, (about, options) in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        for option in options.split():
+            command.add_argument(option, **OPTIONS[option])
     args = parser.parse_args(words)
     args.command = args.command or "overview"
     return args

@@ -1,13 +1,10 @@
 """Runs a student's program over problems and reads what it says. Standard library only."""
 
 import json
-import os
 import random
 import re
-import signal
 import subprocess
 import tempfile
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -18,23 +15,20 @@ from tools.base import ROOT
 from tools.claims.context import STANDARD_PROBLEM
 
 TIMEOUT_S = 40  # of a table; right kernels take a few seconds
+ENDLESS = "did not finish in time"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One product, as options of `run`. again: the same sizes came before, with other numbers; hidden: its
-    sizes were drawn by lot."""
+    """One product, as options of `run`. hidden: its sizes were drawn by lot."""
 
     options: str
-    again: bool = False
     hidden: bool = False
 
     def __str__(self) -> str:
         """ "M = 35, N = 79, K = 19, beta = -0.5"."""
-        names = {"m": "M", "n": "N", "k": "K"}
-        words = self.options.split()
-        pairs = [(words[i][2:], words[i + 1]) for i in range(0, len(words) - 1, 2)]
-        return ", ".join(f"{names.get(name, name)} = {value}" for name, value in pairs if name != "seed")
+        pairs = re.findall(r"--(\w+) (\S+)", self.without_seed)
+        return ", ".join(f"{name.upper() if name in 'mnk' else name} = {value}" for name, value in pairs)
 
     @property
     def without_seed(self) -> str:
@@ -44,11 +38,10 @@ class Problem:
 @dataclass(frozen=True)
 class Outcome:
     """records: the JSON record of each problem that was finished. crash: "" or what ended the program before
-    that, `timeout` if the time was up. at: the problem that it was at."""
+    that, ENDLESS if the time was up. at: the problem that it was at."""
 
     records: list[dict[str, Any]]
     crash: str = ""
-    timeout: bool = False
     at: Problem | None = None
 
 
@@ -103,31 +96,22 @@ def long_problem(chooser: random.Random, longest: str) -> str:
     return " ".join(f"--{name} {size}" for name, size in sizes.items())
 
 
-def with_seeds(
-    shapes: list[str], chooser: random.Random, hidden: Collection[str] | None = None
-) -> list[Problem]:
-    """Each with numbers of its own. hidden: those of the shapes that were drawn by lot; None: all."""
-    seen: set[str] = set()
-    problems = []
-    for shape in shapes:
-        options = f"{shape} --seed {chooser.randrange(1, 1 << 31)}"
-        problems.append(Problem(options, shape in seen, hidden is None or shape in hidden))
-        seen.add(shape)
-    return problems
+def with_seed(shape: str, chooser: random.Random, hidden: bool = True) -> Problem:
+    """With numbers of its own."""
+    return Problem(f"{shape} --seed {chooser.randrange(1, 1 << 31)}", hidden)
 
 
 def observed_problems(chooser: random.Random) -> list[Problem]:
     """The last one is of random sizes. Early on the same sizes come again: a result that was kept shows."""
-    again = OBSERVED[:2]
     drawn = [long_problem(chooser, name) for name in "mnk"]
     drawn += [random_problem(chooser, 70, 40) for _ in range(3)]
-    return with_seeds([*again, *again, *OBSERVED[2:], *drawn], chooser, drawn)
+    return [with_seed(shape, chooser, shape in drawn) for shape in (*OBSERVED[:2], *OBSERVED, *drawn)]
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
     """Larger than the tiles of most kernels in M and in N, and no multiples of anything."""
     m, n = (2 * chooser.randint(75, 140) + 1 for _ in range(2))
-    return with_seeds([f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}"], chooser)[0]
+    return with_seed(f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}", chooser)
 
 
 def aligned_problem(chooser: random.Random, unit: int) -> Problem:
@@ -144,90 +128,49 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
         if (a, b) != (m, n) and a * b * c <= most
     ]
     m, n, k = chooser.choice(sizes)
-    return with_seeds([f"--m {m} --n {n} --k {k}"], chooser)[0]
+    return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
     drawn = [random_problem(chooser, 300, 400) for _ in range(8)]
-    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]]
-    return with_seeds([*shape_table(), *drawn, *again, *again], chooser, drawn)
-
-
-class Runs:
-    """The programs that are running for one grading."""
-
-    def __init__(self) -> None:
-        self.processes: set[subprocess.Popen[bytes]] = set()
-        self.stopped = False
-
-    def stop(self) -> None:
-        """Ends them: nobody wants to know any more."""
-        self.stopped = True
-        for process in list(self.processes):
-            _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
+    return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
 
 def run(
-    program: Path,
-    problems: list[Problem],
-    *options: str,
-    timeout: float | None = None,
-    source: str = "",
-    runs: Runs | None = None,
+    program: Path, problems: list[Problem], *options: str, timeout: float | None = None, source: str = ""
 ) -> Outcome:
     """Runs all problems in one process. source: what to call the student's file in messages."""
-    runs = runs or Runs()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases, out, said = folder / "cases", folder / "out.json", folder / "said"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
         command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
+        crash, status = "", 0
         with said.open("w") as file:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                start_new_session=True, cwd=folder,
-            )  # fmt: skip
-            runs.processes.add(process)
-            if runs.stopped:
-                _kill(process)
             try:
-                process.wait(timeout or TIMEOUT_S)
-                timed_out = False
+                status = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=folder,
+                    timeout=timeout or TIMEOUT_S, start_new_session=True, check=False,
+                ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
-                timed_out = True
-            finally:
-                _kill(process)  # after Ctrl-C, too
-                process.wait()
-                runs.processes.discard(process)
+                crash = ENDLESS
         text = named(said.read_text(errors="replace"), program, source)
         done = len(re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE))
         at = problems[min(done, len(problems) - 1)]
-        if timed_out:
-            return Outcome([], "", True, at)
-        try:
-            records = json.loads(out.read_text())
-            whole = isinstance(records, list) and len(records) == len(problems)
-        except (OSError, ValueError):
-            whole = False
-        if not whole or process.returncode not in (0, 1):
+        records = []
+        with suppress(OSError, ValueError):
+            records = json.loads(named(out.read_text(), program, source))
+        if not crash and (len(records) != len(problems) or status not in (0, 1)):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
-            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {process.returncode}"
-            return Outcome([], crash, False, at)
-        for record in records:
-            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
-        return Outcome(records)
+            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {status}"
+        return Outcome([], crash, at) if crash else Outcome(records)
 
 
 def named(text: str, program: Path, source: str) -> str:
     """The text with the student's file by its own name in place of the copy that was compiled."""
-    copy = program.resolve().parent / "kernel.cu"
-    for path in (str(copy), str(copy.relative_to(ROOT)) if copy.is_relative_to(ROOT) else str(copy)):
+    copy = str(program.resolve().parent / "kernel.cu")
+    for path in (copy, copy.removeprefix(f"{ROOT}/")):
         text = text.replace(path, source or "kernel.cu")
     return text

@@ -1,31 +1,24 @@
 """A student's workspace: copies of the starters, and state.json, the one file that remembers what was done.
-Standard library only.
+And the report of it for a teacher, for which nothing is graded again. Standard library only.
 """
 
 import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, write_whole
-from tools.grading.content import HINTS, Exercise
+from tools.base import UsageError, read_text, write_whole
+from tools.grading.content import HINTS, Exercise, read_fields
+from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
 VERSION = 1
-
-
-class StateError(UsageError):
-    """What is wrong with the workspace, in one line."""
-
-
-class Unreadable(Exception):
-    """What is wrong with one file of the student's, which the others do not suffer from."""
 
 
 @dataclass
@@ -44,6 +37,10 @@ class Progress:
     def passed(self) -> bool:
         return self.passed_at is not None
 
+    @property
+    def closed(self) -> bool:
+        return self.passed or self.revealed
+
 
 def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -54,13 +51,32 @@ def version_of(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one at a time goes past this with the same folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def failing(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be {what}: {error.strerror}") from None
+
+
 class Workspace:
     """The student's directory. It is made when something is first written to it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is no directory; give another with --workspace")
+            raise UsageError(f"{folder} is no directory; give another with --workspace")
 
     def file(self, exercise: Exercise) -> Path:
         return self.folder / exercise.file_name
@@ -68,108 +84,136 @@ class Workspace:
     def shown(self, exercise: Exercise) -> str:
         """The file as it is named to the student: relative to where they are, if it lies below."""
         path = self.file(exercise)
-        try:
-            return str(path.resolve().relative_to(Path.cwd()))
-        except ValueError:
-            return str(path)
+        below = path.resolve().is_relative_to(Path.cwd())
+        return str(path.resolve().relative_to(Path.cwd()) if below else path)
 
     def begin(self, exercise: Exercise) -> Path:
         """The student's file; the starter is copied if there is none yet. What is there stays."""
         path = self.file(exercise)
         if not path.exists():
             text = exercise.starter.read_text(encoding="utf-8")
-            self._make()
-            try:
-                with path.open("x", encoding="utf-8") as file:  # never over what has just appeared
+            with failing(path, "written"), suppress(FileExistsError):  # never over what has just appeared
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as file:
                     file.write(text)
-            except FileExistsError:
-                pass
-            except OSError as error:
-                raise StateError(f"{path}: cannot be written: {error.strerror}") from None
         return path
 
     def read(self, exercise: Exercise) -> str:
-        """The student's file. Raises Unreadable."""
+        """The student's file. Raises Failed, which the others do not suffer from."""
         path = self.begin(exercise)
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise Unreadable("it is not text in UTF-8; save it as that") from None
+            why = "it is not text in UTF-8; save it as that"
         except OSError as error:
-            raise Unreadable(error.strerror or "unknown error") from None
+            why = error.strerror
+        look = "what lies there; `reset` puts the starter in its place and keeps the old file."
+        raise Failed(Finding("unreadable", f"{self.shown(exercise)} cannot be read: {why}.", look=look))
 
-    def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
-        """Puts the starter back. Returns the file, and where the old one now lies, if there was any.
+    def reset(self, exercise: Exercise) -> Path | None:
+        """Puts the starter back. Returns where the old file now lies, if there was any.
         A starter is not kept, for it would take the place of the work that the last reset kept."""
         path = self.file(exercise)
         old = None
-        try:
+        with failing(path, "moved"):
             is_starter = path.is_file() and path.read_bytes() == exercise.starter.read_bytes()
             if path.exists() and not is_starter:
-                old = path.with_name(path.name + ".old")
-                path.replace(old)
-        except OSError as error:
-            raise StateError(f"{path}: cannot be moved: {error.strerror}") from None
-        return self.begin(exercise), old
-
-    def _make(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot be made: {error.strerror}") from None
+                old = path.replace(path.with_name(path.name + ".old"))
+        self.begin(exercise)
+        return old
 
     # ---- state.json ----
 
     def load(self) -> dict[str, Progress]:
-        """By exercise. Raises StateError for a file that is not what this program writes."""
+        """By exercise. Raises UsageError for a file that is not what this program writes."""
         path = self.folder / STATE
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not path.exists():
             return {}
-        except OSError as error:
-            raise StateError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValueError as error:
-            raise StateError(f"{path}: is not JSON ({error}); move it away to begin anew") from None
         try:
-            if content["format"] != VERSION:
-                raise StateError(f"{path}: is of another version of this program; move it away")
-            return {name: _progress(entry) for name, entry in content["exercises"].items()}
-        except (KeyError, TypeError, AttributeError, ValueError):
-            raise StateError(f"{path}: is no state of exercises; move it away to begin anew") from None
+            content = json.loads(read_text(path))
+            version, entries = content["format"], content["exercises"].items()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            why = f"is no state of exercises ({error!r}); move it away to begin anew"
+            raise UsageError(f"{path}: {why}") from None
+        if version != VERSION:
+            raise UsageError(f"{path}: is of another version of this program; move it away")
+        where = f"{path}, to be moved away if you cannot repair it"
+        return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
 
-    def update(self, exercise: Exercise, change: Callable[[Progress], Any]) -> Progress:
-        """Changes what is known of an exercise, on the disk at once; others may be at it at the same time."""
-        self._make()
-        with self._locked():
+    @contextmanager
+    def update(self, exercise: Exercise) -> Iterator[Progress]:
+        """What is known of an exercise, to be changed; then it is on the disk. Others wait meanwhile."""
+        with failing(self.folder, "made"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder):
             state = self.load()
-            progress = state.setdefault(exercise.name, Progress())
-            change(progress)
+            yield state.setdefault(exercise.name, Progress())
             entries = {name: asdict(entry) for name, entry in sorted(state.items())}
             content = {"format": VERSION, "exercises": entries}
             write_whole(self.folder / STATE, json.dumps(content, indent=1) + "\n")
-        return progress
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
-def _progress(entry: dict[str, Any]) -> Progress:
-    progress = Progress(**{field.name: entry[field.name] for field in fields(Progress)})
-    texts = (progress.passed_at, progress.device, progress.version)
-    counts = (progress.attempts, progress.hints)
-    fine = (
-        all(text is None or isinstance(text, str) for text in texts)
-        and all(type(count) is int and count >= 0 for count in counts)
-        and progress.hints <= HINTS
-        and isinstance(progress.revealed, bool)
-    )
-    if not fine:
-        raise ValueError
+def _progress(entry: object, where: str) -> Progress:
+    progress = read_fields(Progress, entry, where)
+    if asdict(progress).keys() != entry.keys() or progress.attempts < 0 or not 0 <= progress.hints <= HINTS:
+        raise UsageError(f"{where}: a key is missing or a count is impossible")
     return progress
+
+
+# ---- The report ------------------------------------------------------------------------------------------
+
+
+def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, Any]:
+    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, one for each
+    exercise that was passed without its solution revealed before. changed: the file is no longer the one that
+    passed."""
+    state = workspace.load()
+    entries = [_entry(exercise, workspace, state.get(exercise.name, Progress())) for exercise in exercises]
+    counted = ("passed", "points", "revealed", "changed", "hints_used", "attempts")
+    totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
+    score = round(100 * totals["points"] / len(entries), 1) if entries else 0.0
+    return {"date": now(), "exercises": entries, "totals": totals, "score": score}
+
+
+def _entry(exercise: Exercise, workspace: Workspace, progress: Progress) -> dict[str, Any]:
+    try:
+        version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        version = None  # not begun, or gone
+    return {
+        "exercise": exercise.name,
+        "kind": exercise.kind,
+        "passed": progress.passed,
+        "revealed": progress.revealed,
+        "points": int(progress.passed and not progress.revealed),
+        "hints_used": progress.hints,
+        "attempts": progress.attempts,
+        "passed_at": progress.passed_at,
+        "device": progress.device,
+        "version": version,
+        "passed_version": progress.version,
+        "changed": progress.passed and version != progress.version,
+    }
+
+
+# One character for each standing, and what the table says.
+STANDINGS = {"x": "passed", "~": "passed, changed", "r": "revealed", " ": "-"}
+
+
+def standing(entry: dict[str, Any]) -> str:
+    if entry["revealed"]:
+        return "r"
+    return " " if not entry["passed"] else "~" if entry["changed"] else "x"
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as a person reads it."""
+    lines = [f"{'exercise':<28} {'kind':<8} {'result':<18} {'hints':>5} {'attempts':>8}  passed at"]
+    for entry in report["exercises"]:
+        lines.append(
+            f"{entry['exercise']:<28} {entry['kind']:<8} {STANDINGS[standing(entry)]:<18} "
+            f"{entry['hints_used']:>5} {entry['attempts']:>8}  {entry['passed_at'] or '-'}"
+        )
+    totals = report["totals"]
+    lines.append(f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %")
+    return "\n".join(lines)

@@ -4,77 +4,69 @@ import re
 
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
-from tools.grading.run import TIMEOUT_S, Outcome, Problem
+from tools.grading.run import ENDLESS, TIMEOUT_S, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
     r"block (?P<block>\([\d,]+\)) thread (?P<thread>\([\d,]+\)) (?P<detail>.*)"
 )
+INDEX = "the largest value that the index takes, against the size that the array is declared with."
 # kind: in plain words; what to look at
 FAULTS = {
     "out-of-bounds access to global memory": (
-        "A thread reaches outside a matrix (out-of-bounds access to global memory).",
+        "A thread reaches outside a matrix",
         "the guard before this access: which rows, columns and terms exist at the edge? The sizes are no "
         "multiples of the tile.",
     ),
-    "out-of-bounds access to shared memory": (
-        "A thread reaches outside the shared arrays (out-of-bounds access to shared memory).",
-        "the largest value that the index takes, against the size that the array is declared with.",
-    ),
-    "array index out of bounds": (
-        "An index is beyond the end of its array (array index out of bounds).",
-        "the largest value that the index takes, against the size that the array is declared with.",
-    ),
+    "out-of-bounds access to shared memory": ("A thread reaches outside the shared arrays", INDEX),
+    "array index out of bounds": ("An index is beyond the end of its array", INDEX),
     "read of uninitialised global memory": (
-        "A thread reads what nobody has written (read of uninitialised global memory).",
+        "A thread reads what nobody has written",
         "beta: when it is 0, C must not be read at all; it may hold anything.",
     ),
     "write to read-only memory": (
-        "A thread writes to A or B, which are inputs (write to read-only memory).",
+        "A thread writes to A or B, which are inputs",
         "which array the line stores to.",
     ),
     "access to host memory": (
-        "The kernel uses memory that is not the device's (access to host memory).",
+        "The kernel uses memory that is not the device's",
         "where the pointer or the array comes from: a kernel can use its arguments, A, B and C, its own "
         "variables and shared memory.",
     ),
     "misaligned access": (
-        "A wide access begins at an address that is no multiple of its width (misaligned access).",
+        "A wide access begins at an address that is no multiple of its width",
         "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses.",
     ),
     "read of uninitialised shared memory": (
-        "A thread reads an element of shared memory that nobody has written "
-        "(read of uninitialised shared memory).",
+        "A thread reads an element of shared memory that nobody has written",
         "who fills this element, and when: a barrier is missing between filling and reading, or, at the edge "
         "of a matrix, the tile is not filled up with zeros.",
     ),
     "data race on shared memory": (
-        "Two threads use the same element of shared memory and nothing orders them (data race on shared "
-        "memory). The result may be right today and wrong tomorrow.",
+        "Two threads use the same element of shared memory and nothing orders them: the result may be right "
+        "today and wrong tomorrow",
         "the barriers: one after the tile is filled, before anybody reads it; one after the last read, "
         "before it is filled again. See docs/steps/03_shared_memory.md.",
     ),
     "data race on global memory": (
-        "Two threads use the same element of a matrix and nothing orders them (data race on global memory).",
+        "Two threads use the same element of a matrix and nothing orders them",
         "which thread owns which element of C: every element must belong to exactly one.",
     ),
     "use of shared memory before its asynchronous copy arrived": (
-        "A thread reads an element whose asynchronous copy may still be on its way "
-        "(use of shared memory before its asynchronous copy arrived).",
+        "A thread reads an element whose asynchronous copy may still be on its way",
         "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
         "copies only. See docs/steps/09_async_copy.md.",
     ),
     "thread exit before a barrier": (
-        "Some threads leave the kernel while others wait for them at a barrier "
-        "(thread exit before a barrier).",
+        "Some threads leave the kernel while others wait for them at a barrier",
         "every `return` before the last __syncthreads(): threads without an element of C still have to help.",
     ),
     "divergent barrier": (
-        "The threads of a block wait at different barriers (divergent barrier).",
+        "The threads of a block wait at different barriers",
         "conditions around __syncthreads(): all threads of the block must meet at the same one.",
     ),
     "deadlock": (
-        "Threads wait at a barrier that can never open (deadlock).",
+        "Threads wait at a barrier that can never open",
         "loops and conditions around __syncthreads(): does every thread reach it equally often?",
     ),
 }
@@ -99,9 +91,7 @@ WRONG = {
     "into a sum.",
     "NaN": "what goes into the sum: does it begin at zero, and is every tile filled up to its edge?",
 }
-WRONG_ELSE = (
-    "one element by hand: which row of A and which column of B does the thread of this C[i][j] go through?"
-)
+WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
 
 def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
@@ -114,36 +104,25 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
-    return Finding(match["kind"], says, line, [where, f"Seen with {problem}."], look)
+    return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
 
 
-def wrong_finding(complaint: str, problem: Problem, first_time_right: bool) -> Finding:
+def wrong_finding(complaint: str, problem: Problem) -> Finding:
     """A wrong result, or a write outside of C, in plain words."""
     if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
-        return Finding(
-            "stray write",
-            f"The kernel writes outside C with {problem}: {match[1]}.",
-            look="the guard before the store: which rows and columns does C have?",
-        )
+        says = f"The kernel writes outside C with {problem}: {match[1]}."
+        look = "the guard before the store: which rows and columns does C have?"
+        return Finding("stray write", says, look=look)
     match = re.match(r"wrong result.*?: (\d+ of \d+ elements); (.*)", complaint)
     if match is None:
         return Finding("wrong result", f"It fails with {problem}: {complaint}.", look=WRONG_ELSE)
     count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
-    if problem.again and first_time_right:
-        return Finding(
-            "kept result",
-            f"The first call with {problem} was right; a later call with the same sizes and other numbers "
-            f"in A and B was wrong: {count}.",
-            0,
-            details,
-            "variables that outlive a call (static or outside functions): nothing may be kept.",
-        )
-    if re.search(r"of matrix [1-9]", rest):
-        details.append("All of the batch's first matrix is right.")
-        return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, BATCH)
     look = next((look for words, look in WRONG.items() if words in rest), "")
     look = look or _where_options_point(WRONG_ELSE, problem)
+    if re.search(r"of matrix [1-9]", rest):
+        details.append("All of the batch's first matrix is right.")
+        look = BATCH
     return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, look)
 
 
@@ -156,62 +135,46 @@ def _where_options_point(look: str, problem: Problem) -> str:
 
 def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
     """A wrong result explained by an array that lacks the __shared__ that it has in the solution."""
-    if finding.code != "wrong result":
-        return None
     shared = set(re.findall(r"(\w+)\s*\[", " ".join(re.findall(r"__shared__([^;=]*);", solution))))
     for number, line in enumerate(without_comments(source).splitlines(), 1):
         declared = re.match(r"\s*(?:(?:__align__|alignas)\s*\(\w+\)\s*)?float[234]?\s+(\w.*);", line)
         names = re.findall(r"(\w+)\s*\[", declared[1].split("=")[0]) if declared else []
-        for name in names:
-            if name in shared:
-                says = (
-                    f"{finding.says} {name} is declared without __shared__: each thread has one of its own."
-                )
-                return Finding("wrong result", says, number, finding.details, SHARED)
+        for name in shared.intersection(names):
+            says = f"{finding.says} {name} is declared without __shared__: each thread has one of its own."
+            return Finding("wrong result", says, number, finding.details, SHARED)
     return None
 
 
 def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
-    if outcome.timeout:
-        return Finding(
-            "endless",
-            f"The program did not finish within {TIMEOUT_S} s; it was busy{at}.",
-            look="the loops: does each of them end, also with K = 0 and with ragged sizes?",
-        )
+    if outcome.crash == ENDLESS:
+        says = f"The program did not finish within {TIMEOUT_S} s; it was busy{at}."
+        look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
+        return Finding("endless", says, look=look)
     # Once a kernel has been launched, the program itself says where it crashed.
     if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
         return host_finding()
     if "outside the limits of CUDA" in outcome.crash:
         code = without_comments(source).splitlines()
-        launches = [n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)]
-        return Finding(
-            "launch",
-            f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
-            "limits of CUDA.",
-            launches[0] if launches else 0,
-            [
-                "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most "
-                "227 KiB of shared memory; a grid has at most 65535 blocks in y and in z."
-            ],
-            "the block's size (32 x 32 threads are 1024, 64 x 64 are 4096), and the bytes that launch() "
-            "asks for.",
+        line = next((n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)), 0)
+        says = f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
+        detail = (
+            "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most 227 KiB "
+            "of shared memory; a grid has at most 65535 blocks in y and in z."
         )
+        look = "the block's size (32 x 32 threads are 1024, 64 x 64 are 4096), and the bytes that launch() "
+        return Finding("launch", f"{says}limits of CUDA.", line, [detail], f"{look}asks for.")
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
-    return Finding(
-        "crash",
-        f"The program ended early{at}: {said}.",
-        int(line[1]) if line else 0,
-        look="the launch in sgemm(), the indices of the first and the last thread, and whether a thread has "
-        "more than a few KB of arrays of its own.",
+    look = (
+        "the launch in sgemm(), the indices of the first and the last thread, and whether a thread has more "
+        "than a few KB of arrays of its own."
     )
+    return Finding("crash", f"The program ended early{at}: {said}.", int(line[1]) if line else 0, look=look)
 
 
 def host_finding() -> Finding:
-    return Finding(
-        "host work",
-        "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes.",
-        look="sgemm(): it may look at sizes and addresses, and launch; the kernel does the work.",
-    )
+    says = "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
+    look = "sgemm(): it may look at sizes and addresses, and launch; the kernel does the work."
+    return Finding("host work", says, look=look)

@@ -1,6 +1,6 @@
 // cheat: ends_the_program: ends before anybody compares
 // code: rule
-// says: no answer
+// says: `std::exit` is not allowed
 // place: std::exit
 
 #include "common/step.hpp"

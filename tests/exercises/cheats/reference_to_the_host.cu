@@ -1,7 +1,7 @@
 // cheat: reference_to_the_host: a parameter of the kernel is a reference
 // code: no CUDA
 // says: is a reference
-// place: sgemm_cheat(const Gemm& g)
+// place: launch<const Gemm&>(
 
 #include "common/step.hpp"
 
