@@ -66,9 +66,8 @@ void report_stuck_block(const Worker& worker) {
     }
     if (!has_exited(worker, missing) && worker.threads[missing].wait.on == all) {
       say(FaultKind::deadlock, missing,
-          "waits here for " + all->awaited_by(worker, missing) + ", while " +
-              thread_name(worker, operation) + " waits at one of another kind (" + place(operation) +
-              "), that of its warp; neither can open");
+          "waits here for " + all->awaited_by(worker, missing) + ", while " + thread_name(worker, operation) +
+              " waits at one of another kind (" + place(operation) + "), that of its warp; neither can open");
       return;
     }
   }
