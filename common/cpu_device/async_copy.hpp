@@ -14,9 +14,9 @@ void async_copy_wait(unsigned pending);
 
 }  // namespace cpu_device
 
-template <int BYTES>
-__forceinline__ void async_copy(float* shared, const float* global, bool valid) {
-  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
+template <int BYTES, typename T>
+__forceinline__ void async_copy(T* shared, const T* global, bool valid) {
+  static_assert((BYTES == 4 || BYTES == 8 || BYTES == 16) && BYTES % sizeof(T) == 0);
   cpu_device::async_copy(shared, global, BYTES, valid);
 }
 

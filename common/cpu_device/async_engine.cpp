@@ -34,7 +34,8 @@ bool AsyncEngine::act(Worker& worker) {
   worker.current = work.thread;  // whoever has asked for it is to blame
   const auto found = worker.sync.mbarriers.find(work.mbarrier);
   if (found == worker.sync.mbarriers.end()) {
-    report(FaultKind::mbarrier_misuse, work.pc, "was to complete on an mbarrier that has been invalidated since");
+    report(FaultKind::mbarrier_misuse, work.pc,
+           "was to complete on an mbarrier that has been invalidated since");
     return true;
   }
   Mbarrier& b = found->second;
@@ -46,8 +47,8 @@ bool AsyncEngine::act(Worker& worker) {
   if (work.shared == nullptr) {
     finish_copies(worker, work.thread, work.copies, &b, tick);
     if (b.pending == 0) {
-      report(FaultKind::mbarrier_misuse, work.pc, "has its copies arrive at " + b.name() +
-                                                      ", at which all arrivals of the phase have been");
+      report(FaultKind::mbarrier_misuse, work.pc,
+             "has its copies arrive at " + b.name() + ", at which all arrivals of the phase have been");
       return true;
     }
     b.arrive(worker, work.pc);
@@ -69,7 +70,9 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
   if ((from | to | bytes) % 16 != 0) {
     report(FaultKind::misaligned, pc,
            "copies " + std::to_string(bytes) + " bytes in bulk " +
-               (bytes % 16 != 0 ? "" : from % 16 != 0 ? "from an address " : "to an address ") +
+               (bytes % 16 != 0  ? ""
+                : from % 16 != 0 ? "from an address "
+                                 : "to an address ") +
                (bytes % 16 != 0 ? "; the number must be a multiple of 16" : "that is no multiple of 16"));
     stop_launch();
   }
@@ -82,8 +85,8 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
                place_of(b.init_pc));
   }
   if (worker.launch->checked && bytes > 0) {
-    CollectiveRequest request{pc, Space::global, Operation::copy, bytes, worker.block, worker.current / 32,
-                              1u << worker.current % 32, {}};
+    CollectiveRequest request{pc,           Space::global,       Operation::copy,           bytes,
+                              worker.block, worker.current / 32, 1u << worker.current % 32, {}};
     request.addresses[worker.current % 32] = from;
     tell_request(request);
     check_memory(from, bytes, false, pc);

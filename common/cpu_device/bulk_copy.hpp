@@ -1,9 +1,9 @@
 #pragma once
 
-// The CPU device's cp.async.bulk; common/cuda/bulk_copy.hpp says what the functions mean. A copy happens at the
-// latest moment that the rules allow, when no thread of the block can go on without it; until then the destination
-// holds a NaN, and the source can still be changed. So a kernel that reads or overwrites too early gives a wrong
-// result here every time.
+// The CPU device's cp.async.bulk; common/cuda/bulk_copy.hpp says what the functions mean. A copy happens at
+// the latest moment that the rules allow, when no thread of the block can go on without it; until then the
+// destination holds a NaN, and the source can still be changed. So a kernel that reads or overwrites too
+// early gives a wrong result here every time.
 
 #include <cstdint>
 
@@ -20,6 +20,6 @@ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t b
   cpu_device::bulk_copy(shared, global, bytes, barrier);
 }
 
-// Reads by asynchronous copies of what threads have written are not observed yet: there are no copies from shared
-// memory.
+// Reads by asynchronous copies of what threads have written are not observed yet: there are no copies from
+// shared memory.
 __forceinline__ void fence_async_proxy() {}

@@ -1,12 +1,12 @@
 #pragma once
 
-// What happens before what inside a block, by vector clocks. An actor is a thread or an engine that works on its
-// own (async_engine.hpp). One counter of the OS thread gives every event its tick; an actor's clock says up to
-// which tick of each other actor's it has seen everything.
+// What happens before what inside a block, by vector clocks. An actor is a thread or an engine that works on
+// its own (async_engine.hpp). One counter of the OS thread gives every event its tick; an actor's clock says
+// up to which tick of each other actor's it has seen everything.
 //
-// Barriers of the whole block or of a whole warp, by far the most frequent, cost one step: they order everything
-// before them, so a tick in place of a clock says it all. Clocks proper begin with the first synchronisation of
-// some threads only.
+// Barriers of the whole block or of a whole warp, by far the most frequent, cost one step: they order
+// everything before them, so a tick in place of a clock says it all. Clocks proper begin with the first
+// synchronisation of some threads only.
 
 #include <algorithm>
 #include <cstdint>

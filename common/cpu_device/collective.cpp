@@ -121,8 +121,7 @@ void leave_rendezvous(Worker& worker, unsigned thread) {
 }
 
 std::string Rendezvous::awaited_by(const Worker& worker, unsigned) const {
-  const unsigned thread = missing(worker);
-  return std::string("at ") + operation->name + " for " + thread_name(worker, thread);
+  return thread_name(worker, missing(worker)) + " at " + operation->name;
 }
 
 unsigned Rendezvous::missing(const Worker& worker) const {

@@ -77,10 +77,10 @@ struct Fault {
 // One line: kind, place, kernel, block, thread, detail.
 std::string describe(const Fault& fault);
 
-// The faults since the last call, one for each kind and place, at most 20: those of the lowest block first, each
-// block's in the order in which it made them, whichever core was faster. (Of two blocks that race with each
-// other, the later one is reported.) A fault after which the kernel cannot go on (a wild address, a barrier that
-// can never open) ends the launch; the blocks before it run to their end.
+// The faults since the last call, one for each kind and place, at most 20: those of the lowest block first,
+// each block's in the order in which it made them, whichever core was faster. (Of two blocks that race with
+// each other, the later one is reported.) A fault after which the kernel cannot go on (a wild address, a
+// barrier that can never open) ends the launch; the blocks before it run to their end.
 std::vector<Fault> take_faults();
 
 // Whether kernels compiled for observation report their accesses. Off, they run unchecked.

@@ -23,10 +23,11 @@ namespace {
 constexpr std::size_t max_faults = 20;
 
 std::mutex faults_mutex;
-std::vector<Recorded> faults;     // to be taken
+std::vector<Recorded> faults;         // to be taken
 std::atomic<bool> any_faults{false};  // whether there are some: spares a look at them
 
-// Of the launch that runs: the blocks under way, and what the blocks did wrong that are not the first of those.
+// Of the launch that runs: the blocks under way, and what the blocks did wrong that are not the first of
+// those.
 struct OfBlock {
   std::vector<Recorded> own;
   std::vector<Recorded> seen_by_others;
@@ -173,7 +174,9 @@ void report(FaultKind kind, const void* pc, std::string detail, const Worker& wo
   if (reported_before(kind, pc)) return;
   add(current_worker->faults, {{kind, "", "", std::move(detail), unflatten(worker.block, worker.launch->grid),
                                 unflatten(thread, worker.launch->block)},
-                               pc, worker.launch->kernel, thread});
+                               pc,
+                               worker.launch->kernel,
+                               thread});
 }
 
 void report(FaultKind kind, const void* pc, std::string detail) {
@@ -196,7 +199,9 @@ void report_later_block(FaultKind kind, const void* pc, std::string detail, std:
   }
   list.push_back(
       {{kind, "", "", std::move(detail), unflatten(block, launch.grid), unflatten(thread, launch.block)},
-       pc, launch.kernel, thread});
+       pc,
+       launch.kernel,
+       thread});
 }
 
 bool next_block(Worker& worker, std::uint64_t blocks) {

@@ -124,8 +124,8 @@ struct Launch {
   std::vector<std::uint64_t> selected;  // the blocks to run, if not `all`
   bool all = true;
   std::uint64_t next = 0;  // how many blocks have begun; see next_block()
-  // The first block in which the kernel could not go on after a fault. Those before it run to their end, so that
-  // what is reported does not depend on which core was faster.
+  // The first block in which the kernel could not go on after a fault. Those before it run to their end, so
+  // that what is reported does not depend on which core was faster.
   std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
 };
 
@@ -151,23 +151,24 @@ struct Worker {
   std::vector<std::byte, SharedAllocator> dynamic_shared;
   const Shape* dynamic_shape = nullptr;  // what a kernel has seen there
   std::vector<DynamicPart> dynamic_parts;
-  std::byte* tls = nullptr;              // tls_base()
-  std::size_t tls_bytes = 0;             // tls_bytes()
+  std::byte* tls = nullptr;                                // tls_base()
+  std::size_t tls_bytes = 0;                               // tls_bytes()
   const std::vector<SharedVariable>* variables = nullptr;  // shared_variables()
-  std::unique_ptr<Clocks> clocks;        // checked launches only
-  std::unique_ptr<SharedShadow> shadow;  // likewise
-  std::vector<Recorded> faults;          // of the block, in its order
-  const char* stack_bottom = nullptr;    // of the running fiber
+  std::unique_ptr<Clocks> clocks;                          // checked launches only
+  std::unique_ptr<SharedShadow> shadow;                    // likewise
+  std::vector<Recorded> faults;                            // of the block, in its order
+  const char* stack_bottom = nullptr;                      // of the running fiber
   const char* stack_top = nullptr;
 };
 
 // nullptr outside a launch. constinit spares every use a look at whether it has been initialised.
 extern constinit thread_local Worker* current_worker;
 
-// Suspends the running thread, whose `wait` says for what, until it is woken; which may have happened already.
+// Suspends the running thread, whose `wait` says for what, until it is woken; which may have happened
+// already.
 void wait_for_wake(Worker& worker);
-// A thread that waits can run: at once, or when all warps have had their turn. The first is for lanes of a warp that
-// wait for each other.
+// A thread that waits can run: at once, or when all warps have had their turn. The first is for lanes of a
+// warp that wait for each other.
 void wake(Worker& worker, unsigned thread, bool at_once);
 
 // Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
@@ -186,9 +187,9 @@ void report_later_block(FaultKind kind, const void* pc, std::string detail, std:
 // True if this fault was reported at this place before, and counts it: spares making the message.
 bool reported_before(FaultKind kind, const void* pc);
 
-// What is reported is as if the blocks had run one after the other: what a block does wrong is kept apart until
-// all blocks before it have come to their end.
-// Gives the worker its next block; false: there is none, or none is needed as the launch has been ended.
+// What is reported is as if the blocks had run one after the other: what a block does wrong is kept apart
+// until all blocks before it have come to their end. Gives the worker its next block; false: there is none,
+// or none is needed as the launch has been ended.
 bool next_block(Worker& worker, std::uint64_t blocks);
 void end_block_faults(Worker& worker);
 void end_launch_faults(const Launch& launch);
@@ -234,7 +235,8 @@ void poison(void* begin, std::size_t bytes);
 // ---- async_copy.cpp --------------------------------------------------------------------------------------
 
 // The thread's own copies up to this number arrive; by an engine, where one has waited for them.
-void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const Mbarrier* by_engine, Tick tick);
+void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const Mbarrier* by_engine,
+                   Tick tick);
 
 // ---- What shared memory holds ----------------------------------------------------------------------------
 

@@ -46,11 +46,12 @@ Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc) {
 }
 
 std::string Mbarrier::awaited_by(const Worker& worker, unsigned thread) const {
-  const unsigned wanted = worker.threads[thread].wait.phase;
-  std::string text = "phase " + std::to_string(wanted) + " of " + name() + ", which lacks " +
-                     plural(pending, "arrival") + " of " + std::to_string(count);
-  if (bytes > 0) text += " and " + plural(bytes, "byte") + " that were announced";
-  if (bytes < 0) text += ", and to which " + plural(-bytes, "byte") + " came that nobody announced";
+  std::string text = "phase " + std::to_string(worker.threads[thread].wait.phase) + " of " + name();
+  if (pending > 0) text += ", which lacks " + plural(pending, "arrival") + " of " + std::to_string(count);
+  if (bytes > 0) {
+    text += (pending > 0 ? " and " : ", which lacks ") + plural(bytes, "byte") + " that were announced";
+  }
+  if (bytes < 0) text += ", to which " + plural(-bytes, "byte") + " came that nobody announced";
   return text;
 }
 
@@ -69,8 +70,8 @@ void Mbarrier::complete_if_due(Worker& worker) {
 
 void Mbarrier::arrive(Worker& worker, const void* pc) {
   if (pending == 0) {
-    misuse(pc, "arrives at " + name() + ", at which all " + plural(count, "arrival") + " of phase " +
-                   std::to_string(phase) + " have been; the phase still lacks " + plural(bytes, "byte"));
+    misuse(pc, "arrives at " + name() + ", whose phase " + std::to_string(phase) + " has had its " +
+                   plural(count, "arrival") + " and lacks only " + plural(bytes, "byte"));
   }
   --pending;
   ++worker.progress;

@@ -1,7 +1,8 @@
 #pragma once
 
-// The CPU device's mbarriers; common/cuda/mbarrier.hpp says what the functions mean. The state is kept beside the
-// shared memory, where a kernel's stray writes cannot reach it; what lies in the memory only tells if there was one.
+// The CPU device's mbarriers; common/cuda/mbarrier.hpp says what the functions mean. The state is kept beside
+// the shared memory, where a kernel's stray writes cannot reach it; what lies in the memory only tells if
+// there was one.
 
 #include <cstdint>
 

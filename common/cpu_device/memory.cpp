@@ -51,12 +51,12 @@ struct Touch {
   bool any() const { return what != 0; }
   const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
   unsigned bytes() const { return what >> 48 & 15; }
-  unsigned actor() const { return what >> 52 & 2047; }  // the thread, or an engine
+  unsigned actor() const { return what >> 52 & 2047; }               // the thread, or an engine
   static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;  // in Touched::read
 };
 
-// Who touched a word in this launch: the latest write, and the latest read. What these have replaced, and is not
-// ordered before them, is among the older ones.
+// Who touched a word in this launch: the latest write, and the latest read. What these have replaced, and is
+// not ordered before them, is among the older ones.
 struct Touched {
   Touch write, read;
 };
@@ -111,9 +111,9 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
     const std::int64_t ld = std::max<std::int64_t>(view.leading_dimension, 1);
     if (matrix >= view.batch || in_matrix / ld >= view.rows) {
       const std::int64_t last = (view.batch - 1) * view.stride + (view.rows - 1) * ld + view.cols;
-      const std::string where = element == last
-                                    ? "right behind the end"
-                                    : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
+      const std::string where =
+          element == last ? "right behind the end"
+                          : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
       return where + " of " + view.name + "; " + shape(view);
     }
     return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
@@ -139,7 +139,8 @@ bool races(const Touch& other, unsigned bytes, const Worker& worker) {
   return !worker.clocks->ordered(other.actor(), other.tick, worker.current);
 }
 
-void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write, const void* pc) {
+void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
+                 const void* pc) {
   const Worker& worker = *current_worker;
   const dim3& grid = worker.launch->grid;
   const auto text = [&](bool writes, unsigned thread, std::uint64_t block, bool wrote, const void* at) {
@@ -175,12 +176,11 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
   Touched& touched = allocation.touched[word];
   const auto check = [&](const Touch& other, bool other_wrote) {
     if (!races(other, bytes, worker)) return false;
-    report_race(other, other_wrote, describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)),
-                write, pc);
+    report_race(other, other_wrote,
+                describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)), write, pc);
     return true;
   };
-  std::vector<Older>* older =
-      (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
   const auto keep = [&](Touch touch, bool wrote) {
     if (older == nullptr) older = &stripe.older[&touched];
     touch.what &= ~Touch::has_more;

@@ -1,6 +1,6 @@
-// Data races on shared memory: two threads touch one byte, one of them writes, and nothing orders the two. What is
-// remembered of each word is enough to find every race, in whatever order the fibers run: the latest write, and
-// every read since that no later read has seen.
+// Data races on shared memory: two threads touch one byte, one of them writes, and nothing orders the two.
+// What is remembered of each word is enough to find every race, in whatever order the fibers run: the latest
+// write, and every read since that no later read has seen.
 
 #include "common/cpu_device/race.hpp"
 
@@ -35,7 +35,8 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigne
   const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
   if (reported_before(kind, pc)) return true;
   const Worker& worker = *current_worker;
-  const std::string what = std::string(write ? "writes " : "reads ") + describe_shared(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+  const std::string what = std::string(write ? "writes " : "reads ") +
+                           describe_shared(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
   if (earlier.by_engine()) {
     report(kind, pc,
            what + ", to which the asynchronous copy started at " + place_of(earlier.pc()) + " by " +

@@ -104,7 +104,7 @@ class SharedShadow {
            report_unseen(earlier, word, bytes, thread, write, pc);
   }
   bool report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
-                const void* pc) const;
+                     const void* pc) const;
   // The older touches that a barrier of the block does not order before everything to come; nullptr: none.
   More* recent_more(Word& word);
   void keep(Word& word, const Touch& touch);

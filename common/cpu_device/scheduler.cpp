@@ -104,7 +104,8 @@ bool has_exited(const Worker& worker, unsigned thread) {
 void end_launch(Worker& worker) {
   worker.ended = true;
   std::atomic<std::uint64_t>& stop = worker.launch->stop_after;
-  for (std::uint64_t known = stop; worker.block < known && !stop.compare_exchange_weak(known, worker.block);) {
+  for (std::uint64_t known = stop;
+       worker.block < known && !stop.compare_exchange_weak(known, worker.block);) {
   }
 }
 
@@ -160,8 +161,8 @@ void run_warp(Worker& worker, Stacks& stacks, unsigned warp) {
   }
 }
 
-// Threads that can go on without what they wait for do so, when nothing else can happen. If that changes nothing
-// for long, nothing ever will.
+// Threads that can go on without what they wait for do so, when nothing else can happen. If that changes
+// nothing for long, nothing ever will.
 bool give_up_waiting(Worker& worker, std::uint64_t& progress, unsigned& vain) {
   constexpr unsigned long_enough = 100;
   vain = worker.progress == progress ? vain + 1 : 0;

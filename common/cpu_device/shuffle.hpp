@@ -1,7 +1,7 @@
 #pragma once
 
-// The CPU device's __shfl_sync and its kin: lanes of a warp exchange values. They do not order memory accesses, as
-// CUDA does not promise it.
+// The CPU device's __shfl_sync and its kin: lanes of a warp exchange values. They do not order memory
+// accesses, as CUDA does not promise it.
 
 #include <bit>
 #include <cstdint>
@@ -21,9 +21,8 @@ struct Shuffle {
 void shuffle(Shuffle& operand, unsigned mask, int line);
 
 template <typename T>
-inline __attribute__((always_inline)) T shuffled(Shuffle::Kind kind, unsigned mask,
-                                                                         T value, int by, int width,
-                                                                         int line) {
+inline __attribute__((always_inline)) T shuffled(Shuffle::Kind kind, unsigned mask, T value, int by,
+                                                 int width, int line) {
   static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   Shuffle operand{kind, by, width, std::bit_cast<Bits>(value)};
@@ -33,12 +32,12 @@ inline __attribute__((always_inline)) T shuffled(Shuffle::Kind kind, unsigned ma
 
 }  // namespace cpu_device
 
-#define CPU_DEVICE_SHUFFLE(name, kind, Lane, by)                                                            \
-  template <typename T>                                                                                     \
-  inline __attribute__((always_inline)) T name(unsigned mask, T value, Lane by, int width = 32,             \
-                                               int line = __builtin_LINE()) {                               \
+#define CPU_DEVICE_SHUFFLE(name, kind, Lane, by)                                                           \
+  template <typename T>                                                                                    \
+  inline __attribute__((always_inline)) T name(unsigned mask, T value, Lane by, int width = 32,            \
+                                               int line = __builtin_LINE()) {                              \
     return cpu_device::shuffled(cpu_device::Shuffle::Kind::kind, mask, value, static_cast<int>(by), width, \
-                                line);                                                                      \
+                                line);                                                                     \
   }
 
 CPU_DEVICE_SHUFFLE(__shfl_sync, index, int, lane)

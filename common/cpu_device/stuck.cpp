@@ -61,14 +61,13 @@ void report_stuck_block(const Worker& worker) {
     const unsigned missing = rendezvous->missing(worker);
     if (rendezvous->operation->execute != nullptr) {
       say(FaultKind::missing_lane, operation,
-          "waits here " + rendezvous->awaited_by(worker, operation) + ", which " + doing(worker, missing));
+          "waits here for " + rendezvous->awaited_by(worker, operation) + ", which " + doing(worker, missing));
       return;
     }
     if (!has_exited(worker, missing) && worker.threads[missing].wait.on == all) {
       say(FaultKind::deadlock, missing,
-          "waits here for " + all->awaited_by(worker, missing) + ", while " +
-              thread_name(worker, operation) + " waits at one of another kind (" + place(operation) +
-              "), that of its warp; neither can open");
+          "waits here for " + all->awaited_by(worker, missing) + ", while " + thread_name(worker, operation) +
+              " waits at one of another kind (" + place(operation) + "), that of its warp; neither can open");
       return;
     }
   }

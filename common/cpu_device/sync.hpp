@@ -1,7 +1,8 @@
 #pragma once
 
-// What threads of a block wait for: barriers, operations of whole warps, mbarriers. A thread that waits, waits on
-// an object; a block that is not done, and in which nothing is ready, is stuck, and its objects say what they lack.
+// What threads of a block wait for: barriers, operations of whole warps, mbarriers. A thread that waits,
+// waits on an object; a block that is not done, and in which nothing is ready, is stuck, and its objects say
+// what they lack.
 
 #include <array>
 #include <cstddef>
@@ -38,8 +39,8 @@ struct Wait {
 class Barrier : public SyncObject {
  public:
   explicit Barrier(unsigned id = 0) : id_(id) {}
-  // The running thread arrives, and waits unless `only_arrives`. The line counts for the barrier of all threads
-  // alone: threads that wait at two of those do not meet.
+  // The running thread arrives, and waits unless `only_arrives`. The line counts for the barrier of all
+  // threads alone: threads that wait at two of those do not meet.
   void arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc);
   std::string awaited_by(const Worker& worker, unsigned thread) const override;
   void reset();
@@ -52,7 +53,7 @@ class Barrier : public SyncObject {
   const void* pc_ = nullptr;  // of the first to arrive
   bool diverged_ = false;
   std::array<std::uint32_t, 32> lanes_{};  // that have arrived, of each warp
-  std::vector<unsigned> threads_;  // that have arrived and wait
+  std::vector<unsigned> threads_;          // that have arrived and wait
   Clock clock_;
 };
 
@@ -63,9 +64,9 @@ class Rendezvous;
 // An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last of them to
 // arrive executes it for all.
 struct Collective {
-  const char* name;            // as the kernel writes it
-  bool needs_exited_lanes;     // otherwise lanes that have left the kernel are not waited for
-  bool is_barrier;             // orders the memory accesses of those who take part
+  const char* name;                       // as the kernel writes it
+  bool needs_exited_lanes;                // otherwise lanes that have left the kernel are not waited for
+  bool is_barrier;                        // orders the memory accesses of those who take part
   void (*execute)(Worker&, Rendezvous&);  // nullptr: they only meet
 };
 
@@ -97,8 +98,8 @@ class Rendezvous : public SyncObject {
   std::array<const void*, max_warps * 32> pcs_{};
 };
 
-// The running thread takes part in the operation of those lanes that `mask` names, in its warp (`warps` is 1) or
-// in each warp of its warpgroup (4), and returns when it is done. The operand is the operation's business.
+// The running thread takes part in the operation of those lanes that `mask` names, in its warp (`warps` is 1)
+// or in each warp of its warpgroup (4), and returns when it is done. The operand is the operation's business.
 void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
           const void* pc);
 // A thread has exited: nobody waits for it any more.
@@ -108,12 +109,12 @@ void leave_rendezvous(Worker& worker, unsigned thread);
 
 class Mbarrier : public SyncObject {
  public:
-  std::size_t offset = 0;  // in shared memory, as an Access has it
-  unsigned count = 0;      // arrivals that a phase takes
-  unsigned phase = 0;      // the current one, since init
-  int pending = 0;         // arrivals to come in it
-  std::int64_t bytes = 0;  // announced in it and not yet arrived
-  unsigned engine = 0;     // the actor that stands for the asynchronous work that completes here
+  std::size_t offset = 0;        // in shared memory, as an Access has it
+  unsigned count = 0;            // arrivals that a phase takes
+  unsigned phase = 0;            // the current one, since init
+  int pending = 0;               // arrivals to come in it
+  std::int64_t bytes = 0;        // announced in it and not yet arrived
+  unsigned engine = 0;           // the actor that stands for the asynchronous work that completes here
   bool known_to_engine = false;  // a fence has followed the init
   unsigned init_thread = 0;
   Tick init_tick = 0;

@@ -19,8 +19,8 @@
 
 // Starts copying BYTES (4, 8 or 16; both addresses multiples of it). If not `valid`, nothing is read and the
 // destination becomes zero. 16 bytes bypass the L1 cache (.cg), which smaller copies cannot (.ca).
-template <int BYTES>
-__device__ __forceinline__ void async_copy(float* shared, const float* global, bool valid) {
+template <int BYTES, typename T>
+__device__ __forceinline__ void async_copy(T* shared, const T* global, bool valid) {
 #if HAVE_ASYNC_COPY
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes_to_read = valid ? BYTES : 0;

@@ -1,0 +1,37 @@
+#pragma once
+
+// Asynchronous copies of whole rows from global to shared memory (cp.async.bulk, compute capability 9.0 and
+// newer). One thread asks; the copy is done by a unit of its own, which tells an mbarrier how many bytes have
+// come. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk".
+
+#include "common/cuda/mbarrier.hpp"
+
+#ifdef __CUDACC__
+
+// Starts copying. Both addresses and the number of bytes are multiples of 16. The bytes count at the
+// mbarrier's current phase, where somebody has to announce them.
+__device__ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t bytes,
+                                          std::uint64_t* barrier) {
+#if HAVE_MBARRIER
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(global), "r"(bytes), "r"(mbarrier_address(barrier))
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
+// What this thread wrote to shared memory before may be read by asynchronous copies after.
+__device__ __forceinline__ void fence_async_proxy() {
+#if HAVE_MBARRIER
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#else
+
+#include "common/cpu_device/bulk_copy.hpp"
+
+#endif
