@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tools.grading.build import BuildError, Built
 from tools.grading.content import Speed
+from tools.grading.finding import graded
 from tools.grading.gpu import _probe, check_on_gpu
 from tools.grading.run import Problem
 
@@ -49,7 +50,9 @@ def check(tmp_path, exercises):
         (tmp_path / "mine" / "kernel.cu").write_text("")
         notes: list[str] = []
         built = Built(tmp_path / "mine")
-        return check_on_gpu(exercise, built, tmp_path, PROBLEMS, "my/02.cu", notes), notes
+        with graded() as grade:
+            check_on_gpu(exercise, built, tmp_path, PROBLEMS, "my/02.cu", notes)
+        return grade.finding, notes
 
     return run
 

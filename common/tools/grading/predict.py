@@ -67,9 +67,8 @@ def _read(exercise: Exercise, source: str) -> dict[str, object]:
     try:
         answers = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
-        match = re.search(r"\(at line (\d+)", str(error))
-        said = re.sub(r" \(at .*", "", str(error))
-        line = int(match[1]) if match else 0
+        said, _, place = str(error).partition(" (at ")
+        line = int("0" + "".join(re.findall(r"line (\d+)", place)))
         raise Failed(Finding("toml", f"The file cannot be read: {said}.", line, look=LOOK)) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
         says = "The file cannot be read: one of its values is much too long."

@@ -157,14 +157,16 @@ def run(
             except subprocess.TimeoutExpired:
                 crash = ENDLESS
         text = named(said.read_text(errors="replace"), program, source)
-        done = len(re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE))
-        at = problems[min(done, len(problems) - 1)]
+        done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)
+        at = problems[min(len(done), len(problems) - 1)]
         records = []
         with suppress(OSError, ValueError):
-            records = json.loads(named(out.read_text(), program, source))
+            records = json.loads(out.read_text())
         if not crash and (len(records) != len(problems) or status not in (0, 1)):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
             crash = last[-1].removeprefix("error: ") if last else f"it ended with status {status}"
+        for record in records:
+            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
         return Outcome([], crash, at) if crash else Outcome(records)
 
 
