@@ -69,11 +69,10 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
   const auto from = reinterpret_cast<std::uintptr_t>(global), to = reinterpret_cast<std::uintptr_t>(shared);
   if ((from | to | bytes) % 16 != 0) {
     report(FaultKind::misaligned, pc,
-           "copies " + std::to_string(bytes) + " bytes in bulk " +
-               (bytes % 16 != 0  ? ""
-                : from % 16 != 0 ? "from an address "
-                                 : "to an address ") +
-               (bytes % 16 != 0 ? "; the number must be a multiple of 16" : "that is no multiple of 16"));
+           "copies " + std::to_string(bytes) + " bytes in bulk" +
+               (bytes % 16 != 0  ? "; the number must be a multiple of 16"
+                : from % 16 != 0 ? " from an address that is no multiple of 16"
+                                 : " to an address that is no multiple of 16"));
     stop_launch();
   }
   Mbarrier& b = mbarrier_at(barrier, "completes a copy on", pc);
@@ -85,13 +84,12 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
                place_of(b.init_pc));
   }
   if (worker.launch->checked && bytes > 0) {
-    CollectiveRequest request{pc,           Space::global,       Operation::copy,           bytes,
-                              worker.block, worker.current / 32, 1u << worker.current % 32, {}};
-    request.addresses[worker.current % 32] = from;
+    CollectiveRequest request{
+        pc, Space::global, Operation::copy, bytes, worker.block, worker.current / warpSize, 0, {from}, 0};
     tell_request(request);
     check_memory(from, bytes, false, pc);
     request.space = Space::shared;
-    request.addresses[worker.current % 32] = shared_offset(shared);
+    request.addresses[0] = shared_offset(shared);
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and one when it is done.
     check_memory(to, bytes, true, pc);
