@@ -39,6 +39,10 @@ from generate import OPERATORS, Mutant, mutants, sample
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "common"))
+from tools.base import UsageError, run_program  # noqa: E402
+from tools.kernel_build import KernelBuild  # noqa: E402
+
 SHAPES = ROOT / "tests" / "shapes.txt"
 STEPS = sorted(p.parent.name for p in ROOT.glob("steps/*/kernel.cu") if p.parent.name >= "03")
 NOT_COMPILED, SURVIVED, SAME_CODE = "does not compile", "survived", "same code"
@@ -56,34 +60,19 @@ makes of the kernel; `survived`: right on every problem, for a reason given belo
 Verdict = dict[str, object]  # "by": what rejected it, "problems": the table's lines, "said": its first words
 
 
-class UsageError(Exception):
-    """What the user got wrong, in one line."""
-
-
 class Builder:
     """Compiles mutants of a step with the commands of a build directory, and runs them."""
 
     def __init__(self, build: Path, step: str, scratch: Path):
         self.build, self.step, self.scratch = build, step, scratch
-        target = f"steps/{step}/run"
-        beside_python = Path(sys.executable).parent
-        ninja = shutil.which("ninja", path=f"{beside_python}{os.pathsep}{os.environ.get('PATH', '')}")
-        listed = subprocess.run(
-            [ninja or "ninja", "-C", build, "-t", "commands", target], capture_output=True, text=True
-        )
-        self.units: dict[str, list[str]] = {}
-        self.link: list[str] = []
-        for line in listed.stdout.splitlines():
-            if f" -o {target} " in line:
-                self.link = shlex.split(line)
-            elif " -c " in line and (kind := re.search(rf"steps/lib(cpu|observed|gpu)_{step}\.a\.p/", line)):
-                self.units[kind[1]] = shlex.split(line)
-        if listed.returncode != 0 or not {"cpu", "observed"} <= self.units.keys() or not self.link:
-            raise UsageError(f"{build} cannot check {step}; configure it with GCC, then compile")
-        if not (build / target).exists():
-            raise UsageError(f"{build / target} is missing; compile first")
+        self.commands = KernelBuild(build, step)
+        program = build / self.commands.program
+        if "observed" not in self.commands.units:
+            raise UsageError(f"{build} cannot observe {step}; configure it with GCC, then compile")
+        if not program.exists():
+            raise UsageError(f"{program} is missing; compile first")
         # What a verdict depends on, but for the mutant and the problems.
-        parts = [(build / target).read_bytes(), inspect.getsource(Builder).encode()]
+        parts = [program.read_bytes(), inspect.getsource(Builder).encode()]
         self.environment = hashlib.sha256(b"".join(parts)).hexdigest()
 
         self.prepared = False
@@ -92,8 +81,8 @@ class Builder:
     def prepare(self) -> None:
         """Sees, once, how the unchanged kernel compiles and how long it runs."""
         source = (ROOT / "steps" / self.step / "kernel.cu").read_text()
-        objects = self.compile(source, "unchanged", ("cpu", "observed"))
-        self.original, self.observed = objects["cpu"].read_bytes(), objects["observed"]
+        objects = self.compile(source, "unchanged", ("plain", "observed"))
+        self.original, self.observed = objects["plain"].read_bytes(), objects["observed"]
         started = time.monotonic()
         self.limit = 600.0
         verdict = self.run(self.linked(objects, "unchanged"), [])
@@ -110,22 +99,15 @@ class Builder:
         (folder / "kernel.cu").write_text(source)
         objects = {}
         for kind in kinds:
-            words = list(self.units[kind])
-            objects[kind] = folder / f"{kind}.o"
-            for option, value in (("-o", objects[kind]), ("-MF", folder / "unit.d"), ("-MQ", objects[kind])):
-                words[words.index(option) + 1] = str(value)
-            words = [f'-DSTEP_SOURCE="{folder}/kernel.cu"' if "-DSTEP_SOURCE=" in w else w for w in words]
             # Equal code is to make equal objects: no path in them.
-            command = [*words, f"-ffile-prefix-map={folder}=.", "-w"]
-            subprocess.run(command, cwd=self.build, check=True, capture_output=True)
+            command = [*self.commands.units[kind], f"-ffile-prefix-map={folder}=.", "-w"]
+            objects[kind] = folder / f"{kind}.o"
+            self.commands.compile(command, folder / "kernel.cu", objects[kind]).check_returncode()
         return objects
 
     def linked(self, objects: dict[str, Path], name: str) -> Path:
         program = self.scratch / self.step / name / "run"
-        replaced = {f"steps/lib{kind}_{self.step}.a": str(path) for kind, path in objects.items()}
-        words = [replaced.get(word, word) for word in self.link]
-        words[words.index("-o") + 1] = str(program)
-        subprocess.run(words, cwd=self.build, check=True, capture_output=True)
+        self.commands.link_program(program, **objects).check_returncode()
         return program
 
     def run(self, program: Path, options: list[str]) -> Verdict:
@@ -165,17 +147,17 @@ class Builder:
                 self.prepare()
         name = hashlib.sha256(mutant.source.encode()).hexdigest()[:16]
         try:
-            objects = self.compile(mutant.source, name, ("cpu",))
+            objects = self.compile(mutant.source, name, ("plain",))
             verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
             # Rejected nowhere or at one problem: what does --check see?
             if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
                 objects |= self.compile(mutant.source, name, ("observed",))
                 checked = self.run(self.linked(objects, name), ["--check"])
                 verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
-                if verdict["by"] == SURVIVED and objects["cpu"].read_bytes() == self.original:
+                if verdict["by"] == SURVIVED and objects["plain"].read_bytes() == self.original:
                     verdict["by"] = SAME_CODE
         except subprocess.CalledProcessError as error:
-            errors = [line for line in error.stderr.decode(errors="replace").splitlines() if "error" in line]
+            errors = [line for line in error.stdout.splitlines() if "error" in line]
             return {"by": NOT_COMPILED, "problems": [], "said": errors[0] if errors else ""}
         shutil.rmtree(self.scratch / self.step / name)
         return verdict
@@ -336,8 +318,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(run_program(main))
