@@ -123,6 +123,7 @@ void fiber_main(context::transfer_t from) {
   --worker.alive;
   ++worker.progress;
   leave_rendezvous(worker, worker.current);
+  for (Barrier& barrier : worker.sync.barriers) barrier.thread_exited(worker, worker.current);
   if (worker.launch->checked && worker.exited[warp] == ~0u) tell_warp_end(worker.block, warp);
   thread.wait = {};
   leave_to_scheduler(worker);

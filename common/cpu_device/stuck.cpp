@@ -61,7 +61,8 @@ void report_stuck_block(const Worker& worker) {
     const unsigned missing = rendezvous->missing(worker);
     if (rendezvous->operation->execute != nullptr) {
       say(FaultKind::missing_lane, operation,
-          "waits here for " + rendezvous->awaited_by(worker, operation) + ", which " + doing(worker, missing));
+          "waits here for " + rendezvous->awaited_by(worker, operation) + ", which " +
+              doing(worker, missing));
       return;
     }
     if (!has_exited(worker, missing) && worker.threads[missing].wait.on == all) {

@@ -24,15 +24,23 @@ void SyncObjects::new_block() {
 }
 
 void Barrier::reset() {
-  arrived_ = 0;
-  diverged_ = false;
+  begin_anew();
   lanes_.fill(0);
+  for (Clock& clock : released_) clock.clear();
   threads_.clear();
+}
+
+// Lanes of a warp that has not come as a whole stay.
+void Barrier::begin_anew() {
+  in_use_ = diverged_ = false;
+  arrived_ = 0;
+  warps_ = 0;
   clock_.clear();
 }
 
 void Barrier::arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc) {
-  if (arrived_ == 0) {
+  if (!in_use_) {
+    in_use_ = true;
     expected_ = count;
     line_ = line;
     pc_ = pc;
@@ -44,18 +52,32 @@ void Barrier::arrive(Worker& worker, unsigned count, bool only_arrives, int line
     stop_launch();
   }
   const unsigned thread = worker.current;
-  ++arrived_;
   ++worker.progress;
+  if (!only_arrives) worker.threads[thread].wait = {this, pc, line};
   if (id_ == 0) {
     diverged_ |= line != line_;
+    if (++arrived_ == expected_ && !diverged_) open(worker);
   } else {
-    lanes_[thread / 32] |= 1u << thread % 32;
     if (!only_arrives) threads_.push_back(thread);
-    if (worker.clocks) worker.clocks->release(thread, clock_);
+    if (worker.clocks) worker.clocks->release(thread, released_[thread / 32]);
+    lanes_[thread / 32] |= 1u << thread % 32;
+    count_warp(worker, thread / 32);
   }
-  if (!only_arrives) worker.threads[thread].wait = {this, pc, line};
-  if (arrived_ == expected_ && !diverged_) open(worker);
   if (!only_arrives) wait_for_wake(worker);
+}
+
+void Barrier::count_warp(Worker& worker, unsigned warp) {
+  if (lanes_[warp] == 0 || ~(lanes_[warp] | worker.exited[warp]) != 0) return;
+  lanes_[warp] = 0;
+  warps_ |= 1u << warp;
+  Clocks::join(clock_, released_[warp]);
+  released_[warp].clear();
+  arrived_ += warpSize;
+  if (arrived_ >= expected_) open(worker);
+}
+
+void Barrier::thread_exited(Worker& worker, unsigned thread) {
+  if (in_use_ && id_ != 0) count_warp(worker, thread / 32);
 }
 
 void Barrier::open(Worker& worker) {
@@ -63,32 +85,30 @@ void Barrier::open(Worker& worker) {
     if (worker.clocks) worker.clocks->block_barrier();
     for (unsigned i = 0; i < worker.threads.size(); ++i) wake(worker, i, false);
     for (std::uint32_t& passed : worker.passed) ++passed;
-    reset();
+    begin_anew();
     return;
   }
-  for (unsigned warp = 0; warp < worker.exited.size(); ++warp) {
-    const std::uint32_t missing = lanes_[warp] == 0 ? 0 : ~(lanes_[warp] | worker.exited[warp]);
-    if (missing == 0) continue;
-    const unsigned lane = static_cast<unsigned>(std::countr_zero(missing));
-    report(FaultKind::divergent_barrier, pc_,
-           "comes to barrier " + std::to_string(id_) + ", which opens without " +
-               thread_name(worker, warp * 32 + lane) + "; all lanes of a warp must come together",
-           worker, warp * 32 + static_cast<unsigned>(std::countr_zero(lanes_[warp])));
-  }
-  for (const unsigned thread : threads_) {
+  std::erase_if(threads_, [&](unsigned thread) {
+    if (lanes_[thread / 32] != 0) return false;
     if (worker.clocks) worker.clocks->acquire(thread, clock_);
     wake(worker, thread, false);
-  }
-  for (unsigned warp = 0; warp < worker.exited.size(); ++warp) {
-    if (lanes_[warp] != 0) ++worker.passed[warp];
-  }
-  reset();
+    return true;
+  });
+  for (unsigned warp = 0; warp < worker.passed.size(); ++warp) worker.passed[warp] += warps_ >> warp & 1;
+  begin_anew();
 }
 
-std::string Barrier::awaited_by(const Worker&, unsigned) const {
+std::string Barrier::awaited_by(const Worker& worker, unsigned thread) const {
   if (id_ == 0) return "all threads of the block";
-  return "barrier " + std::to_string(id_) + ", to which " + std::to_string(arrived_) + " of " +
-         std::to_string(expected_) + " threads have come";
+  const std::string name = "barrier " + std::to_string(id_);
+  const unsigned warp = thread / 32;
+  if (const std::uint32_t lanes = lanes_[warp]) {
+    const std::uint32_t missing = ~(lanes | worker.exited[warp]);
+    return name + " together with " +
+           thread_name(worker, warp * 32 + static_cast<unsigned>(std::countr_zero(missing))) + " of its warp";
+  }
+  return name + ", to which " + std::to_string(arrived_) + " of " + std::to_string(expected_) +
+         " threads have come";
 }
 
 void barrier_block(int line) {
@@ -105,10 +125,9 @@ void named_barrier(unsigned id, unsigned threads, bool only_arrives) {
            "comes to barrier " + std::to_string(id) + "; there are 1 to 15 (0 is that of __syncthreads)");
     stop_launch();
   }
-  if (threads == 0 || threads % warpSize != 0 || threads > worker.launch->threads_per_block) {
+  if (threads == 0 || threads % warpSize != 0) {
     report(FaultKind::barrier_misuse, pc,
-           "comes to a barrier of " + std::to_string(threads) +
-               " threads; it takes whole warps, and no more threads than the block has");
+           "comes to a barrier of " + std::to_string(threads) + " threads; warps come as a whole");
     stop_launch();
   }
   worker.sync.barriers[id].arrive(worker, threads, only_arrives, 0, pc);

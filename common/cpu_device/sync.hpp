@@ -35,26 +35,33 @@ struct Wait {
 
 // ---- sync.cpp --------------------------------------------------------------------------------------------
 
-// The barrier of all threads (number 0), or one that counts threads.
+// The barrier of all threads (number 0), or one that counts threads. Those count whole warps: a warp has come
+// when all its lanes have that have not left the kernel.
 class Barrier : public SyncObject {
  public:
   explicit Barrier(unsigned id = 0) : id_(id) {}
   // The running thread arrives, and waits unless `only_arrives`. The line counts for the barrier of all
   // threads alone: threads that wait at two of those do not meet.
   void arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc);
+  void thread_exited(Worker& worker, unsigned thread);
   std::string awaited_by(const Worker& worker, unsigned thread) const override;
   void reset();
 
  private:
+  void begin_anew();
+  void count_warp(Worker& worker, unsigned warp);
   void open(Worker& worker);
   const unsigned id_;
-  unsigned expected_ = 0, arrived_ = 0;
+  unsigned expected_ = 0, arrived_ = 0;  // threads
+  bool in_use_ = false;
   int line_ = 0;
   const void* pc_ = nullptr;  // of the first to arrive
   bool diverged_ = false;
-  std::array<std::uint32_t, 32> lanes_{};  // that have arrived, of each warp
-  std::vector<unsigned> threads_;          // that have arrived and wait
-  Clock clock_;
+  std::array<std::uint32_t, 32> lanes_{};  // of each warp, that have arrived while others have not
+  std::uint32_t warps_ = 0;                // that have come
+  std::vector<unsigned> threads_;          // that wait
+  std::array<Clock, 32> released_;         // of each warp, by those lanes
+  Clock clock_;                            // by the warps that have come
 };
 
 // ---- collective.cpp --------------------------------------------------------------------------------------
