@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "readme": ("measuring.ladder", "update_readme", "put a recorded ladder's table into the README"),
         "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
         "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
-        "sweep": ("measuring.sweep", "main", "other values for a step's constants"),
+        "sweep": ("measuring.experiment", "sweep", "other values for a step's constants"),
         "calibrate": ("measuring.calibrate", "main", "the X-ray against counters recorded on a GPU"),
     },
     "looking inside a kernel": {
@@ -34,7 +34,6 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "claims": ("claims.claims", "main", "what a step's page claims, checked"),
         "pages": ("pages.pages", "main", "the generated parts of the docs, written or checked"),
         "docs": ("website.build", "main", "the site"),
-        "screenshots": ("website.browser", "take_pictures", "pictures of the site's pages"),
     },
     "exercises": {
         "exercises": ("grading.program", "main", "the exercises, also as <build>/exercises"),

@@ -10,13 +10,15 @@ import os
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder says which it belongs to
 EVIDENCE = ROOT / "docs" / "evidence" / "h200"
+T = TypeVar("T")
 
 
 class UsageError(Exception):
@@ -77,6 +79,24 @@ def progress(done: int, total: int, text: str) -> None:
     print(f"\r\033[K[{bar:.<30}] {done}/{total}  {text}", end=end, file=sys.stderr, flush=True)
 
 
+# ---- Tables ----------------------------------------------------------------------------------------------
+
+
+def aligned(rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A table for a terminal; all columns but the first `left` are aligned to the right."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    places = [f"{{:{'<' if n < left else '>'}{width}}}" for n, width in enumerate(widths)]
+    return "\n".join("  ".join(places).format(*row).rstrip() for row in rows)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """The same in Markdown, under a head."""
+    rule = "|".join("---" if n < left else "---:" for n in range(len(head)))
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+
+
 # ---- Files -----------------------------------------------------------------------------------------------
 
 
@@ -109,6 +129,39 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
+
+
+def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
+    """A dataclass from a table of TOML or JSON, and from what is given besides: no field is missing or blank
+    that has no default, each is of its type, and there are no others. Lists of tables are named for one.
+    Raises UsageError."""
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: is no table")
+    types = {name: wanted for name, wanted in get_type_hints(kind).items() if name not in given}
+    inner = {name: (*filter(is_dataclass, get_args(wanted)), None)[0] for name, wanted in types.items()}
+    keys = {name.removesuffix("s") if types[name] == list[inner[name]] else name: name for name in types}
+    if unknown := table.keys() - keys:
+        raise UsageError(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    for key, name in keys.items():
+        if name not in optional and not str(table.get(key, "")).strip():
+            raise UsageError(f"{where}: has no {key}")
+        if key not in table:
+            continue
+        value, wanted, of = table[key], types[name], inner[name]
+        if isinstance(value, list) and wanted == list[of]:
+            value = [read_fields(of, item, f"{where}: {key} {n}") for n, item in enumerate(value, 1)]
+        elif isinstance(value, dict) and of and wanted != list[of]:
+            value = read_fields(of, value, f"{where}: {key}")
+        elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
+            other = f"tables, [[{key}]]" if wanted == list[of] else "a table, { ... }" if of else str(wanted)
+            raise UsageError(f"{where}: {key} is {value!r:.40}, and should be {words.get(wanted, other)}")
+        given[name] = value.strip() if isinstance(value, str) else value
+    try:
+        return kind(**given)
+    except (ValueError, UsageError) as problem:  # of __post_init__
+        raise UsageError(f"{where}: {problem}") from None
 
 
 def find_ninja(error: type[Exception] = UsageError) -> str:

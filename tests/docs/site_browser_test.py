@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")
-from tools.website.browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
+from browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
 
 LEGIBLE_PX = 11  # text in figures
 WIDTHS = pytest.mark.parametrize("width", [DESKTOP, PHONE])

@@ -39,11 +39,11 @@ def test_variants_are_recorded(name):
 
 def test_replacing():
     kernel = "int a;\nint b;\nint b;\n"
-    variant = experiment.Variant("x", replace=[{"old": "int a;", "new": "long a;"}])
+    variant = experiment.Variant("x", replace=[experiment.Change("int a;", "long a;")])
     assert variant.source(kernel) == "long a;\nint b;\nint b;\n"
     for old, count in (("int b;", 2), ("int c;", 0)):
         with pytest.raises(UsageError, match=f"has {count} places like"):
-            experiment.Variant("x", replace=[{"old": old, "new": ""}]).source(kernel)
+            experiment.Variant("x", replace=[experiment.Change(old)]).source(kernel)
 
 
 def test_list(tool):
@@ -56,13 +56,22 @@ def test_mistakes(refused, tmp_path, monkeypatch):
     refused("experiment", "list", "nope", words=["no experiment 'nope'", NAMES[0]])
     refused("experiment", "build", NAMES[0], words=["--keep"])
     refused("experiment", "run", tmp_path, words=["--out"])
-    refused("experiment", "run", tmp_path, "--out", "o.json", words=["holds no experiments"])
+    run = ["experiment", "run", tmp_path, "--out", "o.json"]
+    refused(*run, words=[f"nothing in {tmp_path} could be measured"], after_progress=True)
     refused("experiment", NAMES[0], "--out", "o.json", "--build", tmp_path, words=["setup.sh"])
     assert list(tmp_path.iterdir()) == []
-    for text in ("step", "step = '01_naive'", "step = '99'\nquestion = '?'\nvariant = []"):
+    whole = "step = '01_naive'\nquestion = '?'\n"
+    for text, said in (
+        ("step", "cannot be read"),
+        ("step = '01_naive'", "has no question"),
+        ("step = '99'\nquestion = '?'\nvariant = []", "no step 99"),
+        (f"{whole}[[variant]]\nname = 'a'\n[[variant]]\nname = 'a'", "the same name"),
+        (f"{whole}[[variant]]\nname = 'a'\nreplace = [{{ new = 'x' }}]", "variant 1: replace 1: has no old"),
+        (f"{whole}[[variant]]\nname = 'a'\nconstant = {{ A = 1 }}", "unknown key 'constant'"),
+    ):
         path = tmp_path / "broken.toml"
         path.write_text(text)
-        with pytest.raises(UsageError, match=r"broken\.toml"):
+        with pytest.raises(UsageError, match=rf"broken\.toml.*{said}"):
             experiment.read(path)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from conftest import ROOT
-from tools.measuring import sweep
+from tools.measuring import experiment
 
 SOURCE = """// constexpr int BM = 1;
 constexpr int BM = 128, BN = 64;
@@ -13,10 +13,10 @@ constexpr int threads = BM / TM;
 
 
 def test_with_constants():
-    changed = sweep.with_constants(SOURCE, {"BN": "32", "TM": "4", "BM": "256"})
+    changed = experiment.with_constants(SOURCE, {"BN": "32", "TM": "4", "BM": "256"})
     assert changed == SOURCE.replace("BM = 128, BN = 64", "BM = 256, BN = 32").replace("TM = 8", "TM = 4")
-    assert sweep.with_constants(SOURCE, {}) == SOURCE
-    assert "threads = 7;" in sweep.with_constants(SOURCE, {"threads": "7"})
+    assert experiment.with_constants(SOURCE, {}) == SOURCE
+    assert "threads = 7;" in experiment.with_constants(SOURCE, {"threads": "7"})
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,39 @@ def test_with_constants():
     [(SOURCE, "BK", 0), (SOURCE, "M", 0), (SOURCE, "INNER", 0), (SOURCE * 2, "TM", 2), ("", "TM", 0)],
 )
 def test_constant_that_is_not_there_once(source, name, count):
-    with pytest.raises(sweep.UsageError, match=f"{count} definitions of `constexpr int {name}`"):
-        sweep.with_constants(source, {name: "1"})
+    with pytest.raises(experiment.UsageError, match=f"{count} definitions of `constexpr int {name}`"):
+        experiment.with_constants(source, {name: "1"})
 
 
 def test_steps_hold_the_constants_of_the_example():
     kernel = (ROOT / "steps" / "08_warp_tiling" / "kernel.cu").read_text()
-    changed = sweep.with_constants(kernel, {"LM": "2", "LN": "16", "BK": "32"})
+    changed = experiment.with_constants(kernel, {"LM": "2", "LN": "16", "BK": "32"})
     assert changed != kernel
 
 
-def test_mistakes(refused, tmp_path):
+def test_every_combination_is_a_variant():
+    [values, options] = ["LM=2,4", "BK=8,16,32"], ["--repeat", "3"]
+    swept = experiment.sweep_of("08_warp_tiling", values, options)
+    names = [f"LM={lm},BK={bk}" for lm in (2, 4) for bk in (8, 16, 32)]
+    assert [variant.name for variant in swept.variants] == names
+    assert swept.variants[1].constants == {"LM": "2", "BK": "16"}
+    assert all(variant.options == options for variant in swept.variants)
+
+
+def test_the_table_has_the_fastest_first():
+    def record(name, m, ratio, passed=True):
+        return {"variant": name, "m": m, "ratio_to_cublas": ratio, "pass": passed}
+
+    records = [record("A=1", 4096, 0.5), record("A=1", 8192, 0.25), record("A=2", 4096, 0.125)]
+    text = experiment.sweep_table([*records, record("A=2", 8192, 0.75), record("A=3", 4096, 0.9, False)])
+    assert [line.split() for line in text.splitlines()[1:]] == [
+        ["A=2", "0.125", "0.750"],
+        ["A=1", "0.500", "0.250"],
+        ["A=3", "wrong", "wrong"],
+    ]
+
+
+def test_mistakes(tool, refused, tmp_path):
     refused("sweep", words=["give a step"])
     refused("sweep", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
     refused("sweep", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
@@ -42,6 +64,8 @@ def test_mistakes(refused, tmp_path):
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho 'error: no GPU: none; use --device cpu' >&2\nexit 3\n")
     program.chmod(0o755)
-    said = refused("sweep", "08_warp_tiling", "LM=4", "--build", tmp_path, words=["no GPU: none; --keep DIR"])
-    assert "--device" not in said
-    refused("sweep", "--run", tmp_path, words=["nothing could be measured"], after_progress=True)
+    result = tool("sweep", "08_warp_tiling", "LM=4", "--build", tmp_path)
+    assert result.returncode == 3
+    assert result.stderr.startswith("error: no GPU: none; --keep DIR")
+    assert "--device" not in result.stderr
+    refused("sweep", "--run", tmp_path, words=["could be measured"], after_progress=True)

@@ -79,7 +79,7 @@ def load(path: Path) -> list[Claim]:
             claim = _claim(table)
             if claim.id in claims:
                 raise UsageError("there is another claim with this id")
-        except (UsageError, ExpressionError) as error:
+        except UsageError as error:
             raise UsageError(f"{path}: {where}: {error}") from None
         claims[claim.id] = claim
     if len(claims) < FEWEST:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partialmethod
 from typing import Any, ClassVar
 
+from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
 
 Text = str | None
@@ -16,7 +17,7 @@ class NotAvailable(Exception):
     """A value that cannot be had here, and why: no fault of the expression."""
 
 
-class ExpressionError(Exception):
+class ExpressionError(UsageError):
     """What is wrong with an expression, in one line."""
 
 

@@ -10,13 +10,12 @@ docs/teaching.md describes exercise.toml. Standard library only.
 import ast
 import re
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
-from tools.base import ROOT, UsageError, read_text
+from tools.base import ROOT, UsageError, read_fields, read_text
 from tools.claims.context import all_steps
-from tools.claims.objects import ExpressionError
 from tools.claims.values import is_condition, parse
 
 HINTS = 3
@@ -27,40 +26,6 @@ KINDS = {
     "predict": ("predict", ("question",)),
 }
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
-T = TypeVar("T")
-
-
-def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
-    """A dataclass from a table of TOML or JSON, and from what is given besides: no field is missing or blank
-    that has no default, each is of its type, and there are no others. Lists of tables are named for one.
-    Raises UsageError."""
-    if not isinstance(table, dict):
-        raise UsageError(f"{where}: is no table")
-    types = {name: wanted for name, wanted in get_type_hints(kind).items() if name not in given}
-    inner = {name: (*filter(is_dataclass, get_args(wanted)), None)[0] for name, wanted in types.items()}
-    keys = {name.removesuffix("s") if types[name] == list[inner[name]] else name: name for name in types}
-    if unknown := table.keys() - keys:
-        raise UsageError(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
-    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
-    for key, name in keys.items():
-        if name not in optional and not str(table.get(key, "")).strip():
-            raise UsageError(f"{where}: has no {key}")
-        if key not in table:
-            continue
-        value, wanted, of = table[key], types[name], inner[name]
-        if isinstance(value, list) and wanted == list[of]:
-            value = [read_fields(of, item, f"{where}: {key} {n}") for n, item in enumerate(value, 1)]
-        elif isinstance(value, dict) and of and wanted != list[of]:
-            value = read_fields(of, value, f"{where}: {key}")
-        elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
-            other = f"tables, [[{key}]]" if wanted == list[of] else "a table, { ... }" if of else str(wanted)
-            raise UsageError(f"{where}: {key} is {value!r:.40}, and should be {words.get(wanted, other)}")
-        given[name] = value.strip() if isinstance(value, str) else value
-    try:
-        return kind(**given)
-    except (ValueError, ExpressionError) as problem:  # of __post_init__
-        raise UsageError(f"{where}: {problem}") from None
 
 
 # ---- What there is ---------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cann
 
 import argparse
 import io
-import json
 import os
 import shlex
 import sys
@@ -27,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
 
-from tools.base import BUILD, ROOT, Parser, UsageError, write_whole
+from tools.base import BUILD, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.grading.build import BuildError
@@ -272,7 +271,7 @@ class Program:
     def report(self) -> int:
         report = make_report(self.exercises, self.workspace)
         if self.args.json is not None:
-            write_whole(Path(self.args.json), json.dumps(report, indent=1) + "\n")
+            write_json(Path(self.args.json), report)
         say(table(report))
         return 0
 

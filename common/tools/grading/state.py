@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, read_text, write_whole
-from tools.grading.content import HINTS, Exercise, read_fields
+from tools.base import UsageError, read_fields, read_text, write_json
+from tools.grading.content import HINTS, Exercise
 from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
@@ -149,8 +149,7 @@ class Workspace:
             state = self.load()
             yield state.setdefault(exercise.name, Progress())
             entries = {name: asdict(entry) for name, entry in sorted(state.items())}
-            content = {"format": VERSION, "exercises": entries}
-            write_whole(self.folder / STATE, json.dumps(content, indent=1) + "\n")
+            write_json(self.folder / STATE, {"format": VERSION, "exercises": entries})
 
 
 def _progress(entry: object, where: str) -> Progress:

@@ -13,18 +13,17 @@ Exit status: 0 all agree or are listed; 1 they do not; 2 bad usage; 77 the build
 """
 
 import json
-import subprocess
-import tempfile
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError
+from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_fields, read_text, read_toml
+from tools.claims.context import Context, all_steps
+from tools.claims.objects import NotAvailable
 from tools.machine_code.listing import parse_instruction
-from tools.measuring.counters_record import OBSERVED, Problem
+from tools.measuring.counters_record import OBSERVED
 
 KINDS = {  # of an instruction: where it accesses memory, and how
     "LDG": (("global",), "load"),
@@ -35,10 +34,6 @@ KINDS = {  # of an instruction: where it accesses memory, and how
 }
 SKIPPED = 77
 QUANTITIES = ("requests", "bytes", "sectors", "wavefronts", "ideal")
-
-
-class CalibrationError(UsageError):
-    """What the user must see, in one line."""
 
 
 class Key(NamedTuple):
@@ -98,36 +93,32 @@ class Difference:
     """An entry of differences.toml: what differs, why, and which sums over its lines must still be equal."""
 
     step: str
-    problems: list[str]  # "256x256x128"
-    lines: list[str]  # pieces of source lines
+    problems: list  # "256x256x128"
+    lines: list  # pieces of source lines
     space: str
     operation: str
-    equal: list[str]  # of QUANTITIES
+    equal: list  # of QUANTITIES
     reason: str
 
+    def __post_init__(self) -> None:
+        if not set(self.equal) < set(QUANTITIES):
+            raise ValueError(f"give some of {', '.join(QUANTITIES)} as equal")
+
     def line_numbers(self) -> set[int]:
-        source = (ROOT / "steps" / self.step / "kernel.cu").read_text(encoding="utf-8").splitlines()
+        source = read_text(ROOT / "steps" / self.step / "kernel.cu").splitlines()
         found = set()
         for piece in self.lines:
             numbers = [number for number, line in enumerate(source, 1) if piece in line]
             if len(numbers) != 1:
-                raise CalibrationError(
-                    f"differences.toml: {self.step} has {len(numbers)} lines with '{piece}'"
-                )
+                raise UsageError(f"differences.toml: {self.step} has {len(numbers)} lines with '{piece}'")
             found.add(numbers[0])
         return found
 
 
-def read_differences(path: Path) -> list[Difference]:
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("difference", [])
-        differences = [Difference(**entry) for entry in entries]
-    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
-        raise CalibrationError(f"{path}: {error}") from None
-    for d in differences:
-        if not d.reason.strip() or not set(d.equal) < set(QUANTITIES):
-            raise CalibrationError(f"{path}: {d.step}: give a reason, and some of {QUANTITIES} as equal")
-    return differences
+def read_differences(evidence: Path) -> list[Difference]:
+    path = evidence / "differences.toml"
+    entries = read_toml(path).get("difference", [])
+    return [read_fields(Difference, entry, f"{path}: {n}") for n, entry in enumerate(entries, 1)]
 
 
 @dataclass
@@ -172,42 +163,22 @@ def compare(
     return outcome
 
 
-def xray_of(build: Path, step: str, problem: Problem) -> dict[str, Any]:
-    program = build / "steps" / step / "run"
-    if not program.exists():
-        raise CalibrationError(f"{program} is not built; run `meson compile -C {build}`")
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "xray.json"
-        m, n, k = map(str, problem)
-        command = [str(program), "--xray", "--m", m, "--n", n, "--k", k, "--json", str(report)]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode == 3:
-            raise CalibrationError(result.stderr.strip().removeprefix("error: "), SKIPPED)
-        if result.returncode != 0:
-            raise CalibrationError(f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}")
-        return json.loads(report.read_text())[0]["xray"]
-
-
 def calibrate(
-    steps: list[str],
-    evidence: Path,
-    xray: Callable[[str, Problem], dict[str, Any]],
-    say: Callable[[str], None] = lambda _: None,
+    steps: list[str], context: Context, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Outcome]:
-    """Each step at each observed problem. `xray` gives a step's X-ray of a problem."""
-    differences = read_differences(evidence / "differences.toml")
+    """Each step at each observed problem: the context's X-rays against its evidence."""
+    differences = read_differences(context.evidence)
     for step in steps:
+        path = context.evidence / f"{step}.json"
         try:
-            record = json.loads((evidence / f"{step}.json").read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise CalibrationError(
-                f"{evidence / step}.json: {error}; record it with ladder profile"
-            ) from None
+            record = json.loads(read_text(path))
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}; record it with ladder profile") from None
         for run in record["runs"]:
             problem = (run["m"], run["n"], run["k"])
             if problem in OBSERVED:
-                name = "x".join(map(str, problem))
-                yield compare(step, name, of_gpu(run), of_cpu(xray(step, problem)), differences, say)
+                name, xray = "x".join(map(str, problem)), context.xray_record(step, *problem)["xray"]
+                yield compare(step, name, of_gpu(run), of_cpu(xray), differences, say)
 
 
 def main() -> int:
@@ -217,17 +188,22 @@ def main() -> int:
     parser.add_argument("--steps", default="", help="names, separated by commas; from 01 on if left out")
     parser.add_argument("--verbose", action="store_true", help="each step and each listed difference")
     args = parser.parse_args()
-    every = [path.parent.name for path in sorted((ROOT / "steps").glob("*/kernel.cu"))]
+    every = all_steps()
     steps = args.steps.split(",") if args.steps else [step for step in every if step != "00_cublas"]
     if unknown := [step for step in steps if step not in every]:
-        raise CalibrationError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
+        raise UsageError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
+    if missing := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:
+        raise UsageError(f"{missing[0]} is not built; run `meson compile -C {args.build}`")
     say = print if args.verbose else lambda _: None
     equal = listed = wrong = 0
-    for o in calibrate(steps, args.evidence, lambda *problem: xray_of(args.build, *problem), say):
-        say(f"{o.step} {o.problem}: {o.equal} equal, {o.listed} listed")
-        equal, listed, wrong = equal + o.equal, listed + o.listed, wrong + len(o.wrong)
-        for line in o.wrong:
-            print(f"WRONG {line}")
+    try:
+        for o in calibrate(steps, Context(args.build, "", evidence=args.evidence), say):
+            say(f"{o.step} {o.problem}: {o.equal} equal, {o.listed} listed")
+            equal, listed, wrong = equal + o.equal, listed + o.listed, wrong + len(o.wrong)
+            for line in o.wrong:
+                print(f"WRONG {line}")
+    except NotAvailable as reason:
+        raise UsageError(reason, SKIPPED) from None
     print(
         f"{equal} memory instructions of the GPU agree with the CPU device in requests, bytes, sectors and "
         f"wavefronts; {listed} differ for listed reasons; {wrong} differences are not explained"

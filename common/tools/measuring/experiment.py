@@ -14,48 +14,93 @@ silently test nothing.
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
 
+import itertools
+import json
+import re
+import subprocess
+import sys
 import tempfile
-import tomllib
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, write_json
+from tools.base import BUILD, ROOT, Parser, UsageError, aligned, progress, read_fields, read_toml, write_json
+from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
-from tools.measuring.variants import Job, Variant, build_all, run_all
 
 FOLDER = ROOT / "docs" / "experiments"
+NO_GPU = 3  # exit status
+Record = dict[str, Any]
+
+
+# ---- Variants of a kernel --------------------------------------------------------------------------------
+
+
+def kernel_of(step: str) -> str:
+    path = ROOT / "steps" / step / "kernel.cu"
+    if not path.exists():
+        raise UsageError(f"there is no step {step}; see steps/")
+    return path.read_text(encoding="utf-8")
+
+
+def with_constants(source: str, values: dict[str, Any]) -> str:
+    """The kernel's source with other values for some of its `constexpr int` constants."""
+    for name, value in values.items():
+        line = re.compile(rf"^(constexpr int (?:.*, )?{name} = )([^,;]+)", re.MULTILINE)
+        source, count = line.subn(rf"\g<1>{value}", source)
+        if count != 1:
+            raise UsageError(f"the kernel has {count} definitions of `constexpr int {name}`, not one")
+    return source
+
+
+@dataclass
+class Change:
+    old: str
+    new: str = ""
+
+
+@dataclass
+class Variant:
+    """Of a step's kernel. options: of the program."""
+
+    name: str
+    replace: list[Change] = field(default_factory=list)
+    constants: dict = field(default_factory=dict)
+    options: list = field(default_factory=list)
+
+    def source(self, kernel: str) -> str:
+        """The step's source with this variant's changes. Raises UsageError where one does not fit."""
+        for change in self.replace:
+            if (count := kernel.count(change.old)) != 1:
+                first = change.old.splitlines()[0].strip()
+                raise UsageError(
+                    f"variant '{self.name}': the kernel has {count} places like '{first}', not one"
+                )
+            kernel = kernel.replace(change.old, change.new)
+        return with_constants(kernel, self.constants)
 
 
 @dataclass
 class Experiment:
+    """sizes: of the measurements, if they do not say themselves."""
+
     name: str
     step: str
     question: str
-    sizes: list[int]
     variants: list[Variant]
+    sizes: list = field(default_factory=lambda: [4096])
+
+    def __post_init__(self) -> None:
+        names = [variant.name for variant in self.variants]
+        if len(set(names)) != len(names):
+            raise ValueError("two variants have the same name")
+        kernel_of(self.step)
 
 
 def read(path: Path) -> Experiment:
-    """Raises UsageError, with one line, for a file that does not say what it must."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        experiment = Experiment(
-            path.stem,
-            content["step"],
-            content["question"],
-            content.get("sizes", [4096]),
-            [Variant(**variant) for variant in content["variant"]],
-        )
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: {type(error).__name__}: {error}") from None
-    names = [variant.name for variant in experiment.variants]
-    if len(set(names)) != len(names):
-        raise UsageError(f"{path}: two variants have the same name")
-    if not (ROOT / "steps" / experiment.step / "kernel.cu").exists():
-        raise UsageError(f"{path}: there is no step {experiment.step}")
-    return experiment
+    return read_fields(Experiment, read_toml(path), path, name=path.stem)
 
 
 def choose(names: list[str]) -> list[Experiment]:
@@ -65,7 +110,10 @@ def choose(names: list[str]) -> list[Experiment]:
     return [read(known[name]) for name in names or known]
 
 
-def machine_code(program: Path) -> dict[str, Any]:
+# ---- Building and running, on one machine or on two of a kind --------------------------------------------
+
+
+def machine_code(program: Path) -> Record:
     """What the compiler made of the variant: the instance for aligned rows, for the newest architecture."""
     arch = sass.archs(program)[-1]
     kernel = min(sass.kernels(program, arch), key=lambda k: "<false>" in k.name)
@@ -83,31 +131,100 @@ def machine_code(program: Path) -> dict[str, Any]:
     }
 
 
-def add_machine_code(job: Job, problem: str) -> None:
-    if problem:
-        raise UsageError(f"experiment {job.about['experiment']}, variant '{job.variant.name}': {problem}")
-    job.say(machine_code=machine_code(job.folder / "run"))
+def build_one(experiment: Experiment, variant: Variant, folder: Path, commands: KernelBuild) -> str:
+    """Makes a folder with the variant's program and about.json. Returns what is wrong, if anything."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, unit, program = folder / "kernel.cu", folder / "unit.o", folder / "run"
+    source.write_text(variant.source(kernel_of(experiment.step)))
+    result = commands.compile(commands.units["gpu"], source, unit)
+    if result.returncode == 0:
+        result = commands.link_program(program, gpu=unit)
+        unit.unlink()
+    if result.returncode:
+        return first_error(result)
+    about = {"experiment": experiment.name, "sizes": experiment.sizes, "variant": variant.name}
+    about |= {"step": experiment.step, "options": variant.options, "machine_code": machine_code(program)}
+    write_json(folder / "about.json", about)
+    return ""
 
 
-def build_named(names: list[str], build: Path, out: Path) -> None:
-    jobs = [
-        Job(e.step, variant, out / e.name / f"{n:02}", {"experiment": e.name, "sizes": e.sizes})
-        for e in choose(names)
-        for n, variant in enumerate(e.variants)
+def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: bool = False) -> None:
+    """Builds all variants. One that does not compile is left out if its experiment asks nothing."""
+    jobs = []
+    for e in experiments:
+        for n, variant in enumerate(e.variants):
+            variant.source(kernel_of(e.step))  # mistakes first
+            words = "_".join(re.findall(r"[\w=]+", variant.name))
+            jobs.append((e, variant, out / e.name / f"{n:03}_{words}"))
+    if run_here:
+        require_gpu(build / "steps" / experiments[0].step / "run")
+    commands = {e.step: KernelBuild(build, e.step) for e in experiments}
+    if not all("gpu" in of_step.units for of_step in commands.values()):
+        raise UsageError(f"{build} has no CUDA; variants need nvcc")
+    with ThreadPoolExecutor() as pool:
+        work = pool.map(lambda job: build_one(*job, commands[job[0].step]), jobs)
+        for number, ((e, variant, _), problem) in enumerate(zip(jobs, work, strict=True), 1):
+            if problem and e.question:
+                raise UsageError(f"experiment {e.name}, variant '{variant.name}': {problem}")
+            if problem:
+                print(f"left out {variant.name}: {problem}", file=sys.stderr)
+            progress(number, len(jobs), variant.name)
+
+
+def require_gpu(program: Path) -> None:
+    """UsageError if the program finds no GPU; a program that is not there is another's matter."""
+    if program.exists():
+        command = [str(program), "--device", "gpu", "--size", "16", "--repeat", "0"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode == NO_GPU:
+            raise no_gpu(result.stderr, "; --keep DIR compiles for a machine with one")
+
+
+def no_gpu(said: str, remedy: str = "") -> UsageError:
+    problem = said.strip().removeprefix("error: ").removesuffix("; use --device cpu")
+    return UsageError(problem + remedy, NO_GPU)
+
+
+def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
+    """The records of the variants in a folder, at these sizes or those that they say; and whether every one
+    was right."""
+    folders = sorted(path.parent for path in out.rglob("about.json"))
+    records: list[Record] = []
+    fine = True
+    for number, folder in enumerate(folders):
+        about = json.loads((folder / "about.json").read_text())
+        progress(number, len(folders), about["variant"])
+        wanted = sizes or ",".join(map(str, about["sizes"]))
+        command = [str(folder / "run"), "--device", "gpu", "--sweep", wanted, *about["options"]]
+        report = folder / "report.json"
+        result = subprocess.run([*command, "--json", str(report)], capture_output=True, text=True)
+        if result.returncode == NO_GPU:
+            raise no_gpu(result.stderr)
+        fine = fine and result.returncode == 0
+        if result.returncode not in (0, 1):
+            print(f"{about['variant']}: {result.stderr.strip()}", file=sys.stderr)
+            continue
+        about.pop("sizes")
+        records += [about | record for record in json.loads(report.read_text())]
+    progress(len(folders), len(folders), "done")
+    if not records:
+        raise UsageError(f"nothing in {out} could be measured; `build --keep`, or `sweep --keep`, fills it")
+    return records, fine
+
+
+# ---- The verbs -------------------------------------------------------------------------------------------
+
+
+def row(record: Record) -> list[str]:
+    ratio = record["ratio_to_cublas"]
+    speed = "wrong" if not record["pass"] else f"{ratio:.3f} of cuBLAS" if ratio else "-"
+    figures = f"{record['m']}", f"{record['time_us']:.1f} us", speed
+    return [
+        record["experiment"],
+        record["variant"],
+        *figures,
+        f"{record['machine_code']['registers']} registers",
     ]
-    build_all(jobs, build, add_machine_code)
-
-
-def table(records: list[dict[str, Any]]) -> str:
-    lines = []
-    for record in records:
-        ratio = record["ratio_to_cublas"]
-        speed = "wrong" if not record["pass"] else f"{ratio:.3f} of cuBLAS" if ratio else "-"
-        lines.append(
-            f"{record['experiment']:<18} {record['variant']:<44} {record['m']:>6} "
-            f"{record['time_us']:>11.1f} us  {speed:<16} {record['machine_code']['registers']:>4} registers"
-        )
-    return "\n".join(lines)
 
 
 def main() -> int:
@@ -127,20 +244,82 @@ def main() -> int:
     if command == "build":
         if not args.keep:
             raise UsageError("build needs --keep DIR, where the programs go")
-        build_named(names, args.build, args.keep.resolve())
+        build_all(choose(names), args.build, args.keep.resolve())
         return 0
     if not args.out:
         raise UsageError("give --out FILE, where the records go")
     if command == "run" and len(names) != 1:
         raise UsageError("run needs one folder, the one that build --keep filled")
     with tempfile.TemporaryDirectory() as folder:
+        kept = Path(names[0] if command == "run" else folder).resolve()
         if command != "run":
-            build_named(names, args.build, Path(folder))
-        kept = Path(names[0] if command == "run" else folder)
-        programs = sorted(path.parent for path in kept.glob("*/*/about.json"))
-        if not programs:
-            raise UsageError(f"{kept} holds no experiments; fill it with ladder experiment build --keep")
-        records, fine = run_all(programs)
-    print(table(records))
+            build_all(choose(names), args.build, kept, run_here=True)
+        records, fine = run_all(kept)
+    print(aligned(map(row, records), left=2))
     write_json(args.out, records)
+    return 0 if fine else 1
+
+
+SWEEP = """Tries other values for the compile-time constants of a step and measures each.
+
+  ladder sweep STEP NAME=V,V,... [NAME=V,V,...] [--sizes N,N] [--build DIR] [--json FILE]
+
+Every combination of values is put into a copy of steps/STEP/kernel.cu (into its `constexpr int` lines),
+compiled for the GPU as the build does it, and run on the GPU at hand; cuBLAS runs in turn with each. What a
+static_assert of the kernel forbids is left out. Example:
+
+  ladder sweep 08_warp_tiling LM=2,4,8 LN=4,8,16 BK=8,16,32 --sizes 4096
+
+The two halves can run on different machines of one kind: --keep DIR compiles only and leaves the programs in
+DIR; --run DIR runs what lies there. Standard library only.
+"""
+
+
+def sweep_of(step: str, values: list[str], options: list[str]) -> Experiment:
+    """A variant for every combination of the values."""
+    named = (item.partition("=") for item in values)
+    choices = [[(name, value) for value in text.split(",")] for name, _, text in named]
+    combinations = map(dict, itertools.product(*choices))
+    variants = [
+        Variant(",".join(map("=".join, constants.items())), constants=constants, options=options)
+        for constants in combinations
+    ]
+    return Experiment("", step, "", variants)
+
+
+def sweep_table(records: list[Record]) -> str:
+    """The variants, fastest first at the largest size; one column of cuBLAS ratios for each size."""
+    sizes = sorted({r["m"] for r in records})
+    ratios: dict[str, dict[int, float]] = {}
+    for r in records:
+        ratios.setdefault(r["variant"], {})[r["m"]] = r["ratio_to_cublas"] or 0 if r["pass"] else 0
+    best_first = sorted(ratios.items(), key=lambda item: -item[1].get(sizes[-1], 0))
+    rows = [[name, *(f"{of[n]:.3f}" if of.get(n) else "wrong" for n in sizes)] for name, of in best_first]
+    return aligned([["fraction of cuBLAS at", *map(str, sizes)], *rows])
+
+
+def sweep() -> int:
+    parser = Parser(SWEEP)
+    parser.add_argument("step", nargs="?")
+    parser.add_argument("values", nargs="*", metavar="NAME=V,V")
+    parser.add_argument("--sizes", default="4096,8192")
+    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--build", default=BUILD, type=Path)
+    parser.add_argument("--json", help="write the records there", type=Path)
+    parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR")
+    parser.add_argument("--run", metavar="DIR", help="run what --keep has compiled")
+    args = parser.parse_args()
+    if args.run is None and (args.step is None or not all("=" in item for item in args.values)):
+        raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(args.run or args.keep or folder).resolve()
+        if args.run is None:
+            experiment = sweep_of(args.step, args.values, ["--repeat", str(args.repeat)])
+            build_all([experiment], args.build, out, run_here=not args.keep)
+        if args.keep:
+            return 0
+        records, fine = run_all(out, args.sizes)
+    print(sweep_table(records))
+    if args.json:
+        write_json(args.json, records)
     return 0 if fine else 1

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from tools.base import aligned, markdown
+
 SHOWN = (1024, 2048, 4096, 8192)  # the columns, where they were measured
 
 Record = dict[str, Any]
@@ -48,19 +50,10 @@ def caption(records: list[Record]) -> str:
 
 def markdown_table(records: list[Record]) -> str:
     head, *rows = table_cells(records, None)
-    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
-    lines += ["| " + " | ".join([f"`{row[0]}`", *row[1:]]) + " |" for row in rows]
-    return "\n".join([*lines, "", caption(records)])
+    return markdown(head, [[f"`{row[0]}`", *row[1:]] for row in rows]) + f"\n\n{caption(records)}"
 
 
 def terminal_table(records: list[Record], sizes: Iterable[int] | None = None) -> str:
-    rows = table_cells(records, sizes)
-    rows[0] = [heading.replace(" at ", "@").replace("of cuBLAS", "cuBLAS") for heading in rows[0]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    return "\n".join([*lines, "", caption(records)])
+    head, *rows = table_cells(records, sizes)
+    head = [heading.replace(" at ", "@").replace("of cuBLAS", "cuBLAS") for heading in head]
+    return aligned([head, *rows]) + f"\n\n{caption(records)}"

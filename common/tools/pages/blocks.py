@@ -1,8 +1,8 @@
 """The kinds of generated blocks: from a block's arguments to its Markdown. Here those of the source, of the
 X-ray, of experiments and claims; evidence.py has those of what was recorded on the GPU.
 
-What is wrong with the arguments is a UsageError, or an ExpressionError of the values; what has not been
-recorded or built yet is a NotAvailable. Each holds one line.
+What is wrong with the arguments or the values is a UsageError; what has not been recorded or built yet is a
+NotAvailable. Each holds one line.
 """
 
 import difflib
@@ -10,12 +10,12 @@ import html
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError
+from tools.base import UsageError, markdown
 from tools.claims import claims
 from tools.claims.context import STANDARD_PROBLEM, Context, N
 from tools.claims.objects import NotAvailable
@@ -90,13 +90,6 @@ def block(*options: str, alone: bool = False, of_build: bool = False) -> Callabl
 
 
 # ---- Markdown --------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """A table; all columns but the first `left` are aligned to the right."""
-    rule = "|".join("---" if n < left else "---:" for n in range(len(head)))
-    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
-    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
 def code(text: str) -> str:
@@ -271,7 +264,7 @@ def make_xray(request: Request) -> str:
         if rows:
             head = ["step", "line", "source", "access", *columns]
             hidden = 0 if len(steps) > 1 else 1  # of one step, it need not be said which
-            text = table(head[hidden:], [row[hidden:] for row in rows], left=4 - hidden)
+            text = markdown(head[hidden:], [row[hidden:] for row in rows], left=4 - hidden)
             parts.append(f"**{space.capitalize()} memory**\n\n{text}")
     m, n, k = STANDARD_PROBLEM
     seen = f"Seen by the CPU device at M = {m}, N = {n}, K = {k}. A request is one instruction of one warp."
@@ -344,7 +337,7 @@ def make_experiment(request: Request) -> str:
         [v["variant"], *("–" if v.get(key) is None else columns[key][1](v[key]) for key in shown)]
         for v in variants
     ]
-    text = table(["variant", *(columns[key][0] for key in shown)], rows, left=1)
+    text = markdown(["variant", *(columns[key][0] for key in shown)], rows, left=1)
     same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
     return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {n}. {facts_line(variants[0])}"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from tools.base import UsageError
+from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH, N
 from tools.claims.objects import STALLS, NotAvailable
 from tools.drawing import roofline
@@ -15,7 +15,7 @@ from tools.machine_code.listing import Instruction, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
 from tools.pages import blocks
-from tools.pages.blocks import MAKERS, OF_BUILD, Request, block, code, fence, table, whole
+from tools.pages.blocks import MAKERS, OF_BUILD, Request, block, code, fence, whole
 
 __all__ = ["MAKERS", "OF_BUILD", "Request"]
 
@@ -88,7 +88,7 @@ def make_profile(request: Request) -> str:
         if all(v is None for v in found) or (key in LEFT_OUT_IF_ZERO and not any(found)):
             continue
         rows.append([label, *("–" if v is None else show(v) for v in found)])
-    return f"{table(['', *map(code, steps)], rows, left=1)}\n\n{profile_facts(request, steps)}"
+    return f"{markdown(['', *map(code, steps)], rows, left=1)}\n\n{profile_facts(request, steps)}"
 
 
 def profile_facts(request: Request, steps: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def make_stalls(request: Request) -> str:
     rows = [
         [f"`{r}`", words[r], *(f"{100 * stalls[step].get(r, 0):.1f} %" for step in steps)] for r in reasons
     ]
-    text = table(["reason", "the warp", *map(code, steps)], rows, left=2)
+    text = markdown(["reason", "the warp", *map(code, steps)], rows, left=2)
     return f"{text}\n\nOf all samples of a warp's state. {profile_facts(request, steps)}"
 
 
@@ -136,7 +136,7 @@ def make_speed(request: Request) -> str:
     head = ["M = N = K", *of_steps, *(["faster by"] if two else [])]
     names = " and ".join(map(code, steps))
     facts = blocks.facts_line(request.context.ladder(steps[-1], SIZES[0])._figures)
-    return f"{table(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
+    return f"{markdown(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
 
 
 # ---- Machine code ----------------------------------------------------------------------------------------
@@ -300,18 +300,14 @@ def make_calibration(request: Request) -> str:
     """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
     context = request.context
     steps = [step for step in context.steps() if step != "00_cublas"]
-
-    def xray(step: str, problem: tuple[int, int, int]) -> dict[str, Any]:
-        return context.xray_record(step, *problem)["xray"]
-
-    outcomes = list(calibrate.calibrate(steps, context.evidence, xray))
+    outcomes = list(calibrate.calibrate(steps, context))
     if wrong := [line for outcome in outcomes for line in outcome.wrong]:
         raise UsageError(f"the X-ray and the counters differ: {wrong[0]}")
     rows = [[code(o.step), o.problem.replace("x", " × "), str(o.equal), str(o.listed)] for o in outcomes]
     total = ["all", "", f"**{sum(o.equal for o in outcomes)}**", f"**{sum(o.listed for o in outcomes)}**"]
     head = ["step", "M × N × K", "instructions that agree", "that differ, with a reason"]
     reasons: dict[str, dict[str, None]] = {}
-    for difference in calibrate.read_differences(context.evidence / "differences.toml"):
+    for difference in calibrate.read_differences(context.evidence):
         reasons.setdefault(difference.reason, {})[code(difference.step)] = None
     listed = "\n".join(f"- {', '.join(of)}: {reason}." for reason, of in reasons.items())
-    return f"{table(head, [*rows, total], left=2)}\n\nThe reasons:\n\n{listed}"
+    return f"{markdown(head, [*rows, total], left=2)}\n\nThe reasons:\n\n{listed}"

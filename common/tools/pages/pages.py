@@ -120,7 +120,7 @@ class Run:
                 name = f"`{expression.strip()}`"
                 of_build = bool({"xray", "sass"} & set(values.sources(expression)))
                 text = show(values.evaluate(expression, request.context), form.strip())
-        except (UsageError, ExpressionError) as error:
+        except UsageError as error:
             self.said["error"].append(f"{where}: {name}: {error}")
         except NotAvailable as reason:
             kept = of_build and (part["content"] or part["shown"] or "").strip()

@@ -1,27 +1,28 @@
-"""Pictures of the site's pages, for people to look at.
+#!/usr/bin/env python3
+"""A browser for tests of the site; and pictures of its pages, for people to look at.
 
-  ladder screenshots build/site --out build/pictures index.html steps/05_2d_tiling.html
+  browser.py build/site --out build/pictures index.html steps/05_2d_tiling.html
 
 Writes PAGE-WIDTH-SCHEME.png for every page of a built site, or for those named, as a desktop and a phone
 show it, light and dark. Needs Chromium: ./setup.sh --browser.
 """
 
+import argparse
 import base64
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tools.base import Parser, UsageError
-
 DESKTOP, PHONE = 1400, 390  # CSS pixels
 LOAD_LIMIT_S, WAIT_LIMIT_S = 30, 10
 
 
-class NoBrowser(UsageError):
+class NoBrowser(Exception):
     """Why there is no browser here, in one line."""
 
 
@@ -109,8 +110,10 @@ def page_paths(site: Path) -> list[Path]:
     return sorted(written, key=lambda path: (path != Path("index.html"), path))
 
 
-def take_pictures() -> int:
-    parser = Parser(__doc__)
+def take_pictures() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("site", type=Path, help="a built site, such as build/site")
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as index.html (default: all)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the pictures go")
@@ -120,7 +123,7 @@ def take_pictures() -> int:
     missing = [str(page) for page in pages if not (site / page).is_file()]
     if missing or not pages:
         what = ", ".join(missing) if missing else "pages; build them: meson compile -C build docs"
-        raise UsageError(f"{site} has no {what}")
+        parser.error(f"{site} has no {what}")
     with Browser() as browser:
         arguments.out.mkdir(parents=True, exist_ok=True)
         for scheme in ("light", "dark"):
@@ -133,4 +136,10 @@ def take_pictures() -> int:
                     picture = arguments.out / f"{name}-{width}-{scheme}.png"
                     picture.write_bytes(browser.png())
                     print(picture)
-    return 0
+
+
+if __name__ == "__main__":
+    try:
+        take_pictures()
+    except NoBrowser as problem:
+        sys.exit(f"error: {problem}")
