@@ -115,7 +115,7 @@ class Toolchain:
             kernel.write_text(source, encoding="utf-8")
             guarded.write_text(GUARDED, encoding="utf-8")
         units = self.commands.units
-        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("plain", "observed")}
+        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("cpu", "observed")}
         if self.has_nvcc:
             wanted["kernel.cubin"] = self._cubin_command(), kernel
         if gpu:
@@ -125,9 +125,9 @@ class Toolchain:
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
             outcomes = pool.map(lambda name: self._compile_one(*missing[name], folder / name), missing)
             failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
-        if finding := failed.get("plain.o") or failed.get("observed.o"):
+        if finding := failed.get("cpu.o") or failed.get("observed.o"):
             raise Failed(finding)
-        if programs and (finding := object_file.check_object(folder / "plain.o", source)):
+        if programs and (finding := object_file.check_object(folder / "cpu.o", source)):
             raise Failed(finding)
         if finding := next(iter(failed.values()), None):
             finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
@@ -156,7 +156,7 @@ class Toolchain:
 
     def _link(self, folder: Path, program: str) -> None:
         """With the main program of the step, and its GPU part where only the CPU device is used."""
-        names = ("plain", "observed", "gpu") if program == "run-gpu" else ("plain", "observed")
+        names = ("cpu", "observed", "gpu") if program == "run-gpu" else ("cpu", "observed")
         result = self.commands.link_program(folder / program, **{n: folder / f"{n}.o" for n in names})
         if result.returncode == 0:
             return

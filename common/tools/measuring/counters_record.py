@@ -72,18 +72,30 @@ BY_INSTRUCTION = {
     "wavefronts": "L1 Wavefronts Shared",
     "ideal_wavefronts": "L1 Wavefronts Shared Ideal",
 }
-# The reasons for which warps wait, as Nsight Compute's documentation and that table name them.
+# Why a warp waits, as Nsight Compute names it (some releases with another ending): its column, and in a
+# reader's words.
 STALLS = {
-    "barrier": "stall_barrier", "branch_resolving": "stall_branch_resolving", "dispatch": "stall_dispatch",
-    "drain": "stall_drain", "imc_miss": "stall_imc", "lg_throttle": "stall_lg",
-    "long_scoreboard": "stall_long_sb", "math_pipe_throttle": "stall_math", "membar": "stall_membar",
-    "mio_throttle": "stall_mio", "misc": "stall_misc", "no_instruction": "stall_no_inst",
-    "not_selected": "stall_not_selected", "selected": "stall_selected",
-    "short_scoreboard": "stall_short_sb", "sleeping": "stall_sleep", "tex_throttle": "stall_tex",
-    "wait": "stall_wait", "gmma": "stall_gmma",
-}  # fmt: skip
-
-
+    "barrier": ("stall_barrier", "waits for the block's other warps at a barrier"),
+    "branch_resolving": ("stall_branch_resolving", "waits for a jump's target"),
+    "dispatch": ("stall_dispatch", "the dispatcher holds it back, e.g. for a conflict of register banks"),
+    "drain": ("stall_drain", "waits for its stores before it ends"),
+    "gmma": ("stall_gmma", "waits for the tensor cores"),
+    "imc_miss": ("stall_imc", "waits for the constant cache"),
+    "lg_throttle": ("stall_lg", "the queue for global memory is full"),
+    "long_scoreboard": ("stall_long_sb", "waits for data from global or local memory"),
+    "math_pipe_throttle": ("stall_math", "the pipe it wants is busy"),
+    "membar": ("stall_membar", "waits for a memory fence"),
+    "mio_throttle": ("stall_mio", "the queue for shared memory and the like is full"),
+    "misc": ("stall_misc", "other reasons"),
+    "no_instruction": ("stall_no_inst", "waits for the instruction cache, or has just jumped"),
+    "not_selected": ("stall_not_selected", "ready, but another warp's turn"),
+    "selected": ("stall_selected", "issues an instruction: no stall"),
+    "short_scoreboard": ("stall_short_sb", "waits for data from shared memory"),
+    "sleeping": ("stall_sleep", "sleeps"),
+    "tex_throttle": ("stall_tex", "the queue for textures is full"),
+    "wait": ("stall_wait", "waits the fixed time that its last instruction takes"),
+    "warpgroup_arrive": ("", "waits for its warp group"),  # not in that table
+}
 # What the driver says of the GPU, in Nsight Compute's table of counters.
 ATTRIBUTES = {
     "l2_bytes": "device__attribute_l2_cache_size",
@@ -148,7 +160,7 @@ def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]
 
         address = int(row["Address"], 16)
         first = address if first is None else first
-        stalled = whole(STALLS)
+        stalled = whole({reason: column for reason, (column, _) in STALLS.items()})
         reasons.update(stalled)
         item = {"offset": address - first, "sass": " ".join(row["Source"].split()), **whole(BY_INSTRUCTION)}
         instructions.append({**item, "stalls": stalled} if stalled else item)

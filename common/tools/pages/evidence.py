@@ -9,11 +9,12 @@ from typing import Any
 
 from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH, N
-from tools.claims.objects import STALLS, NotAvailable
+from tools.claims.objects import NotAvailable
 from tools.drawing import roofline
 from tools.machine_code.listing import Instruction, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
+from tools.measuring.counters_record import STALLS
 from tools.pages import blocks
 from tools.pages.blocks import MAKERS, OF_BUILD, Request, block, code, fence, whole
 
@@ -110,7 +111,7 @@ def make_stalls(request: Request) -> str:
         if of_step[reason] >= 0.005
     }
     reasons = sorted(top, key=lambda r: (-stalls[steps[-1]].get(r, 0), r))
-    words = {reason: STALLS.get(re.sub("_stall$|s$", "", reason), "") for reason in reasons}
+    words = {reason: STALLS.get(re.sub("_stall$|s$", "", reason), ("", ""))[1] for reason in reasons}
     rows = [
         [f"`{r}`", words[r], *(f"{100 * stalls[step].get(r, 0):.1f} %" for step in steps)] for r in reasons
     ]
