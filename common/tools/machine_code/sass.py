@@ -180,30 +180,10 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
     return "\n".join([*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs"])])
 
 
-def fields(of: object, *names: str) -> dict[str, object]:
-    return {name: getattr(of, name) for name in names}
-
-
-def as_json(kernel: Kernel, threads: int | None, extra_shared: int) -> dict[str, object]:
-    loop = kernel.loop
-    known_block = threads or kernel.threads_per_block
-    return {
-        "kernel": kernel.name,
-        **fields(kernel, "arch", "registers", "shared_bytes", "local_bytes", "stack_bytes", "barriers"),
-        "threads_per_block": kernel.threads_per_block,
-        "occupancy": asdict(kernel.occupancy(threads, extra_shared)) if known_block else None,
-        "loop": loop
-        and {
-            "offsets": [i.offset for i in loop.instructions],
-            "aside": [i.offset for i in loop.aside],
-            **fields(loop, "mix", "ffma"),
-            "ffma_share": loop.share("FFMA"),
-            **fields(loop, "reuse_share", "issue_bound", "bank_conflicts", "predicted_tflops_fraction"),
-        },
-        "instructions": [
-            {"offset": i.offset, "sass": i.text, **fields(i, "file", "line")} for i in kernel.instructions
-        ],
-    }
+def as_json(kernel: Kernel) -> dict[str, object]:
+    """All of it; of the main loop, the offsets of its instructions and how many of each kind they are."""
+    loop = kernel.loop and {"offsets": [i.offset for i in kernel.loop.instructions], "mix": kernel.loop.mix}
+    return {**asdict(kernel), "loop": loop}
 
 
 def natural(text: str, least: int = 0) -> int:
@@ -246,11 +226,10 @@ def main() -> int:
     args = parser.parse_args()
     chosen = choose(args)
     texts = [report(kernel, args.threads, args.shared) for kernel in chosen]
-    records = [as_json(kernel, args.threads, args.shared) for kernel in chosen]
     for kernel, text in zip(chosen, texts, strict=True):
         print(text)
         if args.excerpt is not None and kernel.loop:
             print(excerpt(kernel.loop.instructions, args.excerpt))
     if args.json:
-        write_json(Path(args.json), records)
+        write_json(Path(args.json), list(map(as_json, chosen)))
     return 0

@@ -10,7 +10,8 @@ from typing import Any
 
 from tools.base import UsageError
 from tools.machine_code import binary, sass
-from tools.machine_code.identity import opcode_of, sass_sha256
+from tools.machine_code.identity import sass_sha256
+from tools.machine_code.listing import parse_instruction
 
 FAILED, NO_GPU = 1, 3  # exit status
 Problem = tuple[int, int, int]  # M, N, K
@@ -177,26 +178,16 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
     """Puts the source lines that the program's debug information gives beside the instructions. Returns the
     architecture that they are of."""
     program = build / "steps" / step / "run"
-    opcodes = [opcode_of(item["sass"]) for item in instructions]
+    opcodes = [parse_instruction(item["sass"]).opcode for item in instructions]
     reasons = []
-    try:
-        candidates = [
-            k for arch in sass.archs(program) for k in sass.kernels(program, arch) if k.name == kernel
-        ]
-    except sass.SassError as error:
-        raise UsageError(error, FAILED) from None
-    for candidate in candidates:
-        built = candidate.instructions
-        if [i.opcode for i in built] != opcodes:
-            reasons.append(
-                f"{candidate.arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones"
-            )
-            continue
-        for item, instruction in zip(instructions, built, strict=True):
-            if instruction.line:
-                item["line"] = instruction.line
-            item["sass"] = instruction.text
-        return candidate.arch
+    for arch in sass.archs(program):
+        for built in (k.instructions for k in sass.kernels(program, arch) if k.name == kernel):
+            if [i.opcode for i in built] == opcodes:
+                for item, instruction in zip(instructions, built, strict=True):
+                    item |= {"line": instruction.line} if instruction.line else {}
+                    item["sass"] = instruction.text
+                return arch
+            reasons.append(f"{arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones")
     said = f"{program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
     raise UsageError(f"{step}: {said}", FAILED)
 
@@ -205,7 +196,7 @@ def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:
     """Executed instructions by opcode, most frequent first: of kernels whose code is not ours to print."""
     counts: Counter[str] = Counter()
     for item in instructions:
-        counts[opcode_of(item["sass"])] += item.get("executed", 0)
+        counts[parse_instruction(item["sass"]).opcode] += item.get("executed", 0)
     return {opcode: n for opcode, n in counts.most_common() if n}
 
 
@@ -228,7 +219,8 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         if run["kernel"].startswith("sgemm_"):
             run["arch"] = add_lines(step, run["kernel"], instructions, build)
             run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
-            memory = [i for i in instructions if opcode_of(i["sass"])[:2] in ("LD", "ST") and "executed" in i]
+            opcodes = ((i, parse_instruction(i["sass"]).opcode) for i in instructions if "executed" in i)
+            memory = [i for i, opcode in opcodes if opcode.startswith(("LD", "ST"))]
             run["instructions"] = instructions if problem == TIMED else memory
         record["runs"].append(run)
     return record
