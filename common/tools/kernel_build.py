@@ -17,19 +17,19 @@ Result = subprocess.CompletedProcess[str]
 
 class KernelBuild:
     """The commands of a kernel's program in a build directory, in which they run: `units`, which compile the
-    kernel, by device, and `link`. Raises error, in one line, if the build has no such program."""
+    kernel, by device, and `link`. UsageError if the build has no such program."""
 
-    def __init__(self, build: Path, name: str, error: type[UsageError] = UsageError):
+    def __init__(self, build: Path, name: str):
         self.build = build
         try:
             made_of = json.loads((build / "kernel_programs.json").read_text())[name]
         except (OSError, ValueError, KeyError):
-            raise error(f"{build} cannot build {name}; run ./setup.sh first") from None
+            raise UsageError(f"{build} cannot build {name}; run ./setup.sh first") from None
         self.archives: dict[str, str] = made_of["units"]  # by device
-        ninja = [find_ninja(error), "-C", str(build), "-t", "commands", made_of["program"]]
+        ninja = [find_ninja(), "-C", str(build), "-t", "commands", made_of["program"]]
         said = subprocess.run(ninja, capture_output=True, text=True, check=False)
         if said.returncode != 0:
-            raise error(f"{build} cannot build {name}: {(said.stderr + said.stdout).strip()}")
+            raise UsageError(f"{build} cannot build {name}: {(said.stderr + said.stdout).strip()}")
         commands = {c[c.index("-o") + 1]: c for c in map(shlex.split, said.stdout.splitlines()) if "-o" in c}
         self.link = commands[made_of["program"]]
         self.units = {

@@ -185,6 +185,4 @@ def main() -> int:
             says = f" -- {claim.says}" if result.status == "FAILED" else ""
             print(f"{line}: {result.detail}{says}" if result.detail else line, flush=True)
     print(f"{found['ok']} claims hold, {found['FAILED']} failed, {found['skipped']} skipped")
-    if found["FAILED"]:
-        return 1
-    return 0 if found["ok"] else 77
+    return 1 if found["FAILED"] else 0 if found["ok"] else 77

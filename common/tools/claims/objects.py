@@ -51,6 +51,11 @@ class Figures:
         return sorted({*super().__dir__(), *self._derived, *self._figures})
 
 
+def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The accesses in a record of `run --xray`."""
+    return [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+
+
 class Accesses(Figures):
     """Rows of an X-ray, added up. Where nothing accesses the shared memory there are no bank conflicts: that
     must not pass for good news, so what is said of wavefronts is an error then."""
@@ -129,8 +134,7 @@ class Xray(Accesses):
     }
 
     def __init__(self, step: str, record: dict[str, Any]):
-        rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-        super().__init__(rows, f"access in {step}")
+        super().__init__(rows_of(record), f"access in {step}")
         self._step, self._record = step, record
 
     def _select(self, operation: Text, array: Text = None, line: Text = None, space: Text = None) -> Accesses:

@@ -24,7 +24,7 @@ from tools.kernel_build import KernelBuild, first_error
 KEPT = 60  # folders in the cache
 COMPILE_TIMEOUT_S = 120
 # What is compiled for the CPU device: the student's file, whose sgemm() is kept from touching A, B and C.
-GUARDED = """#include "common/tools/grading/guard.hpp"
+GUARDED = """#include "common/programs/exercise_guard.hpp"
 #include "kernel.cu"
 static void guarded_sgemm(const Gemm& g) { exercise_guard::call(sgemm, g); }
 #define sgemm guarded_sgemm
@@ -61,7 +61,10 @@ class Toolchain:
     def __init__(self, build: Path, step: str):
         self.build = build
         self.step = step
-        self.commands = KernelBuild(build, step, BuildError)
+        try:
+            self.commands = KernelBuild(build, step)
+        except UsageError as error:
+            raise BuildError(error) from None
         if "observed" not in self.commands.units:
             raise BuildError("this build cannot observe kernels, as grading must; configure it with CXX=g++")
         if missing := [path for path in self.commands.linked if not path.exists()]:
@@ -185,7 +188,7 @@ def finding_of(output: str, kernel: Path) -> Finding:
     said = said.replace(str(kernel), "your file").strip().rstrip(".")
     # Without the compilers' names for the namespace that has none.
     said = re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
-    if marked := re.search("no CUDA: (.*)", said):  # guard.hpp
+    if marked := re.search("no CUDA: (.*)", said):  # exercise_guard.hpp
         return Finding(
             "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."
         )
