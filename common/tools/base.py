@@ -79,7 +79,11 @@ def progress(done: int, total: int, text: str) -> None:
     print(f"\r\033[K[{bar:.<30}] {done}/{total}  {text}", end=end, file=sys.stderr, flush=True)
 
 
-# ---- Tables ----------------------------------------------------------------------------------------------
+# ---- Words and tables ------------------------------------------------------------------------------------
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def aligned(rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -164,10 +168,10 @@ def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
         raise UsageError(f"{where}: {problem}") from None
 
 
-def find_ninja(error: type[Exception] = UsageError) -> str:
-    """The ninja beside this Python of .venv, else $NINJA, else the one on PATH; without one, raises error."""
+def find_ninja() -> str:
+    """The ninja beside this Python of .venv, else $NINJA, else the one on PATH."""
     beside_python = Path(sys.executable).parent / "ninja"
     for candidate in (str(beside_python), os.environ.get("NINJA"), shutil.which("ninja")):
         if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
-    raise error("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")
+    raise UsageError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")

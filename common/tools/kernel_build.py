@@ -1,11 +1,10 @@
 """The commands that compile and link the program around one kernel, and what they make of another source.
 
-They are read from Ninja, so that whatever is compiled here is compiled as the build does it. All that this
-relies on: steps/NN_name/run is linked from objects, or libraries of one object, that common/unit.cpp (with
--DSTEP_ENTRY=run_on_cpu, run_on_cpu_observed), common/unit.cu and common/harness/main.cpp were compiled to,
-with the kernel's file in -DSTEP_SOURCE. Standard library only.
+<build>/kernel_programs.json, of common/programs/meson.build, says what a program is made of; the commands are
+Ninja's, so that whatever is compiled here is compiled as the build does it. Standard library only.
 """
 
+import json
 import os
 import shlex
 import subprocess
@@ -14,33 +13,31 @@ from pathlib import Path
 from tools.base import UsageError, find_ninja
 
 Result = subprocess.CompletedProcess[str]
-# The units of a program, and the words in the commands that compile them.
-UNITS = {
-    "main": ("harness/main.cpp",),
-    "plain": ("common/unit.cpp", "-DSTEP_ENTRY=run_on_cpu"),
-    "observed": ("common/unit.cpp", "-DSTEP_ENTRY=run_on_cpu_observed"),
-    "gpu": ("common/unit.cu",),
-}
 
 
 class KernelBuild:
-    """The commands of one step's program in a build directory, in which they run: `units`, for each unit that
-    the build has, and `link`. Raises error, in one line, if the build has no such program."""
+    """The commands of a kernel's program in a build directory, in which they run: `units`, which compile the
+    kernel, by device, and `link`. UsageError if the build has no such program."""
 
-    def __init__(self, build: Path, step: str, error: type[UsageError] = UsageError):
+    def __init__(self, build: Path, name: str):
         self.build = build
-        self.program = f"steps/{step}/run"
-        command = [find_ninja(error), "-C", str(build), "-t", "commands", self.program]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        commands = [shlex.split(line) for line in result.stdout.splitlines()]
-        self.units: dict[str, list[str]] = {}
-        for name, (source, *words) in UNITS.items():
-            for command in commands:
-                if "-c" in command and command[-1].endswith(source) and all(w in command for w in words):
-                    self.units[name] = command
-        self.link = next((c for c in commands if self.program in c and "-c" not in c), [])
-        if result.returncode != 0 or not self.link or not {"main", "plain"} <= self.units.keys():
-            raise error(f"{build} cannot build {self.program}; run ./setup.sh first")
+        try:
+            made_of = json.loads((build / "kernel_programs.json").read_text())[name]
+        except (OSError, ValueError, KeyError):
+            raise UsageError(f"{build} cannot build {name}; run ./setup.sh first") from None
+        self.archives: dict[str, str] = made_of["units"]  # by device
+        ninja = [find_ninja(), "-C", str(build), "-t", "commands", made_of["program"]]
+        said = subprocess.run(ninja, capture_output=True, text=True, check=False)
+        if said.returncode != 0:
+            raise UsageError(f"{build} cannot build {name}: {(said.stderr + said.stdout).strip()}")
+        commands = {c[c.index("-o") + 1]: c for c in map(shlex.split, said.stdout.splitlines()) if "-o" in c}
+        self.link = commands[made_of["program"]]
+        self.units = {
+            device: command
+            for device, archive in self.archives.items()
+            for made, command in commands.items()
+            if made.startswith(f"{archive}.p/")
+        }
 
     @property
     def linked(self) -> list[Path]:
@@ -59,14 +56,9 @@ class KernelBuild:
         return self._run([w for w in words if w not in ("-MD", "-fdiagnostics-color=always")], out, timeout)
 
     def link_program(self, out: Path, **objects: Path) -> Result:
-        """Links the step's program with other objects in place of some of its units'."""
-        words = list(self.link)
-        for name, replacement in objects.items():
-            command = self.units[name]
-            object_file = command[command.index("-o") + 1]
-            linked = (object_file, object_file.partition(".p/")[0])  # as it is, or in a library
-            words = [str(replacement.absolute()) if word in linked else word for word in words]
-        return self._run(words, out)
+        """Links the program with other objects for some of its devices."""
+        replaced = {self.archives[device]: str(path.absolute()) for device, path in objects.items()}
+        return self._run([replaced.get(word, word) for word in self.link], out)
 
     def _run(self, words: list[str], out: Path, timeout: float | None = None) -> Result:
         new = out.with_name(f"new-{out.name}")

@@ -4,44 +4,14 @@ Each kernel is compiled as the build compiles it and checked by the claims of it
 copy, which passes. Without machine code, too, there must be a claim that fails; to save time, most are not
 compiled for the GPU."""
 
-import re
-import shlex
-import subprocess
-
 import pytest
 from conftest import ROOT
-from tools.base import find_ninja
 from tools.claims import claims
 from tools.claims.context import Context, all_steps
-from tools.measuring import sweep
+from tools.kernel_build import KernelBuild
+from tools.measuring.experiment import with_constants
 
 STEPS = all_steps()
-
-
-def build_commands(build, step):
-    """By the library that they make, the commands that compile a step's kernel; and the one that links."""
-    target = f"steps/{step}/run"
-    text = subprocess.run(
-        [find_ninja(RuntimeError), "-C", build, "-t", "commands", target],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    units, link = {}, None
-    for line in text.splitlines():
-        words = shlex.split(line)
-        if f"-o {target} " in line:
-            link = words
-        elif " -c " in line and (match := re.search(rf"common/programs/lib(\w+)_{step}\.a\.p/", line)):
-            units[f"common/programs/lib{match[1]}_{step}.a"] = words
-    return units, link
-
-
-def with_options(words, **options):
-    words = list(words)
-    for option, value in options.items():
-        words[words.index(f"-{option}") + 1] = str(value)
-    return words
 
 
 def build_changed(build, step, folder, constants, machine_code):
@@ -52,24 +22,21 @@ def build_changed(build, step, folder, constants, machine_code):
     for name in ("kernel.cu", "claims.toml"):
         (source / name).write_text((ROOT / "steps" / step / name).read_text())
     kernel = source / "kernel.cu"
-    kernel.write_text(sweep.with_constants(kernel.read_text(), constants))
+    kernel.write_text(with_constants(kernel.read_text(), constants))
     programs = folder / "build" / "steps"
     for other in STEPS:
         (programs / other).mkdir(parents=True)
         if other != step:
             (programs / other / "run").symlink_to(build / "steps" / other / "run")
-    units, link = build_commands(build, step)
+    commands = KernelBuild(build, step)
     # What computes on the CPU without being observed plays no part in the claims.
-    kinds = ("observed", "gpu") if machine_code else ("observed",)
-    for number, library in enumerate(f"common/programs/lib{kind}_{step}.a" for kind in kinds):
-        if library not in units:
-            continue  # no CUDA
-        unit = folder / f"unit{number}.o"
-        words = with_options(units[library], o=unit, MF=folder / "unit.d")
-        words = [f'-DSTEP_SOURCE="{kernel}"' if w.startswith("-DSTEP_SOURCE=") else w for w in words]
-        subprocess.run(words, cwd=build, check=True, capture_output=True)
-        link = [str(unit) if word == library else word for word in link]
-    subprocess.run(with_options(link, o=programs / step / "run"), cwd=build, check=True, capture_output=True)
+    kinds = {"observed", "gpu"} if machine_code else {"observed"}
+    units = {kind: folder / f"{kind}.o" for kind in kinds & commands.units.keys()}
+    for kind, unit in units.items():
+        result = commands.compile(commands.units[kind], kernel, unit)
+        assert result.returncode == 0, result.stdout
+    result = commands.link_program(programs / step / "run", **units)
+    assert result.returncode == 0, result.stdout
     return source, folder / "build"
 
 
@@ -82,7 +49,7 @@ def check(changed_build, step, source):
 @pytest.fixture
 def observed(build):
     """Skips where the kernels are not compiled for the X-ray."""
-    if not (build / "common" / "programs" / f"libobserved_{STEPS[1]}.a").exists():
+    if "observed" not in KernelBuild(build, STEPS[1]).units:
         pytest.skip("the build has no observed kernels: it needs GCC")
 
 

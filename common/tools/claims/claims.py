@@ -1,8 +1,7 @@
 """Checks what the steps' pages claim: against the built programs and against what was recorded on the GPU.
 
   ladder claims check STEP_DIR... [--build DIR] [--fresh-profile DIR]
-      check every claim of steps/NN_name/claims.toml and print a line for each, e.g.
-      ladder claims check steps/06_vectorization
+      check every claim of steps/NN_name/claims.toml and print a line for each
   ladder claims list [STEP_DIR...]
       print the claims and of what kind they are; without directories, those of all steps
 
@@ -26,30 +25,43 @@ checked.
 import ast
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, read_toml
+from tools.base import BUILD, ROOT, Parser, UsageError, read_fields, read_toml
 from tools.claims.context import Context, all_steps
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.claims.values import Comparison, explain, is_condition, sources
 
 FEWEST = 8  # claims of a step
-KEYS = ("arch", "check", "id", "says")
 LONGEST = 80  # characters of a value, where a claim fails
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim as its file states it. kinds: the functions of values.py that it uses, e.g. ['xray']; arch:
-    the architectures whose machine code it is about, empty for all."""
+    """One claim as its file states it. arch: whose machine code it is about, empty for all that was built."""
 
     id: str
     says: str
     check: str
-    kinds: list[str]
-    arch: list[str]
+    arch: list = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.id):
+            raise ValueError("the id is to be like 'four-sectors'")
+        if not is_condition(self.check):
+            raise ValueError("the check is no condition; compare something")
+        if not self.kinds:
+            raise ValueError("the check uses nothing that was built or recorded, so it cannot fail")
+        if not all(re.fullmatch(r"sm_\d+a?", str(arch)) for arch in self.arch):
+            raise ValueError('arch is to be like ["sm_80", "sm_90a"]')
+        if self.arch and "sass" not in self.kinds:
+            raise ValueError("arch is for claims about machine code, which use sass()")
+
+    @property
+    def kinds(self) -> list[str]:
+        """The functions of values.py that it uses, e.g. ['xray']."""
+        return sources(self.check)
 
 
 @dataclass(frozen=True)
@@ -74,39 +86,16 @@ def load(path: Path) -> list[Claim]:
     claims: dict[str, Claim] = {}
     for number, table in enumerate(tables, 1):
         name = table.get("id")
-        where = f"claim '{name}'" if isinstance(name, str) and name else f"claim number {number}"
-        try:
-            claim = _claim(table)
-            if claim.id in claims:
-                raise UsageError("there is another claim with this id")
-        except UsageError as error:
-            raise UsageError(f"{path}: {where}: {error}") from None
-        claims[claim.id] = claim
+        where = f"{path}: " + (
+            f"claim '{name}'" if isinstance(name, str) and name else f"claim number {number}"
+        )
+        one_line = {key: " ".join(v.split()) if isinstance(v, str) else v for key, v in table.items()}
+        claim = read_fields(Claim, one_line, where)
+        if claims.setdefault(claim.id, claim) is not claim:
+            raise UsageError(f"{where}: there is another claim with this id")
     if len(claims) < FEWEST:
         raise UsageError(f"{path}: has {len(claims)} claims; a step makes at least {FEWEST}")
     return list(claims.values())
-
-
-def _claim(table: dict[str, Any]) -> Claim:
-    if unknown := table.keys() - set(KEYS):
-        raise UsageError(f"unknown key '{min(unknown)}'; known are {', '.join(KEYS)}")
-    for key in ("id", "says", "check"):
-        if not isinstance(table.get(key), str) or not table[key].strip():
-            raise UsageError(f"has no {key}")
-    name, says, check = (" ".join(table[key].split()) for key in ("id", "says", "check"))
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise UsageError("the id is to be like 'four-sectors'")
-    kinds = sources(check)
-    if not is_condition(check):
-        raise UsageError("the check is no condition; compare something")
-    if not kinds:
-        raise UsageError("the check uses nothing that was built or recorded, so it cannot fail")
-    arch = table.get("arch", [])
-    if not isinstance(arch, list) or not all(re.fullmatch(r"sm_\d+a?", str(a)) for a in arch):
-        raise UsageError('arch is to be like ["sm_80", "sm_90a"]')
-    if "arch" in table and "sass" not in kinds:
-        raise UsageError("arch is for claims about machine code, which use sass()")
-    return Claim(name, says, check, kinds, arch)
 
 
 # ---- Checking --------------------------------------------------------------------------------------------
@@ -196,6 +185,4 @@ def main() -> int:
             says = f" -- {claim.says}" if result.status == "FAILED" else ""
             print(f"{line}: {result.detail}{says}" if result.detail else line, flush=True)
     print(f"{found['ok']} claims hold, {found['FAILED']} failed, {found['skipped']} skipped")
-    if found["FAILED"]:
-        return 1
-    return 0 if found["ok"] else 77
+    return 1 if found["FAILED"] else 0 if found["ok"] else 77

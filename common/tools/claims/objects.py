@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
+from tools.measuring.counters_record import STALLS
 
 Text = str | None
 
@@ -48,6 +49,11 @@ class Figures:
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._derived, *self._figures})
+
+
+def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The accesses in a record of `run --xray`."""
+    return [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
 
 
 class Accesses(Figures):
@@ -128,8 +134,7 @@ class Xray(Accesses):
     }
 
     def __init__(self, step: str, record: dict[str, Any]):
-        rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-        super().__init__(rows, f"access in {step}")
+        super().__init__(rows_of(record), f"access in {step}")
         self._step, self._record = step, record
 
     def _select(self, operation: Text, array: Text = None, line: Text = None, space: Text = None) -> Accesses:
@@ -171,31 +176,6 @@ class Ladder(Figures):
         "ratio": lambda m: m.ratio_to_cublas,
         "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
     }
-
-
-# Why a warp waits, as Nsight Compute names it (some releases with another ending), in a reader's words.
-STALLS = {
-    "barrier": "waits for the block's other warps at a barrier",
-    "branch_resolving": "waits for a jump's target",
-    "dispatch": "the dispatcher holds it back, e.g. for a conflict of register banks",
-    "drain": "waits for its stores before it ends",
-    "gmma": "waits for the tensor cores",
-    "imc_miss": "waits for the constant cache",
-    "lg_throttle": "the queue for global memory is full",
-    "long_scoreboard": "waits for data from global or local memory",
-    "math_pipe_throttle": "the pipe it wants is busy",
-    "membar": "waits for a memory fence",
-    "mio_throttle": "the queue for shared memory and the like is full",
-    "misc": "other reasons",
-    "no_instruction": "waits for the instruction cache, or has just jumped",
-    "not_selected": "ready, but another warp's turn",
-    "selected": "issues an instruction: no stall",
-    "short_scoreboard": "waits for data from shared memory",
-    "sleeping": "sleeps",
-    "tex_throttle": "the queue for textures is full",
-    "wait": "waits the fixed time that its last instruction takes",
-    "warpgroup_arrive": "waits for its warp group",
-}
 
 
 class Profile(Figures):

@@ -16,7 +16,8 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.base import Parser, UsageError, read_text, write_whole
+from tools.base import Parser, UsageError, plural, read_text, write_whole
+from tools.claims.objects import rows_of
 from tools.drawing.svg import FONT, PHONE, document, lane_colors, rectangle, text
 
 BANKS, WORD, SECTOR, LINE = 32, 4, 32, 128
@@ -87,10 +88,6 @@ def from_xray(row: dict[str, Any]) -> Access:
 # ---- Words -----------------------------------------------------------------------------------------------
 
 VERBS = {"load": "loads from", "store": "stores to", "copy": "copies"}
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def ranges(lanes: Sequence[int]) -> str:
@@ -348,8 +345,7 @@ def main() -> int:
     try:
         record = json.loads(read_text(Path(args.file)))
         record = record[0] if isinstance(record, list) else record
-        rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
-        access = from_xray(find(rows, args.operation, args.array, args.space, args.line))
+        access = from_xray(find(rows_of(record), args.operation, args.array, args.space, args.line))
     except (ValueError, LookupError, TypeError):
         raise UsageError(f"{args.file}: holds no X-ray; make it with `run --xray --json FILE`") from None
     write_whole(Path(args.out), picture(access))

@@ -80,23 +80,19 @@ def document(width: float, height: float, title: str, description: str, body: It
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: from figures, low to high, to places on the picture, start to end."""
+    """One logarithmic axis: from figures, low to high, to places on the picture, start to end."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = True
 
     def __call__(self, figure: float) -> float:
-        if self.log:
-            part = math.log(figure / self.low) / math.log(self.high / self.low)
-        else:
-            part = (figure - self.low) / (self.high - self.low)
+        part = math.log(figure / self.low) / math.log(self.high / self.low)
         return self.start + (self.end - self.start) * part
 
     def ticks(self, multiples: Sequence[int] = (1, 2, 5)) -> list[float]:
-        """Figures for a logarithmic axis: 1, 2, 5, 10, 20, ... within the range."""
+        """1, 2, 5, 10, 20, ... within the range."""
         exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found = (m * 10.0**exponent for exponent in exponents for m in multiples)
         return [figure for figure in found if self.low <= figure <= self.high]

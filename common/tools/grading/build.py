@@ -24,7 +24,7 @@ from tools.kernel_build import KernelBuild, first_error
 KEPT = 60  # folders in the cache
 COMPILE_TIMEOUT_S = 120
 # What is compiled for the CPU device: the student's file, whose sgemm() is kept from touching A, B and C.
-GUARDED = """#include "common/tools/grading/guard.hpp"
+GUARDED = """#include "common/programs/exercise_guard.hpp"
 #include "kernel.cu"
 static void guarded_sgemm(const Gemm& g) { exercise_guard::call(sgemm, g); }
 #define sgemm guarded_sgemm
@@ -61,7 +61,10 @@ class Toolchain:
     def __init__(self, build: Path, step: str):
         self.build = build
         self.step = step
-        self.commands = KernelBuild(build, step, BuildError)
+        try:
+            self.commands = KernelBuild(build, step)
+        except UsageError as error:
+            raise BuildError(error) from None
         if "observed" not in self.commands.units:
             raise BuildError("this build cannot observe kernels, as grading must; configure it with CXX=g++")
         if missing := [path for path in self.commands.linked if not path.exists()]:
@@ -115,7 +118,7 @@ class Toolchain:
             kernel.write_text(source, encoding="utf-8")
             guarded.write_text(GUARDED, encoding="utf-8")
         units = self.commands.units
-        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("plain", "observed")}
+        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("cpu", "observed")}
         if self.has_nvcc:
             wanted["kernel.cubin"] = self._cubin_command(), kernel
         if gpu:
@@ -125,9 +128,9 @@ class Toolchain:
         with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
             outcomes = pool.map(lambda name: self._compile_one(*missing[name], folder / name), missing)
             failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
-        if finding := failed.get("plain.o") or failed.get("observed.o"):
+        if finding := failed.get("cpu.o") or failed.get("observed.o"):
             raise Failed(finding)
-        if programs and (finding := object_file.check_object(folder / "plain.o", source)):
+        if programs and (finding := object_file.check_object(folder / "cpu.o", source)):
             raise Failed(finding)
         if finding := next(iter(failed.values()), None):
             finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
@@ -156,7 +159,7 @@ class Toolchain:
 
     def _link(self, folder: Path, program: str) -> None:
         """With the main program of the step, and its GPU part where only the CPU device is used."""
-        names = ("plain", "observed", "gpu") if program == "run-gpu" else ("plain", "observed")
+        names = ("cpu", "observed", "gpu") if program == "run-gpu" else ("cpu", "observed")
         result = self.commands.link_program(folder / program, **{n: folder / f"{n}.o" for n in names})
         if result.returncode == 0:
             return
@@ -185,7 +188,7 @@ def finding_of(output: str, kernel: Path) -> Finding:
     said = said.replace(str(kernel), "your file").strip().rstrip(".")
     # Without the compilers' names for the namespace that has none.
     said = re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
-    if marked := re.search("no CUDA: (.*)", said):  # guard.hpp
+    if marked := re.search("no CUDA: (.*)", said):  # exercise_guard.hpp
         return Finding(
             "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."
         )

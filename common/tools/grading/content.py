@@ -9,12 +9,10 @@ docs/teaching.md describes exercise.toml. Standard library only.
 
 import ast
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tools.base import ROOT, UsageError, read_fields, read_text
+from tools.base import ROOT, UsageError, read_fields, read_text, read_toml
 from tools.claims.context import all_steps
 from tools.claims.values import is_condition, parse
 
@@ -166,7 +164,7 @@ def read_exercise(folder: Path) -> Exercise:
     folder = folder.resolve()
     name = folder.parent.name if folder.name == "exercise" else folder.name
     path = folder / "exercise.toml"
-    exercise = read_fields(Exercise, _toml(path), path, name=name, folder=folder)
+    exercise = read_fields(Exercise, read_toml(path), path, name=name, folder=folder)
     if exercise.kind == "predict":
         _check_predict(exercise, path)
     else:
@@ -179,13 +177,6 @@ def _read(path: Path) -> str:
     if not text.strip():
         raise UsageError(f"{path}: is empty")
     return text
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
 
 
 # ---- What must fit together ------------------------------------------------------------------------------
@@ -247,7 +238,7 @@ def _check_predict(exercise: Exercise, path: Path) -> None:
     ids = [question.id for question in exercise.questions]
     if len(set(ids)) != len(ids):
         raise UsageError(f"{path}: two questions have the same id")
-    answers = _toml(exercise.starter)
+    answers = read_toml(exercise.starter)
     if set(answers) != set(ids):
         odd = min(set(answers) ^ set(ids))
         raise UsageError(f"{exercise.starter}: '{odd}' stands in only one of answers.toml and exercise.toml")

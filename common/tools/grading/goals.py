@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from tools.claims.context import MINE, STANDARD_PROBLEM, Context
-from tools.claims.objects import ExpressionError, NotAvailable
+from tools.claims.objects import ExpressionError, NotAvailable, rows_of
 from tools.claims.values import Comparison, evaluate, explain
 from tools.grading.build import BuildError
 from tools.grading.content import Goal, names_of
@@ -19,11 +19,6 @@ from tools.grading.run import Problem
 
 SIZES = "what the sizes decide: multiples of 4 may take a faster way, and all of them the same."
 SHOWN = 4  # of the things found that should not be there
-
-
-def rows_of(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The accesses of an X-ray."""
-    return [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
 
 
 def is_mine(row: dict[str, Any]) -> bool:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tools.claims.context import MINE, STANDARD_PROBLEM, Context
+from tools.claims.objects import rows_of
 from tools.grading import rules
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, graded
-from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine, rows_of
+from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine
 from tools.grading.gpu import check_on_gpu, gpu_here
 from tools.grading.run import (
     ENDLESS,

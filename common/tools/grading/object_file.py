@@ -20,7 +20,7 @@ NEEDED = re.compile(
     r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
-    r"|mmap(?:64)?|munmap|abort"  # guard.hpp
+    r"|mmap(?:64)?|munmap|abort"  # exercise_guard.hpp
     # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"

@@ -1,6 +1,6 @@
 """What the text of a student's file may not hold: what would get round the grader or hide what it does, and
 what is no CUDA although the CPU device would run it. The rest shows in what the compiler makes of it
-(object_file.py) and when the program runs (guard.hpp, grader.py). Standard library only.
+(object_file.py) and when the program runs (exercise_guard.hpp, grader.py). Standard library only.
 """
 
 import re

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, read_fields, read_text, write_json
+from tools.base import UsageError, aligned, read_fields, read_text, write_json
 from tools.grading.content import HINTS, Exercise
 from tools.grading.finding import Failed, Finding
 
@@ -207,12 +207,10 @@ def standing(entry: dict[str, Any]) -> str:
 
 def table(report: dict[str, Any]) -> str:
     """The report as a person reads it."""
-    lines = [f"{'exercise':<28} {'kind':<8} {'result':<18} {'hints':>5} {'attempts':>8}  passed at"]
-    for entry in report["exercises"]:
-        lines.append(
-            f"{entry['exercise']:<28} {entry['kind']:<8} {STANDINGS[standing(entry)]:<18} "
-            f"{entry['hints_used']:>5} {entry['attempts']:>8}  {entry['passed_at'] or '-'}"
-        )
+    rows = [["exercise", "kind", "result", "passed at", "hints", "attempts"]]
+    for e in report["exercises"]:
+        counts = str(e["hints_used"]), str(e["attempts"])
+        rows.append([e["exercise"], e["kind"], STANDINGS[standing(e)], e["passed_at"] or "-", *counts])
     totals = report["totals"]
-    lines.append(f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %")
-    return "\n".join(lines)
+    score = f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %"
+    return f"{aligned(rows, left=4)}\n{score}"

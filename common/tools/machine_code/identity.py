@@ -19,10 +19,6 @@ from tools.base import Parser, UsageError
 from tools.machine_code import sass
 
 
-def opcode_of(text: str) -> str:
-    return re.sub(r"^@!?U?P\w+\s+", "", " ".join(text.split())).split(" ")[0].rstrip(";")
-
-
 def sass_sha256(texts: list[str]) -> str:
     """Of a kernel's instructions, without white space and the numbers of jump labels, which vary."""
     lines = (

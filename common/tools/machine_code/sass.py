@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tools.base import Parser, write_json
+from tools.base import Parser, plural, write_json
 from tools.machine_code import binary
 from tools.machine_code.listing import Instruction, SassError, count
 from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
@@ -116,9 +116,8 @@ def excerpt(instructions: list[Instruction], most: int | None = None) -> str:
     """A listing: offset, source line, instruction, what it does."""
     shown = instructions[:most]
     width = max((len(i.text) for i in shown), default=0)
-    lines = []
-    for i in shown:
-        lines.append(f"  {i.offset:5x} {i.line or '':>5}  {i.text:<{width}}  {explain(i)}".rstrip())
+    form = f"  {{:5x}} {{:>5}}  {{:<{width}}}  {{}}".format
+    lines = [form(i.offset, i.line or "", i.text, explain(i)).rstrip() for i in shown]
     if len(shown) < len(instructions):
         lines.append(f"  ... {len(instructions) - len(shown)} more")
     return "\n".join(lines)
@@ -136,10 +135,6 @@ def source_lines(loop: Loop) -> str:
     file = Counter(place.file for place in places).most_common(1)[0][0]
     lines = [place.line for place in places if place.file == file]
     return f"{file}:{min(lines)}-{max(lines)}"
-
-
-def several(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def loop_report(loop: Loop) -> list[str]:
@@ -166,54 +161,30 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
         f"  a thread has     {kernel.registers} registers, {kernel.local_bytes} bytes of local memory,"
         f" {kernel.stack_bytes} of stack",
         f"  a block has      {kernel.shared_bytes} bytes of static shared memory,"
-        f" {several(kernel.barriers, 'barrier')},"
+        f" {plural(kernel.barriers, 'barrier')},"
         f" {kernel.threads_per_block or 'an unknown number of'} threads",
     ]
     if threads or kernel.threads_per_block:
         o = kernel.occupancy(threads, extra_shared)
         unknown = kernel.uses_dynamic_shared and not extra_shared
         lines.append(
-            f"  an SM holds      {o.warps} of {o.max_warps} warps ({several(o.blocks, 'block')}), as the"
+            f"  an SM holds      {o.warps} of {o.max_warps} warps ({plural(o.blocks, 'block')}), as the"
             f" {' and the '.join(o.limited_by)} allow"
             + (" (dynamic shared memory not counted: --shared)" if unknown else "")
         )
     return "\n".join([*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs"])])
 
 
-def fields(of: object, *names: str) -> dict[str, object]:
-    return {name: getattr(of, name) for name in names}
+def as_json(kernel: Kernel) -> dict[str, object]:
+    """All of it; of the main loop, the offsets of its instructions and how many of each kind they are."""
+    loop = kernel.loop and {"offsets": [i.offset for i in kernel.loop.instructions], "mix": kernel.loop.mix}
+    return {**asdict(kernel), "loop": loop}
 
 
-def as_json(kernel: Kernel, threads: int | None, extra_shared: int) -> dict[str, object]:
-    loop = kernel.loop
-    known_block = threads or kernel.threads_per_block
-    return {
-        "kernel": kernel.name,
-        **fields(kernel, "arch", "registers", "shared_bytes", "local_bytes", "stack_bytes", "barriers"),
-        "threads_per_block": kernel.threads_per_block,
-        "occupancy": asdict(kernel.occupancy(threads, extra_shared)) if known_block else None,
-        "loop": loop
-        and {
-            "offsets": [i.offset for i in loop.instructions],
-            "aside": [i.offset for i in loop.aside],
-            **fields(loop, "mix", "ffma"),
-            "ffma_share": loop.share("FFMA"),
-            **fields(loop, "reuse_share", "issue_bound", "bank_conflicts", "predicted_tflops_fraction"),
-        },
-        "instructions": [
-            {"offset": i.offset, "sass": i.text, **fields(i, "file", "line")} for i in kernel.instructions
-        ],
-    }
-
-
-def natural(text: str, least: int = 0) -> int:
+def natural(text: str, least: int = 1) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
     return int(text)
-
-
-def positive(text: str) -> int:
-    return natural(text, 1)
 
 
 def choose(args: argparse.Namespace) -> list[Kernel]:
@@ -236,21 +207,18 @@ def main() -> int:
     parser.add_argument("program", help="a step's program, an object file or a cubin")
     parser.add_argument("--arch", help="default: sm_90a, else the first there is")
     parser.add_argument("--kernel", default="", metavar="REGEX", help="only kernels whose names match")
-    parser.add_argument("--threads", type=positive, metavar="N", help="to a block, for the occupancy")
-    parser.add_argument(
-        "--shared", type=natural, default=0, metavar="BYTES", help="dynamic shared memory of a block"
-    )
+    parser.add_argument("--threads", type=natural, metavar="N", help="to a block, for the occupancy")
+    dynamic = {"type": lambda text: natural(text, 0), "help": "dynamic shared memory of a block"}
+    parser.add_argument("--shared", default=0, metavar="BYTES", **dynamic)
     parser.add_argument("--json", metavar="FILE", help="write it all there, too, with every instruction")
     most = "the main loop's first N (40) instructions"
-    parser.add_argument("--excerpt", type=positive, nargs="?", const=40, metavar="N", help=most)
+    parser.add_argument("--excerpt", type=natural, nargs="?", const=40, metavar="N", help=most)
     args = parser.parse_args()
     chosen = choose(args)
-    texts = [report(kernel, args.threads, args.shared) for kernel in chosen]
-    records = [as_json(kernel, args.threads, args.shared) for kernel in chosen]
-    for kernel, text in zip(chosen, texts, strict=True):
+    for kernel, text in [(kernel, report(kernel, args.threads, args.shared)) for kernel in chosen]:
         print(text)
         if args.excerpt is not None and kernel.loop:
             print(excerpt(kernel.loop.instructions, args.excerpt))
     if args.json:
-        write_json(Path(args.json), records)
+        write_json(Path(args.json), list(map(as_json, chosen)))
     return 0

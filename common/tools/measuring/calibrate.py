@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_fields, read_text, read_toml
 from tools.claims.context import Context, all_steps
-from tools.claims.objects import NotAvailable
+from tools.claims.objects import NotAvailable, rows_of
 from tools.machine_code.listing import parse_instruction
 from tools.measuring.counters_record import OBSERVED
 
@@ -78,7 +78,7 @@ def of_gpu(run: dict[str, Any]) -> Side:
 
 def of_cpu(xray: dict[str, Any]) -> Side:
     side: Side = defaultdict(Counter)
-    for row in (row for kernel in xray["kernels"] for row in kernel["accesses"]):
+    for row in rows_of(xray):
         traffic = side[Key(row["line"], row["space"], row["operation"], row["bytes"])]
         traffic.update(requests=row["requests"], bytes=row["lanes"] * row["bytes"])
         if row["space"] == "global":  # its wavefronts are not counted by instruction on the GPU
@@ -177,7 +177,7 @@ def calibrate(
         for run in record["runs"]:
             problem = (run["m"], run["n"], run["k"])
             if problem in OBSERVED:
-                name, xray = "x".join(map(str, problem)), context.xray_record(step, *problem)["xray"]
+                name, xray = "x".join(map(str, problem)), context.xray_record(step, *problem)
                 yield compare(step, name, of_gpu(run), of_cpu(xray), differences, say)
 
 

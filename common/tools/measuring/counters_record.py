@@ -10,7 +10,8 @@ from typing import Any
 
 from tools.base import UsageError
 from tools.machine_code import binary, sass
-from tools.machine_code.identity import opcode_of, sass_sha256
+from tools.machine_code.identity import sass_sha256
+from tools.machine_code.listing import parse_instruction
 
 FAILED, NO_GPU = 1, 3  # exit status
 Problem = tuple[int, int, int]  # M, N, K
@@ -72,18 +73,30 @@ BY_INSTRUCTION = {
     "wavefronts": "L1 Wavefronts Shared",
     "ideal_wavefronts": "L1 Wavefronts Shared Ideal",
 }
-# The reasons for which warps wait, as Nsight Compute's documentation and that table name them.
+# Why a warp waits, as Nsight Compute names it (some releases with another ending): its column, and in a
+# reader's words.
 STALLS = {
-    "barrier": "stall_barrier", "branch_resolving": "stall_branch_resolving", "dispatch": "stall_dispatch",
-    "drain": "stall_drain", "imc_miss": "stall_imc", "lg_throttle": "stall_lg",
-    "long_scoreboard": "stall_long_sb", "math_pipe_throttle": "stall_math", "membar": "stall_membar",
-    "mio_throttle": "stall_mio", "misc": "stall_misc", "no_instruction": "stall_no_inst",
-    "not_selected": "stall_not_selected", "selected": "stall_selected",
-    "short_scoreboard": "stall_short_sb", "sleeping": "stall_sleep", "tex_throttle": "stall_tex",
-    "wait": "stall_wait", "gmma": "stall_gmma",
-}  # fmt: skip
-
-
+    "barrier": ("stall_barrier", "waits for the block's other warps at a barrier"),
+    "branch_resolving": ("stall_branch_resolving", "waits for a jump's target"),
+    "dispatch": ("stall_dispatch", "the dispatcher holds it back, e.g. for a conflict of register banks"),
+    "drain": ("stall_drain", "waits for its stores before it ends"),
+    "gmma": ("stall_gmma", "waits for the tensor cores"),
+    "imc_miss": ("stall_imc", "waits for the constant cache"),
+    "lg_throttle": ("stall_lg", "the queue for global memory is full"),
+    "long_scoreboard": ("stall_long_sb", "waits for data from global or local memory"),
+    "math_pipe_throttle": ("stall_math", "the pipe it wants is busy"),
+    "membar": ("stall_membar", "waits for a memory fence"),
+    "mio_throttle": ("stall_mio", "the queue for shared memory and the like is full"),
+    "misc": ("stall_misc", "other reasons"),
+    "no_instruction": ("stall_no_inst", "waits for the instruction cache, or has just jumped"),
+    "not_selected": ("stall_not_selected", "ready, but another warp's turn"),
+    "selected": ("stall_selected", "issues an instruction: no stall"),
+    "short_scoreboard": ("stall_short_sb", "waits for data from shared memory"),
+    "sleeping": ("stall_sleep", "sleeps"),
+    "tex_throttle": ("stall_tex", "the queue for textures is full"),
+    "wait": ("stall_wait", "waits the fixed time that its last instruction takes"),
+    "warpgroup_arrive": ("", "waits for its warp group"),  # not in that table
+}
 # What the driver says of the GPU, in Nsight Compute's table of counters.
 ATTRIBUTES = {
     "l2_bytes": "device__attribute_l2_cache_size",
@@ -148,7 +161,7 @@ def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]
 
         address = int(row["Address"], 16)
         first = address if first is None else first
-        stalled = whole(STALLS)
+        stalled = whole({reason: column for reason, (column, _) in STALLS.items()})
         reasons.update(stalled)
         item = {"offset": address - first, "sass": " ".join(row["Source"].split()), **whole(BY_INSTRUCTION)}
         instructions.append({**item, "stalls": stalled} if stalled else item)
@@ -165,26 +178,16 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
     """Puts the source lines that the program's debug information gives beside the instructions. Returns the
     architecture that they are of."""
     program = build / "steps" / step / "run"
-    opcodes = [opcode_of(item["sass"]) for item in instructions]
+    opcodes = [parse_instruction(item["sass"]).opcode for item in instructions]
     reasons = []
-    try:
-        candidates = [
-            k for arch in sass.archs(program) for k in sass.kernels(program, arch) if k.name == kernel
-        ]
-    except sass.SassError as error:
-        raise UsageError(error, FAILED) from None
-    for candidate in candidates:
-        built = candidate.instructions
-        if [i.opcode for i in built] != opcodes:
-            reasons.append(
-                f"{candidate.arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones"
-            )
-            continue
-        for item, instruction in zip(instructions, built, strict=True):
-            if instruction.line:
-                item["line"] = instruction.line
-            item["sass"] = instruction.text
-        return candidate.arch
+    for arch in sass.archs(program):
+        for built in (k.instructions for k in sass.kernels(program, arch) if k.name == kernel):
+            if [i.opcode for i in built] == opcodes:
+                for item, instruction in zip(instructions, built, strict=True):
+                    item |= {"line": instruction.line} if instruction.line else {}
+                    item["sass"] = instruction.text
+                return arch
+            reasons.append(f"{arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones")
     said = f"{program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
     raise UsageError(f"{step}: {said}", FAILED)
 
@@ -193,7 +196,7 @@ def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:
     """Executed instructions by opcode, most frequent first: of kernels whose code is not ours to print."""
     counts: Counter[str] = Counter()
     for item in instructions:
-        counts[opcode_of(item["sass"])] += item.get("executed", 0)
+        counts[parse_instruction(item["sass"]).opcode] += item.get("executed", 0)
     return {opcode: n for opcode, n in counts.most_common() if n}
 
 
@@ -216,7 +219,8 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         if run["kernel"].startswith("sgemm_"):
             run["arch"] = add_lines(step, run["kernel"], instructions, build)
             run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
-            memory = [i for i in instructions if opcode_of(i["sass"])[:2] in ("LD", "ST") and "executed" in i]
+            opcodes = ((i, parse_instruction(i["sass"]).opcode) for i in instructions if "executed" in i)
+            memory = [i for i, opcode in opcodes if opcode.startswith(("LD", "ST"))]
             run["instructions"] = instructions if problem == TIMED else memory
         record["runs"].append(run)
     return record

@@ -257,7 +257,7 @@ def main() -> int:
         records, fine = run_all(kept)
     print(aligned(map(row, records), left=2))
     write_json(args.out, records)
-    return 0 if fine else 1
+    return int(not fine)
 
 
 SWEEP = """Tries other values for the compile-time constants of a step and measures each.
@@ -322,4 +322,4 @@ def sweep() -> int:
     print(sweep_table(records))
     if args.json:
         write_json(args.json, records)
-    return 0 if fine else 1
+    return int(not fine)

@@ -18,7 +18,7 @@ from typing import Any
 from tools.base import UsageError, markdown
 from tools.claims import claims
 from tools.claims.context import STANDARD_PROBLEM, Context, N
-from tools.claims.objects import NotAvailable
+from tools.claims.objects import NotAvailable, rows_of
 from tools.drawing import picture
 
 LONG_DIFF = 60  # lines; longer ones are folded away
@@ -246,13 +246,7 @@ COLUMNS: dict[str, dict[str, Cell]] = {
 @block(of_build=True)
 def make_xray(request: Request) -> str:
     steps = request.steps()
-    accesses = [
-        (step, access)
-        for step in steps
-        for kernel in request.context.xray_record(step)["xray"]["kernels"]
-        for access in kernel["accesses"]
-        if access["requests"]
-    ]
+    accesses = [(s, a) for s in steps for a in rows_of(request.context.xray_record(s)) if a["requests"]]
     parts = []
     for space, columns in COLUMNS.items():
         rows = []
@@ -284,8 +278,7 @@ def make_picture(request: Request) -> str:
         case _:
             usage = "`picture OPERATION ARRAY [line=TEXT] [banks|sectors]`, e.g. `picture load As`"
             raise UsageError(f"write {usage}")
-    record = request.context.xray_record(step)
-    rows = [row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]]
+    rows = rows_of(request.context.xray_record(step))
     row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
     access = picture.from_xray(row)
     words = " ".join([step, operation, array, *rest, line or ""])  # "Tiles::B" is no name for a file

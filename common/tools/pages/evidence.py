@@ -9,15 +9,14 @@ from typing import Any
 
 from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH, N
-from tools.claims.objects import STALLS, NotAvailable
+from tools.claims.objects import NotAvailable
 from tools.drawing import roofline
 from tools.machine_code.listing import Instruction, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
+from tools.measuring.counters_record import STALLS
 from tools.pages import blocks
-from tools.pages.blocks import MAKERS, OF_BUILD, Request, block, code, fence, whole
-
-__all__ = ["MAKERS", "OF_BUILD", "Request"]
+from tools.pages.blocks import Request, block, code, fence, whole
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 STALLS_SHOWN = 5  # of each step, at most
@@ -110,7 +109,7 @@ def make_stalls(request: Request) -> str:
         if of_step[reason] >= 0.005
     }
     reasons = sorted(top, key=lambda r: (-stalls[steps[-1]].get(r, 0), r))
-    words = {reason: STALLS.get(re.sub("_stall$|s$", "", reason), "") for reason in reasons}
+    words = {reason: STALLS.get(re.sub("_stall$|s$", "", reason), ("", ""))[1] for reason in reasons}
     rows = [
         [f"`{r}`", words[r], *(f"{100 * stalls[step].get(r, 0):.1f} %" for step in steps)] for r in reasons
     ]
@@ -269,9 +268,8 @@ def make_roofline(request: Request) -> str:
                 points.append(roofline_point(request, name))
     points.append(here := roofline_point(request, step))
     picture = roofline.svg(points, step, gpu.peak_tflops, gpu.dram_tb_per_s, gpu.name)
-    link = request.figure(
-        f"{step}_roofline.svg", picture, f"Roofline of {gpu.name} with the steps up to {step}"
-    )
+    words = f"Roofline of {gpu.name} with the steps up to {step}"
+    link = request.figure(f"{step}_roofline.svg", picture, words)
     best = roofline.roof(here.flops_per_byte, gpu.peak_tflops, gpu.dram_tb_per_s)
     bound = "the DRAM" if here.flops_per_byte < gpu.flops_per_byte else "the arithmetic"
     reached = blocks.percent(100 * here.tflops / best)

@@ -21,9 +21,8 @@ from tools.base import ROOT, Parser, UsageError
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the site; DIR is replaced")
-    parser.add_argument(
-        "--docs", type=Path, default=ROOT / "docs", metavar="DIR", help="the Markdown (default: docs/)"
-    )
+    markdown = {"default": ROOT / "docs", "help": "the Markdown (default: docs/)"}
+    parser.add_argument("--docs", type=Path, metavar="DIR", **markdown)
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     if out.exists() and not (out / "search").is_dir():

@@ -3,8 +3,8 @@
 // Around a student's sgemm() on the CPU device: it gets addresses that cannot be touched in place of A, B and
 // C, and launch() puts the true ones into the kernel's arguments, and lets none of the host's own addresses
 // through. Work on the host crashes, as on a GPU.
-// build.py compiles this before the student's file, and calls exercise_guard::call() behind it. What begins
-// with "no CUDA: " the grader shows without that.
+// common/tools/grading/build.py compiles this before the student's file, and calls exercise_guard::call()
+// behind it. What begins with "no CUDA: " the grader shows without that.
 
 #include <sys/mman.h>
 
