@@ -1,4 +1,4 @@
-// Runs the blocks of a grid: fibers for the threads, barriers, and what can go wrong with them.
+// Runs the blocks of a grid: fibers for the threads, which wait and are woken (sync.hpp).
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -21,7 +21,7 @@ struct Worker;
 class SyncObject {
  public:
   virtual ~SyncObject() = default;
-  // What the waiting thread waits for: "barrier 1, which 64 of 96 threads have reached".
+  // What the waiting thread waits for: "barrier 1, to which 64 of 96 threads have come".
   virtual std::string awaited_by(const Worker& worker, unsigned thread) const = 0;
 };
 

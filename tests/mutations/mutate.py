@@ -271,7 +271,9 @@ def main() -> int:
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]} [all]")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="mutants of each step [10]")
-    parser.add_argument("--every", metavar="REGEX", help="besides, every one that --list shows so; '': all")
+    parser.add_argument(
+        "--every", metavar="REGEX", help="and all whose line in --list matches; '': every one"
+    )
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory [build]")
     parser.add_argument("--table", type=Path, help="where to write the report")
@@ -279,6 +281,10 @@ def main() -> int:
     steps = args.steps or STEPS
     if wrong := [step for step in steps if step not in STEPS]:
         raise UsageError(f"there is no step {wrong[0]} to mutate; choose from {', '.join(STEPS)}")
+    try:
+        re.compile(args.every or "")
+    except re.error as error:
+        raise UsageError(f"--every {args.every}: {error}") from None
     every: list[Mutant] = []
     chosen: list[Mutant] = []
     for step in steps:
