@@ -9,7 +9,7 @@ from conftest import ROOT
 from tools.machine_code import binary, identity, sass
 from tools.machine_code.listing import Frame, SassError, matches, parse_instruction, parse_listing, relative
 from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
-from tools.machine_code.occupancies import Occupancy, occupancy
+from tools.machine_code.occupancies import occupancy
 
 # ---- Fixed listings: parsing -----------------------------------------------------------------------------
 
@@ -71,14 +71,14 @@ def test_parts_of_an_instruction(listing):
 def test_source_lines(listing):
     """Inlined code counts for the innermost line in steps/, not for a helper's or the outermost."""
     first, copy, never, ffma, *_ = listing.instructions
-    assert (first.file, first.line) == ("steps/09_async_copy/kernel.cu", 55)
-    assert (copy.file, copy.line) == ("steps/09_async_copy/kernel.cu", 90)
+    assert (first.frame.file, first.line) == ("steps/09_async_copy/kernel.cu", 55)
+    assert (copy.frame.file, copy.line) == ("steps/09_async_copy/kernel.cu", 90)
     assert [f.line for f in copy.frames] == [151, 25, 90, 103]
     assert copy.frames[1] == Frame("common/cuda/copy.hpp", 25)
     assert never.frames == copy.frames  # the comment holds until the next
     assert ffma.line == 97 and len(ffma.frames) == 1
     elsewhere = replace(ffma, frames=(Frame("/a.hpp", 1), Frame("/tmp/kernel.cu", 2)))
-    assert (elsewhere.file, elsewhere.line) == ("/tmp/kernel.cu", 2)
+    assert (elsewhere.frame.file, elsewhere.line) == ("/tmp/kernel.cu", 2)
     assert replace(ffma, frames=()).line is None
 
 
@@ -389,10 +389,6 @@ def test_occupancy(arch, registers, shared, threads, warps, blocks, limited_by):
     assert (result.warps, result.blocks, result.limited_by) == (warps, blocks, limited_by)
 
 
-def test_occupancy_share():
-    assert Occupancy(16, 2, 64, ("registers",)).share == 0.25
-
-
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -463,10 +459,15 @@ def test_words(text, words):
     ],
 )
 def test_difference(old, new, said):
-    same = {("sgemm_a", "sm_80"): code("NOP")}
-    before, after = (same | ({("sgemm_b", "sm_90a"): code(text)} if text else {}) for text in (old, new))
+    same = {("sgemm_a", "sm_80"): ("", code("NOP"))}
+    before, after = (
+        same | ({("sgemm_b", "sm_90a"): ("8 registers", code(text))} if text else {}) for text in (old, new)
+    )
     found = identity.difference(before, after)
     assert found.startswith(f"sgemm_b for sm_90a {said}") if said else found == ""
+    more = same | {("sgemm_b", "sm_90a"): ("9 registers", code("EXIT"))}
+    if old == "EXIT":
+        assert identity.difference(before, more) == "sgemm_b for sm_90a took 8 registers; now 9 registers"
 
 
 # ---- The command, without CUDA ---------------------------------------------------------------------------

@@ -232,11 +232,9 @@ class Context:
             found = sass.kernels(program, arch)
         except sass.SassError as error:
             raise NoValue(str(error)) from None
-        if kernel is not None:
-            fits = [k for k in found if re.search(kernel, k.name)]
-        else:
-            # Two instances: the one for aligned shapes is what everything else speaks of.
-            fits = [k for k in found if "<true>" in k.name or "<1>" in k.name] or found
+        # Of two instances, the one for aligned shapes is what everything else speaks of.
+        fits = [k for k in found if re.search(kernel or "<true>|<1>", k.name)]
+        fits = fits if fits or kernel else found
         if len(fits) != 1:
             names = ", ".join(k.name for k in found) or "none"
             raise NoValue(

@@ -277,7 +277,7 @@ class Program:
 
     def verify(self) -> int:
         chosen = [self.find(name) for name in self.args.names] or self.exercises
-        return verify(chosen, self.build, self.grade_source, say)
+        return verify(chosen, self.build, self.grade_source)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -302,12 +302,7 @@ def solution_of(exercise: Exercise, build: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verify(
-    exercises: list[Exercise],
-    build: Path,
-    grade: Callable[[Exercise, str, str], Grade],
-    say: Callable[[str], None],
-) -> int:
+def verify(exercises: list[Exercise], build: Path, grade: Callable[[Exercise, str, str], Grade]) -> int:
     """Says how it stands with each exercise. Returns 0 if all is well, else 1. Raises BuildError."""
     in_order = 0
     for exercise in exercises:

@@ -27,12 +27,16 @@ def sass_sha256(texts: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-Code = dict[tuple[str, str], list[sass.Instruction]]  # by the kernel's name and the architecture
+# By the kernel's name and the architecture: what it takes, and its instructions.
+Code = dict[tuple[str, str], tuple[str, list[sass.Instruction]]]
 
 
 def code_of(program: Path) -> Code:
-    found = (kernel for arch in sass.archs(program) for kernel in sass.kernels(program, arch))
-    return {(kernel.name, kernel.arch): kernel.instructions for kernel in found}
+    found: Code = {}
+    for k in (kernel for arch in sass.archs(program) for kernel in sass.kernels(program, arch)):
+        takes = f"{k.registers} registers, {k.shared_bytes} bytes of shared memory, {k.local_bytes} of local"
+        found[k.name, k.arch] = takes, k.instructions
+    return found
 
 
 def texts_of(instructions: list[sass.Instruction]) -> list[str]:
@@ -43,12 +47,15 @@ def texts_of(instructions: list[sass.Instruction]) -> list[str]:
 def difference(old: Code, new: Code) -> str:
     """What the first kernel that is not the same has become; empty if all are the same."""
     for name, arch in sorted(old.keys() | new.keys()):
-        before, after = (texts_of(code.get((name, arch), [])) for code in (old, new))
-        if not before or not after:
-            return f"{name} for {arch} is only in the {'new' if after else 'old'} build"
+        (took, first), (takes, second) = (code.get((name, arch), ("", [])) for code in (old, new))
+        if not first or not second:
+            return f"{name} for {arch} is only in the {'new' if second else 'old'} build"
+        if took != takes:
+            return f"{name} for {arch} took {took}; now {takes}"
+        before, after = texts_of(first), texts_of(second)
         for n, (was, now) in enumerate(zip_longest(before, after, fillvalue="nothing")):
             if was != now:
-                place = (old if n < len(before) else new)[name, arch][n].offset
+                place = (first if n < len(before) else second)[n].offset
                 return f"{name} for {arch} differs at {place:x}: {was!r} was there, now {now!r}"
     return ""
 

@@ -52,10 +52,6 @@ class Instruction:
         return next(own, self.frames[-1] if self.frames else None)
 
     @property
-    def file(self) -> str | None:
-        return self.frame.file if self.frame else None
-
-    @property
     def line(self) -> int | None:
         return self.frame.line if self.frame else None
 

@@ -47,10 +47,6 @@ class Occupancy:
     max_warps: int  # what the SM could hold
     limited_by: tuple[str, ...]  # of "warps", "blocks", "registers", "shared memory", those that bind
 
-    @property
-    def share(self) -> float:
-        return self.warps / self.max_warps
-
 
 def round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit

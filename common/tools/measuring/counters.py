@@ -48,8 +48,7 @@ SECTIONS = (
 
 
 def find_ncu() -> str:
-    known = Path("/usr/local/cuda/bin/ncu")
-    ncu = shutil.which("ncu") or (str(known) if known.exists() else None)
+    ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
     if ncu is None:
         raise UsageError("ncu (Nsight Compute) is neither on PATH nor in /usr/local/cuda/bin", NO_GPU)
     return ncu

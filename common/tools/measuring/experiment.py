@@ -29,9 +29,9 @@ from tools.base import BUILD, ROOT, Parser, UsageError, aligned, progress, read_
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
+from tools.measuring.counters_record import NO_GPU
 
 FOLDER = ROOT / "docs" / "experiments"
-NO_GPU = 3  # exit status
 Record = dict[str, Any]
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,7 @@ def run_step(
 
 def merge(old: Iterable[Record], new: Iterable[Record]) -> list[Record]:
     """Both, in order; a new record replaces the old one of the same step and problem."""
-
-    def key(r: Record) -> tuple[Any, ...]:
-        return r["step"], r["batch"], r["m"], r["n"], r["k"]
-
+    key = itemgetter("step", "batch", "m", "n", "k")
     records = {key(r): r for r in [*old, *new]}
     return [records[k] for k in sorted(records)]
 

@@ -45,16 +45,14 @@ def check(path: Path, page: str, known: list[re.Pattern[str]], names: Mapping[st
             left, right = equation.left, equation.right
             covered.append((left.begin, right.end))
             if not equation.holds:
-                where = f"{path}:{first - 1 + line_of(text, left.begin)}"
                 values = f"{plain(left.value)} {equation.relation} {plain(right.value)}"
-                shown = excerpt(text, left.begin, right.end)
-                yield f"{where}: '{shown}' does not hold: {values}; put it right"
+                shown = f"'{excerpt(text, left.begin, right.end)}' does not hold: {values}; put it right"
+                yield f"{path}:{first - 1 + line_of(text, left.begin)}: {shown}"
         for match in DIGITS.finditer(text):
             if not any(begin <= match.start() and match.end() <= end for begin, end in covered):
-                where = f"{path}:{first - 1 + line_of(text, match.start())}"
-                around = excerpt(text, match.start(), match.end(), 24)
+                around = f"{match[0]} in '{excerpt(text, match.start(), match.end(), 24)}'"
                 remedy = f"write an inline value or an equation, or add what it means to {FILE}"
-                yield f"{where}: {match[0]} in '{around}': {remedy}"
+                yield f"{path}:{first - 1 + line_of(text, match.start())}: {around}: {remedy}"
 
 
 def plain(value: float) -> str:
