@@ -2,6 +2,7 @@
 
 // What the parts of the CPU device share among themselves.
 
+#include <array>
 #include <atomic>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
@@ -129,6 +130,8 @@ struct Launch {
   std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
 };
 
+struct Allocation;  // see memory.cpp
+
 // One OS thread at work on a launch, with the block that it runs.
 struct Worker {
   Launch* launch = nullptr;
@@ -156,6 +159,7 @@ struct Worker {
   const std::vector<SharedVariable>* variables = nullptr;  // shared_variables()
   std::unique_ptr<Clocks> clocks;                          // checked launches only
   std::unique_ptr<SharedShadow> shadow;                    // likewise
+  std::array<Allocation*, 4> allocations{};                // that were accessed, the latest first
   std::vector<Recorded> faults;                            // of the block, in its order
   const char* stack_bottom = nullptr;                      // of the running fiber
   const char* stack_top = nullptr;

@@ -22,9 +22,8 @@ constexpr unsigned may_read = 1, may_write = 2;
 
 // One of these for each of the word's bytes that `bytes` names (bit i: byte i).
 constexpr std::uint8_t for_bytes(unsigned bytes, unsigned permission) {
-  unsigned bits = 0;
-  for (unsigned byte = 0; byte < 4; ++byte) bits |= (bytes >> byte & 1) * permission << 2 * byte;
-  return static_cast<std::uint8_t>(bits);
+  const unsigned spread = (bytes & 1) | (bytes & 2) << 1 | (bytes & 4) << 2 | (bytes & 8) << 3;
+  return static_cast<std::uint8_t>(spread * permission);
 }
 
 struct Free {
@@ -65,6 +64,8 @@ struct Older {
   bool write;
 };
 
+}  // namespace
+
 struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
@@ -75,6 +76,8 @@ struct Allocation {
 
   std::size_t words() const { return bytes / 4; }
 };
+
+namespace {
 
 std::mutex allocations_mutex;  // changes only; kernels read the map, and nothing changes it during a launch
 std::map<std::uintptr_t, Allocation> allocations;  // by begin
@@ -92,6 +95,20 @@ Allocation* find(std::uintptr_t address) {
   if (after == allocations.begin()) return nullptr;
   Allocation& allocation = std::prev(after)->second;
   return address < allocation.begin + allocation.bytes ? &allocation : nullptr;
+}
+
+// The same during a launch, in which nothing is allocated: most often it is one of the latest.
+Allocation* find(std::uintptr_t address, Worker& worker) {
+  for (std::size_t i = 0; i < worker.allocations.size(); ++i) {
+    Allocation* allocation = worker.allocations[i];
+    if (allocation != nullptr && address - allocation->begin < allocation->bytes) return allocation;
+  }
+  Allocation* found = find(address);
+  if (found != nullptr) {
+    std::copy_backward(worker.allocations.begin(), worker.allocations.end() - 1, worker.allocations.end());
+    worker.allocations.front() = found;
+  }
+  return found;
 }
 
 std::string shape(const MatrixView& view) {
@@ -218,28 +235,36 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
   if (older != nullptr) touched.read.what |= Touch::has_more;
 }
 
-void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
+// What is wrong with an access to these bytes of a word, if anything. False: they lie outside.
+bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
+  std::uint8_t& permission = allocation.permission[word];
+  const std::uint8_t readable = for_bytes(bytes, may_read), writable = for_bytes(bytes, may_write);
+  const std::uint8_t has = __atomic_load_n(&permission, __ATOMIC_RELAXED);
+  const auto first = [&](std::uint8_t lacking) {  // byte that lacks the permission
+    return allocation.begin + word * 4 + static_cast<unsigned>(std::countr_zero(lacking)) / 2;
+  };
+  const auto any = static_cast<std::uint8_t>(has | (has >> 1 & 0x55));
+  if (const auto outside = static_cast<std::uint8_t>(~any & readable)) {
+    report(FaultKind::out_of_bounds_global, pc,
+           (write ? "writes " : "reads ") + describe_outside(allocation, first(outside)));
+    return false;
+  }
+  if (const auto lacking = static_cast<std::uint8_t>(~has & writable); write && lacking != 0) {
+    report(FaultKind::read_only, pc, "writes " + describe_element(allocation, first(lacking)));
+  }
+  if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0) {
+    report(FaultKind::uninitialised_global, pc,
+           "reads " + describe_element(allocation, first(lacking)) + ", which may hold anything");
+  }
+  if (write) __atomic_fetch_or(&permission, readable, __ATOMIC_RELAXED);
+  return true;
+}
+
+inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
   if (allocation.permission != nullptr) {
-    std::uint8_t& permission = allocation.permission[word];
-    const std::uint8_t readable = for_bytes(bytes, may_read), writable = for_bytes(bytes, may_write);
-    const std::uint8_t has = __atomic_load_n(&permission, __ATOMIC_RELAXED);
-    const auto element = [&](std::uint8_t lacking) {  // the first byte that lacks the permission
-      return allocation.begin + word * 4 + static_cast<unsigned>(std::countr_zero(lacking)) / 2;
-    };
-    const auto known = static_cast<std::uint8_t>(has | (has << 1 & 0xaa) | (has >> 1 & 0x55));
-    if (const auto outside = static_cast<std::uint8_t>(~known & readable)) {
-      report(FaultKind::out_of_bounds_global, pc,
-             (write ? "writes " : "reads ") + describe_outside(allocation, element(outside)));
-      return;
-    }
-    if (const auto lacking = static_cast<std::uint8_t>(~has & writable); write && lacking != 0) {
-      report(FaultKind::read_only, pc, "writes " + describe_element(allocation, element(lacking)));
-    }
-    if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0) {
-      report(FaultKind::uninitialised_global, pc,
-             "reads " + describe_element(allocation, element(lacking)) + ", which may hold anything");
-    }
-    if (write) __atomic_fetch_or(&permission, readable, __ATOMIC_RELAXED);
+    const std::uint8_t needed = for_bytes(bytes, write ? may_read | may_write : may_read);
+    const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
+    if ((needed & ~has) != 0 && !check_permission(allocation, word, bytes, write, pc)) return;
   }
   if (allocation.touched != nullptr) touch_word(allocation, word, bytes, write, pc);
 }
@@ -308,7 +333,7 @@ void forget_global_accesses() {
 }
 
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
-  Allocation* allocation = find(address);
+  Allocation* allocation = find(address, *current_worker);
   if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
     if (word < allocation->words()) check_word(*allocation, word, mask, write, pc);

@@ -44,10 +44,12 @@ inline SharedPlace find_shared(const Worker& worker, std::uintptr_t address, uns
           worker.tls_bytes + dynamic};
 }
 
-void check_shared(Worker& worker, std::size_t offset, unsigned bytes, bool write, const void* pc) {
-  for_words(offset, bytes, [&](std::size_t word, unsigned mask) {
-    worker.shadow->access(word, mask, worker.current, write, pc);
-  });
+inline void check_shared(const Worker& worker, std::size_t offset, unsigned bytes, bool write,
+                         const void* pc) {
+  SharedShadow& shadow = *worker.shadow;
+  const unsigned thread = worker.current;
+  for_words(offset, bytes,
+            [=, &shadow](std::size_t word, unsigned mask) { shadow.access(word, mask, thread, write, pc); });
 }
 
 void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
