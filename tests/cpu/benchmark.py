@@ -4,7 +4,7 @@
     tests/cpu/benchmark.py BUILD_BEFORE BUILD_AFTER [--steps 03,09] [--rounds 5]
 
 Each step runs 512 x 512 x 512 plainly and 128 x 96 x 80 with every access checked. What is compared is
-processor time in user mode, which other programs on the machine disturb least; of all rounds the median counts.
+processor time in user mode, which other programs disturb least; of all rounds the median counts.
 Exit status: 0 if no step takes more than LIMIT times as long as before, 1 otherwise.
 """
 
