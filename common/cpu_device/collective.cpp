@@ -48,8 +48,12 @@ void order(Worker& worker, const Rendezvous& r, unsigned warp) {
 
 void finish(Worker& worker, Rendezvous& r) {
   ++worker.progress;
-  if (r.operation->execute != nullptr) r.operation->execute(worker, r);
-  for (unsigned warp = 0; warp < r.warps; ++warp) {
+  if (r.operation->execute != nullptr) {
+    const unsigned last = worker.current;
+    r.operation->execute(worker, r);
+    worker.current = last;
+  }
+  for (unsigned warp = 0; warp < r.warps && r.first / 32 + warp < worker.passed.size(); ++warp) {
     if (worker.clocks && r.operation->is_barrier) order(worker, r, warp);
     if (~(r.arrived[warp] | exited_lanes(worker, r, warp)) == 0) ++worker.passed[r.first / 32 + warp];
     for (std::uint32_t lanes = r.arrived[warp]; lanes != 0; lanes &= lanes - 1) {
@@ -121,7 +125,10 @@ void leave_rendezvous(Worker& worker, unsigned thread) {
 }
 
 std::string Rendezvous::awaited_by(const Worker& worker, unsigned) const {
-  return thread_name(worker, missing(worker)) + " at " + operation->name;
+  const unsigned thread = missing(worker);
+  const bool exists = thread < worker.threads.size();
+  return (exists ? thread_name(worker, thread) : "thread number " + std::to_string(thread)) + " at " +
+         operation->name;
 }
 
 unsigned Rendezvous::missing(const Worker& worker) const {

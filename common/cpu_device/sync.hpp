@@ -71,10 +71,13 @@ class Rendezvous;
 // An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last of them to
 // arrive executes it for all.
 struct Collective {
-  const char* name;                       // as the kernel writes it
-  bool needs_exited_lanes;                // otherwise lanes that have left the kernel are not waited for
-  bool is_barrier;                        // orders the memory accesses of those who take part
-  void (*execute)(Worker&, Rendezvous&);  // nullptr: they only meet
+  const char* name;         // as the kernel writes it
+  bool needs_exited_lanes;  // otherwise lanes that have left the kernel are not waited for
+  bool is_barrier;          // orders the memory accesses of those who take part
+  // nullptr: they only meet. Not to be compiled for observation, as the operands lie on other threads'
+  // stacks. It may set worker.current to the thread on whose behalf it accesses memory: that is who has to
+  // have seen what it reads, and who is to blame. See check_memory() and tell_request().
+  void (*execute)(Worker&, Rendezvous&);
 };
 
 // Where they meet.

@@ -5,6 +5,7 @@
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/bulk_copy.hpp"
 #include "common/cuda/named_barrier.hpp"
+#include "tests/unit/sync_operations.hpp"
 
 namespace {
 
@@ -62,6 +63,30 @@ __global__ void shuffle_is_no_barrier(float* x, float* y, int n) {
   slots[lane] = x[lane];
   const float value = __shfl_xor_sync(all_lanes, x[lane], n);
   y[lane] = value + slots[lane ^ static_cast<unsigned>(n)];  // here: shuffle_is_no_barrier
+}
+
+// ---- Operations that a wgmma or an ldmatrix will be like -------------------------------------------------
+
+// Thread n leaves before. Two rounds; in between, the warps of the first warpgroup run apart.
+__global__ void sums_of_warpgroups(float* x, float* y, int n) {
+  const int t = static_cast<int>(threadIdx.x);
+  if (t == n) return;
+  float sum = x[t];
+  warpgroup_sum(&sum, __LINE__);  // here: sums_of_warpgroups
+  for (int i = 0; i < t / 32 && t < 128; ++i) __syncwarp();
+  warpgroup_sum(&sum, __LINE__);
+  y[t] = sum;
+}
+
+// Lane n's neighbour has not seen what lane n wrote.
+__global__ void loads_of_warps(float* x, float* y, int n) {
+  __shared__ float slots[64];
+  const unsigned t = threadIdx.x;
+  slots[t] = x[t];
+  __syncthreads();
+  if (static_cast<int>(t) == n) slots[t] = 0.0f;
+  const float value = warp_load(&slots[t ^ 1], __LINE__);  // here: loads_of_warps
+  y[t] = value;
 }
 
 // ---- Barriers of some threads ----------------------------------------------------------------------------
@@ -512,6 +537,8 @@ const SyncKernels SYNC_KERNELS{
     .shuffle_ints = shuffle_ints,
     .shuffle_doubles = shuffle_doubles,
     .shuffle_in_part = shuffle_in_part,
+    .sums_of_warpgroups = sums_of_warpgroups,
+    .loads_of_warps = loads_of_warps,
     .halves_of_a_warp = halves_of_a_warp,
     .chain_of_named_barriers = chain_of_named_barriers,
     .named_barrier_without_some = named_barrier_without_some,

@@ -107,6 +107,12 @@ TEST_P(Sync, ShuffleOfSomeLanes) {
   }
 }
 
+TEST_P(Sync, FourWarpsDoSomethingAtOnce) {
+  run(kernels.sums_of_warpgroups, 256, -1);
+  const float first = 128 * 129 / 2, second = 256 * 257 / 2 - first;
+  for (int t = 0; t < 256; ++t) ASSERT_EQ(y[t], 128 * (t < 128 ? first : second));
+}
+
 TEST_P(Sync, HalvesOfAWarpSynchroniseApart) {
   run(kernels.halves_of_a_warp, 64, 9);
   for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], t / 16 % 2 == 0 ? 1.0f : 9.0f);
@@ -222,6 +228,26 @@ TEST_F(SyncFault, LaneElsewhereThanAtAShuffle) {
     run(kernels.shuffle_elsewhere, 64, n);
     expect(FaultKind::missing_lane, "shuffle_elsewhere", n == 0 ? 1 : 0,
            "waits here for " + name(n) + " at __shfl_xor_sync, which waits at " + here("elsewhere"));
+  }
+}
+
+TEST_F(SyncFault, ThreadMissingFromAWarpgroup) {
+  for (const int n : {5, 77}) {
+    run(kernels.sums_of_warpgroups, 128, n);
+    expect(FaultKind::missing_lane, "sums_of_warpgroups", 0,
+           "waits here for " + name(n) + " at sum_of_warpgroup, which has left the kernel");
+  }
+  run(kernels.sums_of_warpgroups, 64, -1);
+  expect(FaultKind::missing_lane, "sums_of_warpgroups", 0,
+         "thread number 64 at sum_of_warpgroup, which does not exist");
+}
+
+// Each lane of a warp-wide load answers for its own address.
+TEST_F(SyncFault, RaceWithAWarpWideLoad) {
+  for (const int n : {0, 31, 40}) {
+    run(kernels.loads_of_warps, 64, n);
+    expect(FaultKind::race_shared, "loads_of_warps", static_cast<unsigned>(n ^ 1),
+           "which " + name(n) + " wrote");
   }
 }
 
@@ -389,6 +415,19 @@ TEST_F(SyncFault, BulkCopyIsToldAsOneRequest) {
       EXPECT_EQ(request.addresses[0], reinterpret_cast<std::uintptr_t>(x.data() + i / 2 * 256));
     }
   }
+}
+
+TEST_F(SyncFault, WarpWideLoadIsToldAsOneRequest) {
+  Requests requests;
+  cpu_device::set_listener(&requests);
+  run(kernels.loads_of_warps, 64, -1);
+  ASSERT_EQ(requests.all.size(), 2u);
+  for (unsigned warp = 0; warp < 2; ++warp) {
+    EXPECT_EQ(requests.all[warp].warp, warp);
+    EXPECT_EQ(requests.all[warp].active, 0xffffffff);
+    EXPECT_EQ(requests.all[warp].addresses[6], requests.all[warp].addresses[7] + 4);
+  }
+  for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], x[t ^ 1]);
 }
 
 // ---- Parts of words --------------------------------------------------------------------------------------
