@@ -97,7 +97,8 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
 }
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
-  launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
+  // With its namespace, as ::launch would fit, too.
+  exercise_guard::launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
 
 template <typename Lambda, typename... Rest>
