@@ -81,8 +81,8 @@ class Builder:
     def prepare(self) -> None:
         """Sees, once, how the unchanged kernel compiles and how long it runs."""
         source = (ROOT / "steps" / self.step / "kernel.cu").read_text()
-        objects = self.compile(source, "unchanged", ("plain", "observed"))
-        self.original, self.observed = objects["plain"].read_bytes(), objects["observed"]
+        objects = self.compile(source, "unchanged", ("cpu", "observed"))
+        self.original, self.observed = objects["cpu"].read_bytes(), objects["observed"]
         started = time.monotonic()
         self.limit = 600.0
         verdict = self.run(self.linked(objects, "unchanged"), [])
@@ -147,14 +147,14 @@ class Builder:
                 self.prepare()
         name = hashlib.sha256(mutant.source.encode()).hexdigest()[:16]
         try:
-            objects = self.compile(mutant.source, name, ("plain",))
+            objects = self.compile(mutant.source, name, ("cpu",))
             verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
             # Rejected nowhere or at one problem: what does --check see?
             if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
                 objects |= self.compile(mutant.source, name, ("observed",))
                 checked = self.run(self.linked(objects, name), ["--check"])
                 verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
-                if verdict["by"] == SURVIVED and objects["plain"].read_bytes() == self.original:
+                if verdict["by"] == SURVIVED and objects["cpu"].read_bytes() == self.original:
                     verdict["by"] = SAME_CODE
         except subprocess.CalledProcessError as error:
             errors = [line for line in error.stdout.splitlines() if "error" in line]
