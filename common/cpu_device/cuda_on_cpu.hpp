@@ -9,9 +9,8 @@
 #include <cstdint>
 
 #include "common/cpu_device/dim3.hpp"
-#include "common/cuda/launch_config.hpp"
-
 #include "common/cpu_device/shuffle.hpp"
+#include "common/cuda/launch_config.hpp"
 
 using std::max;
 using std::min;
