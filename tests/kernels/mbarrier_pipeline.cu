@@ -53,6 +53,8 @@ __global__ void __launch_bounds__(CONSUMERS + 32) sgemm_mbarrier_pipeline(Gemm g
       const int a_bytes = fill_row<ALIGNED, BK>(As[stage][lane], a, row < g.M ? g.K - k0 : 0);
       const int b_bytes = lane < BK ? fill_row<ALIGNED, BN>(Bs[stage][lane], b, k < g.K ? g.N - col0 : 0) : 0;
       mbarrier_arrive_expect_tx(&full[stage], a_bytes + b_bytes);
+      // No fence between a lane's own writes and these: only the last tile is cut short, so where a lane has
+      // written zeros or single floats, no copy writes afterwards.
       if (a_bytes > 0) bulk_copy(As[stage][lane], a, a_bytes, &full[stage]);
       if (b_bytes > 0) bulk_copy(Bs[stage][lane], b, b_bytes, &full[stage]);
     }
