@@ -65,6 +65,14 @@ FAULTS = {
         "The threads of a block wait at different barriers",
         "conditions around __syncthreads(): all threads of the block must meet at the same one.",
     ),
+    "lane missing from a warp-wide operation": (
+        "Some lanes of a warp wait for others that never come",
+        "conditions around __syncwarp() and __shfl_sync(), and their masks: every lane of the mask must come.",
+    ),
+    "misuse of a barrier": (
+        "A barrier is used in a way that a GPU leaves undefined",
+        "the mask or the count: it has to name exactly those that come.",
+    ),
     "deadlock": (
         "Threads wait at a barrier that can never open",
         "loops and conditions around __syncthreads(): does every thread reach it equally often?",
