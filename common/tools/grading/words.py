@@ -67,7 +67,7 @@ FAULTS = {
     ),
     "lane missing from a warp-wide operation": (
         "Some lanes of a warp wait for others that never come",
-        "conditions around __syncwarp() and __shfl_sync(), and their masks: every lane of the mask must come.",
+        "conditions around __syncwarp() and __shfl_sync(), and the masks: every lane of a mask must come.",
     ),
     "misuse of a barrier": (
         "A barrier is used in a way that a GPU leaves undefined",

@@ -164,7 +164,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on any difference")
     parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
-    parser.add_argument("--evidence", type=Path, default=EVIDENCE, help="what was recorded [docs/evidence/h200]")
+    parser.add_argument(
+        "--evidence", type=Path, default=EVIDENCE, help="what was recorded [docs/evidence/h200]"
+    )
     parser.add_argument("files", nargs="*", type=Path, help="Markdown files [all under docs/]")
     args = parser.parse_args(arguments)
     context = Context(args.build if args.build.is_dir() else None, "", root=root, evidence=args.evidence)
