@@ -76,7 +76,7 @@ def test_honest_code_outside_the_kernel(check, text):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("sum = __shfl_sync(0xffffffff, sum, 0);", "CUDA has it, but the CPU device"),
+        ("sum = __ballot_sync(0xffffffff, 1);", "CUDA has it, but the CPU device"),
         ("__threadfence();", "CUDA has it, but the CPU device"),
         ("__builtin_trap();", "word of the compiler"),
         ("std::thread t;", "the work is the kernel's"),
