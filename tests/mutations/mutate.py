@@ -66,7 +66,7 @@ class Builder:
     def __init__(self, build: Path, step: str, scratch: Path):
         self.build, self.step, self.scratch = build, step, scratch
         self.commands = KernelBuild(build, step)
-        program = build / self.commands.program
+        program = build / "steps" / step / "run"
         if "observed" not in self.commands.units:
             raise UsageError(f"{build} cannot observe {step}; configure it with GCC, then compile")
         if not program.exists():
