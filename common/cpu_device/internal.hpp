@@ -175,6 +175,9 @@ void wait_for_wake(Worker& worker);
 // warp that wait for each other.
 void wake(Worker& worker, unsigned thread, bool at_once);
 
+// Whether launches_of() is at work: launches run nothing.
+bool launches_are_noted();
+
 // Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
 [[noreturn]] void stop_launch();
 

@@ -1,5 +1,7 @@
 // "Global memory": the allocations, what may be touched in them, and who touched it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -72,7 +74,7 @@ struct Allocation {
   std::vector<MatrixView> views;
   // One entry per 4-byte word, once a view says what lies here.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<Touched[], Free> touched;  // where a view is writable
+  std::unique_ptr<Touched[], Free> touched;  // during checked launches, where a view is writable
 
   std::size_t words() const { return bytes / 4; }
 };
@@ -112,7 +114,13 @@ Allocation* find(std::uintptr_t address, Worker& worker) {
 }
 
 std::string shape(const MatrixView& view) {
+  if (view.one_index) return view.name + " has " + std::to_string(view.cols) + " elements";
   return view.name + " is " + std::to_string(view.rows) + " x " + std::to_string(view.cols);
+}
+
+std::string element_name(const MatrixView& view, std::int64_t row, std::int64_t col) {
+  return view.one_index ? fmt::format("{}[{}]", view.name, col)
+                        : fmt::format("{}[{}][{}]", view.name, row, col);
 }
 
 // "A[3][80], but A is 100 x 80".
@@ -120,7 +128,8 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
   for (const MatrixView& view : allocation.views) {
     const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
     if (address < begin) {
-      return std::to_string(begin - address) + " bytes before " + view.name + "[0][0]; " + shape(view);
+      return std::to_string(begin - address) + " bytes before " + element_name(view, 0, 0) + "; " +
+             shape(view);
     }
     const std::int64_t element = static_cast<std::int64_t>(address - begin) / view.element_bytes;
     const std::int64_t in_matrix = view.stride > 0 ? element % view.stride : element;
@@ -133,7 +142,7 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
                           : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
       return where + " of " + view.name + "; " + shape(view);
     }
-    return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
+    return element_name(view, in_matrix / ld, in_matrix % ld) +
            (view.batch > 1 ? " of matrix " + std::to_string(matrix) : "") + ", but " + shape(view);
   }
   return "an address outside every matrix";
@@ -260,6 +269,23 @@ bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, 
   return true;
 }
 
+void set_permission(Allocation& allocation, const MatrixView& view, unsigned permission) {
+  if (view.rows == 0 || view.cols == 0) return;
+  const std::size_t first = reinterpret_cast<std::uintptr_t>(view.data) - allocation.begin;
+  for (std::int64_t matrix = 0; matrix < view.batch; ++matrix) {
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      const std::int64_t at = matrix * view.stride + row * view.leading_dimension;
+      for_words(first + static_cast<std::size_t>(at) * view.element_bytes,
+                static_cast<std::size_t>(view.cols) * view.element_bytes,
+                [&](std::size_t word, unsigned bytes) {
+                  std::uint8_t& bits = allocation.permission[word];
+                  bits = static_cast<std::uint8_t>((bits & ~for_bytes(bytes, may_read | may_write)) |
+                                                   for_bytes(bytes, permission));
+                });
+    }
+  }
+}
+
 inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
   if (allocation.permission != nullptr) {
     const std::uint8_t needed = for_bytes(bytes, write ? may_read | may_write : may_read);
@@ -305,30 +331,25 @@ void describe(const MatrixView& view) {
     throw std::invalid_argument("describe: " + view.name + " does not lie inside one allocation");
   }
   if (allocation->permission == nullptr) allocation->permission = zeroed<std::uint8_t>(allocation->words());
-  if (view.writable && allocation->touched == nullptr) {
-    allocation->touched = zeroed<Touched>(allocation->words());
+  std::vector<MatrixView>& views = allocation->views;
+  const auto old =
+      std::find_if(views.begin(), views.end(), [&](const auto& v) { return v.data == view.data; });
+  if (old != views.end()) {
+    set_permission(*allocation, *old, 0);
+    views.erase(old);
   }
-  const unsigned permission = (view.readable ? may_read : 0) | (view.writable ? may_write : 0);
-  const std::size_t first = begin - allocation->begin, element = view.element_bytes;
-  for (std::int64_t matrix = 0; !empty && matrix < view.batch; ++matrix) {
-    for (std::int64_t row = 0; row < view.rows; ++row) {
-      const std::int64_t at = matrix * view.stride + row * view.leading_dimension;
-      for_words(first + static_cast<std::size_t>(at) * element, static_cast<std::size_t>(view.cols) * element,
-                [&](std::size_t word, unsigned bytes) {
-                  std::uint8_t& bits = allocation->permission[word];
-                  bits = static_cast<std::uint8_t>((bits & ~for_bytes(bytes, may_read | may_write)) |
-                                                   for_bytes(bytes, permission));
-                });
-    }
-  }
-  allocation->views.push_back(view);
+  set_permission(*allocation, view, (view.readable ? may_read : 0) | (view.writable ? may_write : 0));
+  views.push_back(view);
 }
 
 void forget_global_accesses() {
   for (Stripe& stripe : stripes) stripe.older.clear();
   for (auto& [begin, allocation] : allocations) {
+    const auto writable = [](const MatrixView& view) { return view.writable; };
+    if (std::none_of(allocation.views.begin(), allocation.views.end(), writable)) continue;
     // New memory: of a large matrix only the part that the launch touches will take any.
-    if (allocation.touched != nullptr) allocation.touched = zeroed<Touched>(allocation.words());
+    allocation.touched.reset();
+    allocation.touched = zeroed<Touched>(allocation.words());
   }
 }
 

@@ -304,6 +304,8 @@ std::vector<LaunchShape> launches_of(const std::function<void()>& body) {
   return launches;
 }
 
+bool launches_are_noted() { return noted_launches != nullptr; }
+
 void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch) {
   selection = std::move(of_each_launch);
   launches_since_selection = 0;

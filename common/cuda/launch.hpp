@@ -7,6 +7,10 @@
 #include "common/cuda/check.hpp"
 #include "common/cuda/launch_config.hpp"
 
+// A program holds a step for both devices. Functions that are not the same on both need another name for the
+// linker, or it would take one of them for both.
+inline namespace on_gpu {
+
 // kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
 // of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
 // work, where <<<>>> would report an error.
@@ -45,3 +49,17 @@ template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
   launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
+
+// How many multiprocessors the device has: so many blocks run at the same time even if each takes a whole
+// one, as the persistent ones do that share out the work among themselves. Throws CudaError.
+inline int multiprocessors() {
+  static const int count = [] {
+    int device = 0, multiprocessors = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    return multiprocessors;
+  }();
+  return count;
+}
+
+}  // namespace on_gpu

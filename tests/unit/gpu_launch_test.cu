@@ -1,4 +1,4 @@
-// Launches on a GPU: configurations, clusters, the alignment of dynamic shared memory.
+// Launches on a GPU: configurations, clusters, the alignment of dynamic shared memory, workspaces.
 // Exit status: 0 all is right, 1 something is not, 77 there is no GPU.
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/launch.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/out_of_memory.hpp"
 
 namespace {
 
@@ -53,17 +55,19 @@ __global__ void align_beside_static_shared(int* out) {
   out[1] = static_cast<int>(beside[3]);
 }
 
+std::vector<int> values_of(const int* data, std::size_t size) {
+  std::vector<int> host(size);
+  CUDA_CHECK(cudaMemcpy(host.data(), data, size * sizeof(int), cudaMemcpyDeviceToHost));
+  return host;
+}
+
 struct Counts {
   int* data = nullptr;
   Counts() {
     CUDA_CHECK(cudaMalloc(&data, 64 * sizeof(int)));
     CUDA_CHECK(cudaMemset(data, 0, 64 * sizeof(int)));
   }
-  std::vector<int> values() const {
-    std::vector<int> host(64);
-    CUDA_CHECK(cudaMemcpy(host.data(), data, host.size() * sizeof(int), cudaMemcpyDeviceToHost));
-    return host;
-  }
+  std::vector<int> values() const { return values_of(data, 64); }
 };
 
 bool all_of_12(const std::vector<int>& values, int expected) {
@@ -102,6 +106,28 @@ void run(int compute_capability) {
     launch(align_dynamic_shared, dim3(1), dim3(64), sizeof(AlignedTile), out.data);
     const std::vector<int> values = out.values();
     expect(values[0] == 0 && values[1] == 63, "dynamic shared memory is aligned as its type is");
+  }
+  {
+    Workspace<int> zeros("zeros", Fill::zero);
+    int* counts = zeros.at_least(64);
+    launch(count_blocks, dim3(6, 2), dim3(64), 0, counts, 1);
+    launch(count_blocks, dim3(6, 2), dim3(64), 0, zeros.at_least(12), 10);
+    expect(zeros.at_least(64) == counts, "a workspace stays where it is until it grows");
+    expect(all_of_12(values_of(counts, 64), 11), "a workspace keeps what it holds");
+    expect(values_of(zeros.at_least(100000), 100000) == std::vector<int>(100000),
+           "what a workspace grows by, and all the rest, is zero");
+    bool refused = false;
+    try {
+      zeros.at_least(std::size_t{1} << 50);
+    } catch (const OutOfMemory&) {
+      refused = true;
+    }
+    expect(refused, "a workspace that is too large is refused");
+    expect(values_of(zeros.at_least(3), 3) == std::vector<int>(3), "and another one is possible");
+    int device = 0, count = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    expect(multiprocessors() == count && multiprocessors() == count, "multiprocessors");
   }
   // Last: a trap leaves nothing that can be used.
   Counts out;
