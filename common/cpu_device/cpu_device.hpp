@@ -60,6 +60,8 @@ enum class FaultKind {
   missing_lane,
   barrier_misuse,
   mbarrier_misuse,
+  flag_misuse,
+  unsupported,
   deadlock,
 };
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/cpu_device/atomics.hpp"
 #include "common/cpu_device/dim3.hpp"
 #include "common/cpu_device/shuffle.hpp"
 #include "common/cuda/launch_config.hpp"
