@@ -157,10 +157,10 @@ void run(int compute_capability) {
     expect(values_of(zeros.at_least(3), 3) == std::vector<int>(3), "and another one is possible");
     Workspace<int> written("written"), sums("sums");
     for (int value : {7, 8}) {
-      launch(write_late, dim3(4), dim3(64), 0, written.at_least(256), value);
-      launch(add_to_previous, LaunchConfig{.grid = 4, .block = 64, .overlaps_previous = true},
-             written.at_least(256), sums.at_least(256));
-      expect(values_of(sums.at_least(256), 256) == std::vector<int>(256, value + 1),
+      int *in = written.at_least(256), *out = sums.at_least(256);
+      launch(write_late, dim3(4), dim3(64), 0, in, value);
+      launch(add_to_previous, LaunchConfig{.grid = 4, .block = 64, .overlaps_previous = true}, in, out);
+      expect(values_of(out, 256) == std::vector<int>(256, value + 1),
              "a launch that waits for the one before sees what it has written");
     }
     const int blocks = 10 * multiprocessors();  // more than run at the same time, and twice
