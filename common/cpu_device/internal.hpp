@@ -105,7 +105,7 @@ struct TensorMap;  // see tensor_copy.hpp
 struct BoxPlace {
   const TensorMap* map;
   int row, col, matrix;
-  std::string text() const;  // "the box at row 128, column 256 of 64 x 256 from A"
+  std::string text() const;  // "the box of 64 x 32 at row 128, column 256 of A"
 };
 
 // A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.

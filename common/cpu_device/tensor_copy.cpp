@@ -36,10 +36,10 @@ TensorMap make_tensor_map(const TensorShape& shape) {
 
 std::string BoxPlace::text() const {
   const std::string_view name = global_array_at(reinterpret_cast<std::uintptr_t>(map->data)).name;
-  return "the box at row " + std::to_string(row) + ", column " + std::to_string(col) + " of " +
-         std::to_string(map->box_rows) + " x " + std::to_string(map->box_cols) + " from " +
-         (name.empty() ? "a matrix" : std::string(name)) +
-         (map->batch > 1 ? ", matrix " + std::to_string(matrix) : "");
+  return "the box of " + std::to_string(map->box_rows) + " x " + std::to_string(map->box_cols) + " at row " +
+         std::to_string(row) + ", column " + std::to_string(col) + " of " +
+         (map->batch > 1 ? "matrix " + std::to_string(matrix) + " of " : "") +
+         (name.empty() ? "a matrix" : std::string(name));
 }
 
 void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
@@ -47,13 +47,16 @@ void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, 
   Worker& worker = *current_worker;
   if (map.data == nullptr) {
     report(FaultKind::out_of_bounds_global, pc,
-           "copies a box by a tensor map that has not been made, or that of an empty matrix");
+           "copies by a tensor map that is that of an empty matrix, or has not been made");
     stop_launch();
   }
   const BoxPlace place{&map, row, col, matrix};
   worker.box = &place;
-  if (reinterpret_cast<std::uintptr_t>(shared) % 128 != 0) {
-    report(FaultKind::misaligned, pc, "copies to an address that is no multiple of 128");
+  const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % 128 == 0;
+  if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
+    report(FaultKind::misaligned, pc,
+           shared_is_aligned ? "copies from a column that is no multiple of 16 bytes away from column 0"
+                             : "copies to an address that is no multiple of 128");
     stop_launch();
   }
   CopiedRows copied{static_cast<std::uint32_t>(map.box_rows), map.box_cols * map.element_bytes, {}};

@@ -94,7 +94,9 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 // Starts copying the box whose upper left element is (row, col) of a matrix of the batch; its rows lie one
 // right behind the other in shared memory, from a multiple of 128 bytes on. The box may reach beyond the
 // matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too, count at the
-// mbarrier's current phase, where somebody has to announce them.
+// mbarrier's current phase, where somebody has to announce them. A row may be any, but a column must lie a
+// multiple of 16 bytes away from column 0: PTX does not say so; the hardware ends the kernel with an "illegal
+// instruction".
 __device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,
                                             std::uint64_t* barrier) {
 #if HAVE_MBARRIER
