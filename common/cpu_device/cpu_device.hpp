@@ -149,6 +149,12 @@ struct CollectiveRequest {
   std::uint32_t active = 0;
   std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
   std::uint32_t during_copies = 0;             // bit i: lane i has asynchronous copies under way
+  // What a bulk copy reads, if not `bytes` in a row: so many rows, the first of them at addresses[0]. Fewer
+  // bytes in all where the others are zeros.
+  struct Rows {
+    std::uint32_t count = 0, bytes = 0;  // count 0: no such rows
+    std::int64_t pitch = 0;              // bytes from row to row
+  } rows;
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block

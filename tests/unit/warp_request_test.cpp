@@ -223,10 +223,10 @@ TEST(Parts, SectorsByAddress) {
 
 // A bulk copy has no lanes: as many wavefronts as it touches lines of 128 bytes.
 TEST(Parts, OfABulkCopy) {
-  EXPECT_EQ(cpu_device::bulk_wavefronts(0, 128), takes(1, 1));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(16, 128), takes(2, 2));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(1024, 8192), takes(64, 64));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(112, 16), takes(1, 1));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({0, 1, 128, 0}), takes(1, 1));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({16, 1, 128, 0}), takes(2, 2));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({1024, 1, 8192, 0}), takes(64, 64));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({112, 1, 16, 0}), takes(1, 1));
 }
 
 }  // namespace
