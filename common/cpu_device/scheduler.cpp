@@ -334,7 +334,7 @@ void stop_launch() {
 
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
   check_limits(config);
-  const auto& [grid, block, shared_bytes, cluster] = config;
+  const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
   const unsigned threads = block.x * block.y * block.z;
   const LaunchShape shape{kernel, grid, block, shared_bytes, cluster};
   std::uint64_t blocks = shape.blocks();

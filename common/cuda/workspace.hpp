@@ -1,10 +1,12 @@
 #pragma once
 
 // Device memory that a step keeps from one call of sgemm() to the next: tiles in another order, partial sums,
-// flags. A static variable of the host function that launches:
+// flags. A static variable of the host function that launches, which asks once in each call:
 //
-//     static Workspace<float> packed("packed");
-//     launch(pack, grid, block, 0, g, packed.at_least(tiles * TILE));
+//     static Workspace<float> workspace("packed");
+//     float* packed = workspace.at_least(tiles * TILE);
+//     launch(pack, grid, block, 0, g, packed);
+//     launch(multiply, grid, block, 0, g, packed);
 
 enum class Fill {
   nothing,  // each at_least() gives memory that may hold anything
