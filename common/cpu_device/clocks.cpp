@@ -68,6 +68,12 @@ void Clocks::release(unsigned thread, Clock& object) {
   raise(object, thread, now_++);
 }
 
+Tick Clocks::release_to_grid(unsigned thread, Clock& object) {
+  release(thread, object);
+  join(object, seen_by_all_);
+  return block_barrier_;
+}
+
 Tick Clocks::engine_release(unsigned engine, Clock& object) {
   in_use_ = true;
   raise(object, engine, now_);

@@ -38,6 +38,9 @@ class Clocks {
   // What the thread has done and seen is known to who acquires the object; what it does later is not.
   void release(unsigned thread, Clock& object);
   void acquire(unsigned thread, const Clock& object) { join(clocks_[thread], object); }
+  // release() to threads of other blocks, which have not seen this block's barriers. Returns the tick before
+  // which all that threads did is known, too.
+  Tick release_to_grid(unsigned thread, Clock& object);
 
   // A number for another engine. There are 1000; after that they share one.
   unsigned new_engine() { return threads_ + (engines_ < 1000 ? engines_++ : engines_ - 1); }

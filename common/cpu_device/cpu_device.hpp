@@ -32,11 +32,13 @@ struct MatrixView {
   bool readable;  // false: reading an element before the kernel has written it is a fault
   bool writable;
   unsigned element_bytes = 4;
+  bool one_index = false;  // it is one row, spoken of as packed[12]
 };
 
 // Only elements inside the matrix may be touched from now on by observed kernels; elsewhere in an
-// allocation with a view (padding between rows, guard zones) an access is a fault.
-// Throws std::invalid_argument if the view does not lie inside one allocation.
+// allocation with a view (padding between rows, guard zones) an access is a fault. A view that begins where
+// an earlier one does takes its place, and what was written before does not count. Throws
+// std::invalid_argument if the view does not lie inside one allocation.
 void describe(const MatrixView& view);
 
 // ---- Launching -----------------------------------------------------------------------------------------
@@ -58,6 +60,8 @@ enum class FaultKind {
   missing_lane,
   barrier_misuse,
   mbarrier_misuse,
+  flag_misuse,
+  unsupported,
   deadlock,
 };
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/cpu_device/atomics.hpp"
 #include "common/cpu_device/dim3.hpp"
 #include "common/cpu_device/shuffle.hpp"
 #include "common/cuda/launch_config.hpp"
@@ -101,6 +102,11 @@ __forceinline__ float __fmaf_rn(float a, float b, float c) { return __builtin_fm
 
 __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
+
+// As many as a launch of persistent blocks fills. Few, so that a small problem has blocks with several tiles
+// and tiles with several blocks; and not the number of the host's cores: what a kernel does is the same
+// everywhere.
+__forceinline__ int multiprocessors() { return 4; }
 
 // The CPU device's launch(); the GPU's is in common/cuda/launch.hpp.
 // Throws std::invalid_argument if no GPU could launch this.

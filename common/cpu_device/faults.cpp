@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -33,6 +34,7 @@ struct OfBlock {
   std::vector<Recorded> seen_by_others;
 };
 std::set<std::uint64_t> running;
+std::condition_variable block_ended;
 std::map<std::uint64_t, OfBlock> waiting;
 
 Recorded* find(std::vector<Recorded>& list, FaultKind kind, const void* pc) {
@@ -144,6 +146,10 @@ const char* to_string(FaultKind kind) {
       return "misuse of a barrier";
     case FaultKind::mbarrier_misuse:
       return "misuse of an mbarrier";
+    case FaultKind::flag_misuse:
+      return "misuse of a flag";
+    case FaultKind::unsupported:
+      return "beyond the CPU device";
     case FaultKind::deadlock:
       return "deadlock";
   }
@@ -184,9 +190,8 @@ void report(FaultKind kind, const void* pc, std::string detail) {
   report(kind, pc, std::move(detail), *current_worker, current_worker->current);
 }
 
-void report_later_block(FaultKind kind, const void* pc, std::string detail, std::uint64_t block,
-                        unsigned thread) {
-  const Launch& launch = *current_worker->launch;
+void report_later_block(const Launch& launch, FaultKind kind, const void* pc, std::string detail,
+                        std::uint64_t block, unsigned thread) {
   const std::lock_guard lock(faults_mutex);
   std::vector<Recorded>& list = waiting[block].seen_by_others;
   if (Recorded* known = find(list, kind, pc)) {
@@ -222,6 +227,12 @@ void end_block_faults(Worker& worker) {
   running.erase(worker.block);
   if (!worker.faults.empty()) waiting[worker.block].own = std::exchange(worker.faults, {});
   hand_on(running.empty() ? end_of(*worker.launch) : std::min(*running.begin(), end_of(*worker.launch)));
+  block_ended.notify_all();
+}
+
+void wait_for_blocks_before(const Worker& worker) {
+  std::unique_lock lock(faults_mutex);
+  block_ended.wait(lock, [&] { return *running.begin() == worker.block; });
 }
 
 void end_launch_faults(const Launch& launch) {

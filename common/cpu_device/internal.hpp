@@ -17,6 +17,8 @@
 #include "common/cpu_device/async_engine.hpp"
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/cpu_device.hpp"
+#include "common/cpu_device/grid_flags.hpp"
+#include "common/cpu_device/grid_order.hpp"
 #include "common/cpu_device/member_names.hpp"
 #include "common/cpu_device/race.hpp"
 #include "common/cpu_device/sync.hpp"
@@ -137,6 +139,8 @@ struct Launch {
   // The first block in which the kernel could not go on after a fault. Those before it run to their end, so
   // that what is reported does not depend on which core was faster.
   std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
+  GridFlags flags{};
+  AtomicObjects atomic_objects{};  // checked launches only
 };
 
 struct Allocation;  // see memory.cpp
@@ -157,6 +161,7 @@ struct Worker {
   unsigned alive = 0;                     // threads
   bool ended = false;                     // by a fault it cannot survive
   std::uint64_t progress = 0;             // synchronisations so far
+  unsigned flag_waits = 0;                // threads that wait for a flag
   SyncObjects sync;
   AsyncEngine engine;
   // And some slack, so that an overrun stays harmless.
@@ -168,6 +173,7 @@ struct Worker {
   const std::vector<SharedVariable>* variables = nullptr;  // shared_variables()
   std::unique_ptr<Clocks> clocks;                          // checked launches only
   std::unique_ptr<SharedShadow> shadow;                    // likewise
+  std::unique_ptr<GridOrder> grid_order;                   // likewise
   std::array<Allocation*, 4> allocations{};                // that were accessed, the latest first
   std::vector<Recorded> faults;                            // of the block, in its order
   const BoxPlace* box = nullptr;                           // that the running thread asks for: faults name it
@@ -185,6 +191,9 @@ void wait_for_wake(Worker& worker);
 // warp that wait for each other.
 void wake(Worker& worker, unsigned thread, bool at_once);
 
+// Whether launches_of() is at work: launches run nothing.
+bool launches_are_noted();
+
 // Ends the running CUDA thread, and with it the launch, after a fault it cannot survive.
 [[noreturn]] void stop_launch();
 
@@ -194,9 +203,9 @@ void wake(Worker& worker, unsigned thread, bool at_once);
 void report(FaultKind kind, const void* pc, std::string detail);
 // The same for thread number `thread` of the block, where the running fiber is not the culprit.
 void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread);
-// The same for a thread of a later block that another OS thread runs or has run.
-void report_later_block(FaultKind kind, const void* pc, std::string detail, std::uint64_t block,
-                        unsigned thread);
+// The same for a thread of a later block that another OS thread runs or has run, or at the end of the launch.
+void report_later_block(const Launch& launch, FaultKind kind, const void* pc, std::string detail,
+                        std::uint64_t block, unsigned thread);
 
 // True if this fault was reported at this place before, and counts it: spares making the message.
 bool reported_before(FaultKind kind, const void* pc);
@@ -206,6 +215,9 @@ bool reported_before(FaultKind kind, const void* pc);
 // or none is needed as the launch has been ended.
 bool next_block(Worker& worker, std::uint64_t blocks);
 void end_block_faults(Worker& worker);
+// All blocks with a lower number, as far as they run at all, have ended when it returns. None of them waits
+// for this one.
+void wait_for_blocks_before(const Worker& worker);
 void end_launch_faults(const Launch& launch);
 
 std::string thread_name(const Worker& worker, unsigned thread);  // "thread (3,0,0)"
@@ -235,6 +247,9 @@ void tell_launch(const LaunchShape& shape);
 void tell_warp_end(std::uint64_t block, std::uint32_t warp);
 void tell_block_end(std::uint64_t block);
 void tell_request(const CollectiveRequest& request);
+// An atomic operation on 4 bytes, which reads before it writes, or only writes. True if it is one on global
+// memory in a checked launch; false: there is nothing to observe. Ends the launch if it is not possible.
+bool observe_atomic(const void* address, bool reads, const void* pc);
 // A write to shared memory that the listener was told of before.
 void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 // Whether an asynchronous copy to this place is under way: then nobody may touch it.
@@ -271,10 +286,13 @@ NamedArray shared_array_at(std::size_t offset);
 // Checks one access to global memory of an observed kernel: bounds, permissions, races between threads.
 // Returns false if the address is in no allocation.
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// The same for an atomic operation on a word, which does not race with others.
+bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc);
 // An engine has read this; only what orders it is checked.
 void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
+std::string describe_global(std::uintptr_t address);   // what is there: "A[3][80]"
 // The matrix of describe() at an address, or before or after it in its allocation.
 NamedArray global_array_at(std::uintptr_t address);
 

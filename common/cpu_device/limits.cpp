@@ -29,7 +29,7 @@ std::uint64_t volume(const dim3& extent) { return std::uint64_t{extent.x} * exte
 }  // namespace
 
 void check_limits(const LaunchConfig& config) {
-  const auto& [grid, block, shared_bytes, cluster] = config;
+  const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
   require("block.x", block.x, 1, max_threads_per_block);
   require("block.y", block.y, 1, max_threads_per_block);
   require("block.z", block.z, 1, 64);

@@ -1,5 +1,7 @@
 // "Global memory": the allocations, what may be touched in them, and who touched it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -41,17 +43,21 @@ std::unique_ptr<T[], Free> zeroed(std::size_t count) {
 // An access to some bytes of a word. Its pc takes 48 bits of `what`, see make().
 struct Touch {
   std::uint64_t what = 0;  // 0: none
-  std::uint32_t block = 0;
+  std::uint32_t where = 0;
   Tick tick = 0;
-  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t block, Tick tick) {
+  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t block, Tick tick,
+                    bool atomic = false) {
     return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{actor} << 52,
-            static_cast<std::uint32_t>(block), tick};
+            block_number(block) | (atomic ? is_atomic : 0), tick};
   }
   bool any() const { return what != 0; }
   const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
   unsigned bytes() const { return what >> 48 & 15; }
-  unsigned actor() const { return what >> 52 & 2047; }               // the thread, or an engine
-  static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;  // in Touched::read
+  unsigned actor() const { return what >> 52 & 2047; }  // the thread, or an engine
+  BlockNumber block() const { return where & ~is_atomic; }
+  bool atomic() const { return (where & is_atomic) != 0; }
+  static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;  // in `where`
+  static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
 };
 
 // Who touched a word in this launch: the latest write, and the latest read. What these have replaced, and is
@@ -72,7 +78,7 @@ struct Allocation {
   std::vector<MatrixView> views;
   // One entry per 4-byte word, once a view says what lies here.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<Touched[], Free> touched;  // where a view is writable
+  std::unique_ptr<Touched[], Free> touched;  // during checked launches, where a view is writable
 
   std::size_t words() const { return bytes / 4; }
 };
@@ -112,7 +118,13 @@ Allocation* find(std::uintptr_t address, Worker& worker) {
 }
 
 std::string shape(const MatrixView& view) {
+  if (view.one_index) return view.name + " has " + std::to_string(view.cols) + " elements";
   return view.name + " is " + std::to_string(view.rows) + " x " + std::to_string(view.cols);
+}
+
+std::string element_name(const MatrixView& view, std::int64_t row, std::int64_t col) {
+  return view.one_index ? fmt::format("{}[{}]", view.name, col)
+                        : fmt::format("{}[{}][{}]", view.name, row, col);
 }
 
 // "A[3][80], but A is 100 x 80".
@@ -120,7 +132,8 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
   for (const MatrixView& view : allocation.views) {
     const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
     if (address < begin) {
-      return std::to_string(begin - address) + " bytes before " + view.name + "[0][0]; " + shape(view);
+      return std::to_string(begin - address) + " bytes before " + element_name(view, 0, 0) + "; " +
+             shape(view);
     }
     const std::int64_t element = static_cast<std::int64_t>(address - begin) / view.element_bytes;
     const std::int64_t in_matrix = view.stride > 0 ? element % view.stride : element;
@@ -133,7 +146,7 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
                           : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
       return where + " of " + view.name + "; " + shape(view);
     }
-    return view.name + "[" + std::to_string(in_matrix / ld) + "][" + std::to_string(in_matrix % ld) + "]" +
+    return element_name(view, in_matrix / ld, in_matrix % ld) +
            (view.batch > 1 ? " of matrix " + std::to_string(matrix) : "") + ", but " + shape(view);
   }
   return "an address outside every matrix";
@@ -149,10 +162,12 @@ std::string describe_element(const Allocation& allocation, std::uintptr_t addres
   return text.substr(0, text.find(", but "));
 }
 
-// Nothing orders two blocks of a launch; inside a block the clocks say.
+// Inside a block the clocks say what is ordered, and between two what one has let the other know.
 bool races(const Touch& other, unsigned bytes, const Worker& worker) {
   if (!other.any() || (other.bytes() & bytes) == 0) return false;
-  if (other.block != static_cast<std::uint32_t>(worker.block)) return true;
+  if (other.block() != block_number(worker.block)) {
+    return !worker.grid_order->seen(other.block(), other.actor(), other.tick, worker.current);
+  }
   return !worker.clocks->ordered(other.actor(), other.tick, worker.current);
 }
 
@@ -166,16 +181,16 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
            "; nothing orders the two";
   };
   unsigned thread = other.actor();
-  if (worker.clocks->is_engine(thread) && other.block == worker.block) {
+  if (worker.clocks->is_engine(thread) && other.block() == block_number(worker.block)) {
     thread = worker.engine.started_by(thread, other.tick);
   }
-  if (other.block > worker.block) {  // as if the blocks had run one after the other
-    report_later_block(FaultKind::race_global, other.pc(),
-                       text(other_wrote, worker.current, worker.block, write, pc), other.block, thread);
+  if (other.block() > worker.block) {  // as if the blocks had run one after the other
+    report_later_block(*worker.launch, FaultKind::race_global, other.pc(),
+                       text(other_wrote, worker.current, worker.block, write, pc), other.block(), thread);
     return;
   }
   if (reported_before(FaultKind::race_global, pc)) return;
-  report(FaultKind::race_global, pc, text(write, thread, other.block, other_wrote, other.pc()));
+  report(FaultKind::race_global, pc, text(write, thread, other.block(), other_wrote, other.pc()));
 }
 
 // A read that the running thread has seen is not needed any more, now that it reads these bytes itself.
@@ -185,14 +200,15 @@ void thin_out(std::vector<Older>& older, unsigned bytes, const Worker& worker) {
   });
 }
 
-void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
+void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, bool atomic,
+                const void* pc) {
   const Worker& worker = *current_worker;
-  const Touch now = Touch::make(pc, bytes, worker.current, worker.block, worker.clocks->now());
+  const Touch now = Touch::make(pc, bytes, worker.current, worker.block, worker.clocks->now(), atomic);
   Stripe& stripe = stripes[word % stripes.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = allocation.touched[word];
   const auto check = [&](const Touch& other, bool other_wrote) {
-    if (!races(other, bytes, worker)) return false;
+    if ((atomic && other.atomic()) || !races(other, bytes, worker)) return false;
     report_race(other, other_wrote,
                 describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)), write, pc);
     return true;
@@ -205,6 +221,10 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
     older->push_back({touch, wrote});
   };
   const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
+  // Who races with an earlier write races with this one, but for two atomic operations that nothing orders.
+  const auto replaced = [&](const Touch& touch) {
+    return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, worker));
+  };
 
   check(touched.write, true);
   for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
@@ -215,12 +235,12 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
     for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
       if (!(*older)[i].write) found = check((*older)[i].touch, false);
     }
-    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return covered(o.touch); });
-    if (touched.write.any() && !covered(touched.write)) keep(touched.write, true);
+    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
+    if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
     if (covered(touched.read)) touched.read = Touch{};
     touched.write = now;
   } else {
-    const bool same = touched.read.block == now.block && touched.read.actor() == now.actor();
+    const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
     // Who races with an earlier read that this one has seen races with this one.
     if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
         (!covered(touched.read) || races(touched.read, touched.read.bytes(), worker))) {
@@ -252,12 +272,31 @@ bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, 
   if (const auto lacking = static_cast<std::uint8_t>(~has & writable); write && lacking != 0) {
     report(FaultKind::read_only, pc, "writes " + describe_element(allocation, first(lacking)));
   }
-  if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0) {
+  // Where only some blocks run, one of the others may have been to write it.
+  const bool expected = current_worker->launch->all;
+  if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0 && expected) {
     report(FaultKind::uninitialised_global, pc,
            "reads " + describe_element(allocation, first(lacking)) + ", which may hold anything");
   }
   if (write) __atomic_fetch_or(&permission, readable, __ATOMIC_RELAXED);
   return true;
+}
+
+void set_permission(Allocation& allocation, const MatrixView& view, unsigned permission) {
+  if (view.rows == 0 || view.cols == 0) return;
+  const std::size_t first = reinterpret_cast<std::uintptr_t>(view.data) - allocation.begin;
+  for (std::int64_t matrix = 0; matrix < view.batch; ++matrix) {
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      const std::int64_t at = matrix * view.stride + row * view.leading_dimension;
+      for_words(first + static_cast<std::size_t>(at) * view.element_bytes,
+                static_cast<std::size_t>(view.cols) * view.element_bytes,
+                [&](std::size_t word, unsigned bytes) {
+                  std::uint8_t& bits = allocation.permission[word];
+                  bits = static_cast<std::uint8_t>((bits & ~for_bytes(bytes, may_read | may_write)) |
+                                                   for_bytes(bytes, permission));
+                });
+    }
+  }
 }
 
 inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
@@ -266,7 +305,7 @@ inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes,
     const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
     if ((needed & ~has) != 0 && !check_permission(allocation, word, bytes, write, pc)) return;
   }
-  if (allocation.touched != nullptr) touch_word(allocation, word, bytes, write, pc);
+  if (allocation.touched != nullptr) touch_word(allocation, word, bytes, write, false, pc);
 }
 
 }  // namespace
@@ -305,30 +344,25 @@ void describe(const MatrixView& view) {
     throw std::invalid_argument("describe: " + view.name + " does not lie inside one allocation");
   }
   if (allocation->permission == nullptr) allocation->permission = zeroed<std::uint8_t>(allocation->words());
-  if (view.writable && allocation->touched == nullptr) {
-    allocation->touched = zeroed<Touched>(allocation->words());
+  std::vector<MatrixView>& views = allocation->views;
+  const auto old =
+      std::find_if(views.begin(), views.end(), [&](const auto& v) { return v.data == view.data; });
+  if (old != views.end()) {
+    set_permission(*allocation, *old, 0);
+    views.erase(old);
   }
-  const unsigned permission = (view.readable ? may_read : 0) | (view.writable ? may_write : 0);
-  const std::size_t first = begin - allocation->begin, element = view.element_bytes;
-  for (std::int64_t matrix = 0; !empty && matrix < view.batch; ++matrix) {
-    for (std::int64_t row = 0; row < view.rows; ++row) {
-      const std::int64_t at = matrix * view.stride + row * view.leading_dimension;
-      for_words(first + static_cast<std::size_t>(at) * element, static_cast<std::size_t>(view.cols) * element,
-                [&](std::size_t word, unsigned bytes) {
-                  std::uint8_t& bits = allocation->permission[word];
-                  bits = static_cast<std::uint8_t>((bits & ~for_bytes(bytes, may_read | may_write)) |
-                                                   for_bytes(bytes, permission));
-                });
-    }
-  }
-  allocation->views.push_back(view);
+  set_permission(*allocation, view, (view.readable ? may_read : 0) | (view.writable ? may_write : 0));
+  views.push_back(view);
 }
 
 void forget_global_accesses() {
   for (Stripe& stripe : stripes) stripe.older.clear();
   for (auto& [begin, allocation] : allocations) {
+    const auto writable = [](const MatrixView& view) { return view.writable; };
+    if (std::none_of(allocation.views.begin(), allocation.views.end(), writable)) continue;
     // New memory: of a large matrix only the part that the launch touches will take any.
-    if (allocation.touched != nullptr) allocation.touched = zeroed<Touched>(allocation.words());
+    allocation.touched.reset();
+    allocation.touched = zeroed<Touched>(allocation.words());
   }
 }
 
@@ -338,6 +372,18 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
     if (word < allocation->words()) check_word(*allocation, word, mask, write, pc);
   });
+  return true;
+}
+
+bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc) {
+  Allocation* allocation = find(address, *current_worker);
+  if (allocation == nullptr || address + 4 > allocation->begin + allocation->bytes) return false;
+  const std::size_t word = (address - allocation->begin) / 4;
+  if (allocation->permission != nullptr) {
+    if (reads && !check_permission(*allocation, word, whole_word, false, pc)) return true;
+    if (!check_permission(*allocation, word, whole_word, true, pc)) return true;
+  }
+  if (allocation->touched != nullptr) touch_word(*allocation, word, whole_word, true, true, pc);
   return true;
 }
 
@@ -351,6 +397,11 @@ void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, T
     stripe.older[&touched].push_back({Touch::make(pc, mask, engine, current_worker->block, tick), false});
     touched.read.what |= Touch::has_more;
   });
+}
+
+std::string describe_global(std::uintptr_t address) {
+  const Allocation* allocation = find(address);
+  return allocation == nullptr ? "outside of global memory" : describe_element(*allocation, address);
 }
 
 NamedArray global_array_at(std::uintptr_t address) {

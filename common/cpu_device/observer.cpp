@@ -52,6 +52,17 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
             [=, &shadow](std::size_t word, unsigned mask) { shadow.access(word, mask, thread, write, pc); });
 }
 
+[[noreturn]] void stop_at_wild_address(std::uintptr_t address, bool write, const void* pc) {
+  const std::string nearest = describe_nearest(address);
+  if (nearest.empty()) {
+    report(FaultKind::host_pointer, pc,
+           std::string(write ? "writes " : "reads ") + "memory that was not allocated on the device");
+  } else {
+    report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
+  }
+  stop_launch();
+}
+
 void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
                     bool told, bool copy, std::uintptr_t source) {
   const SharedPlace place = find_shared(worker, address, bytes);
@@ -68,15 +79,7 @@ void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool
   }
 
   if (!told) tell(worker, pc, address, bytes, Space::global, write, copy, source);
-  if (check_global(address, bytes, write, pc)) return;
-  const std::string nearest = describe_nearest(address);
-  if (nearest.empty()) {
-    report(FaultKind::host_pointer, pc,
-           std::string(write ? "writes " : "reads ") + "memory that was not allocated on the device");
-  } else {
-    report(FaultKind::out_of_bounds_global, pc, (write ? "writes " : "reads ") + nearest);
-  }
-  stop_launch();
+  if (!check_global(address, bytes, write, pc)) stop_at_wild_address(address, write, pc);
 }
 
 // `copy`: a side of an asynchronous copy, `source` where it reads; see Access.
@@ -105,6 +108,27 @@ inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, c
 
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
   observe_access(address, bytes, write, pc, false, 0);
+}
+
+bool observe_atomic(const void* pointer, bool reads, const void* pc) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  constexpr unsigned bytes = 4;
+  Worker& worker = *current_worker;
+  if (address % bytes != 0) {
+    report(FaultKind::misaligned, pc, "changes 4 bytes atomically at an address that is no multiple of 4");
+    stop_launch();
+  }
+  const auto* byte = static_cast<const char*>(pointer);
+  if (!worker.launch->checked || (byte >= worker.stack_bottom && byte < worker.stack_top)) return false;
+  if (find_shared(worker, address, bytes).shared) {
+    report(FaultKind::unsupported, pc,
+           "changes shared memory atomically; the check knows atomic operations on global memory only");
+    stop_launch();
+  }
+  if (reads) tell(worker, pc, address, bytes, Space::global, false, false, 0);
+  tell(worker, pc, address, bytes, Space::global, true, false, 0);
+  if (!check_global_atomic(address, reads, pc)) stop_at_wild_address(address, true, pc);
+  return true;
 }
 
 void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
@@ -213,6 +237,12 @@ void __tsan_read_range(void* address, std::size_t bytes) {
 void __tsan_write_range(void* address, std::size_t bytes) {
   cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), true,
                       __builtin_return_address(0));
+}
+
+// Whether a static variable of a function has been initialised, such as a workspace of sgemm(): no kernel
+// asks.
+std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* address, int) {
+  return __atomic_load_n(address, __ATOMIC_ACQUIRE);
 }
 
 void __tsan_init() {}

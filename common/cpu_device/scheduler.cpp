@@ -199,12 +199,15 @@ void begin_block(Worker& worker) {
   }
   worker.alive = count;
   worker.ended = false;
+  worker.flag_waits = 0;
   worker.box = nullptr;
   worker.sync.new_block();
   worker.engine.new_block();
   current_block_index = unflatten(worker.block, worker.launch->grid);
   poison_shared(worker);
-  if (worker.clocks && worker.clocks->new_block()) worker.shadow->forget();
+  if (!worker.clocks) return;
+  if (worker.clocks->new_block()) worker.shadow->forget();
+  worker.grid_order->new_block(worker.block);
 }
 
 void run_block(Worker& worker, Stacks& stacks) {
@@ -222,7 +225,9 @@ void run_block(Worker& worker, Stacks& stacks) {
       if (stopped(worker)) return;
     }
     if (worker.alive == 0) return;
-    if (any || worker.engine.act(worker) || give_up_waiting(worker, progress, vain)) continue;
+    if (any || worker.engine.act(worker) || end_flag_waits(worker)) continue;
+    if (stopped(worker)) return;  // while it waited for the blocks before it
+    if (give_up_waiting(worker, progress, vain)) continue;
     report_stuck_block(worker);
     end_launch(worker);
     return;
@@ -241,6 +246,7 @@ void work(Launch& launch, std::uint64_t blocks) {
     worker.clocks = std::make_unique<Clocks>(launch.threads_per_block);
     worker.shadow =
         std::make_unique<SharedShadow>((tls_bytes() + launch.shared_bytes) / 4 + 1, *worker.clocks);
+    worker.grid_order = std::make_unique<GridOrder>(*worker.clocks);
   }
   current_block_dim = {launch.block.x, launch.block.y, launch.block.z};
   current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
@@ -305,6 +311,8 @@ std::vector<LaunchShape> launches_of(const std::function<void()>& body) {
   return launches;
 }
 
+bool launches_are_noted() { return noted_launches != nullptr; }
+
 void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch) {
   selection = std::move(of_each_launch);
   launches_since_selection = 0;
@@ -326,7 +334,7 @@ void stop_launch() {
 
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
   check_limits(config);
-  const auto& [grid, block, shared_bytes, cluster] = config;
+  const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
   const unsigned threads = block.x * block.y * block.z;
   const LaunchShape shape{kernel, grid, block, shared_bytes, cluster};
   std::uint64_t blocks = shape.blocks();
@@ -361,6 +369,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   install_crash_handler();
   work(launch, blocks);
   for (std::thread& other : others) other.join();
+  launch.flags.end(launch);
   end_launch_faults(launch);
 }
 

@@ -27,6 +27,7 @@ void report_stuck_block(const Worker& worker) {
   unsigned other = none;      // that waits for something else than the first
   unsigned exited = none;     // thread
   unsigned operation = none;  // thread that waits for lanes of its warp
+  unsigned flag = none;       // thread that waits for another block
   bool only_all = true;       // everybody waits for all threads
   for (unsigned i = 0; i < worker.threads.size(); ++i) {
     if (has_exited(worker, i)) {
@@ -38,6 +39,7 @@ void report_stuck_block(const Worker& worker) {
     if (first == none) first = i;
     const Wait& of_first = worker.threads[first].wait;
     if (other == none && (wait.on != of_first.on || wait.line != of_first.line)) other = i;
+    if (flag == none && dynamic_cast<const GridFlag*>(wait.on) != nullptr) flag = i;
     if (operation == none && dynamic_cast<const Rendezvous*>(wait.on) != nullptr) operation = i;
   }
   const auto say = [&](FaultKind kind, unsigned thread, const std::string& detail) {
@@ -45,6 +47,13 @@ void report_stuck_block(const Worker& worker) {
   };
   const auto place = [&](unsigned thread) { return place_of(worker.threads[thread].wait.pc); };
 
+  if (flag != none) {  // whatever the others wait for
+    const unsigned beside = first == flag ? other : first;
+    std::string detail = "waits here for " + worker.threads[flag].wait.on->awaited_by(worker, flag);
+    if (beside != none) detail += ", while " + thread_name(worker, beside) + " " + doing(worker, beside);
+    say(FaultKind::deadlock, flag, detail);
+    return;
+  }
   if (only_all && other != none) {
     say(FaultKind::divergent_barrier, other,
         "waits here, while " + thread_name(worker, first) + " waits at " + place(first) +

@@ -7,6 +7,22 @@
 #include "common/cuda/check.hpp"
 #include "common/cuda/launch_config.hpp"
 
+// A program holds a step for both devices. Functions that are not the same on both need another name for the
+// linker, or it would take one of them for both.
+inline namespace on_gpu {
+
+// Of the current device; it is asked once. Throws CudaError.
+template <cudaDeviceAttr ATTRIBUTE>
+int device_attribute() {
+  static const int value = [] {
+    int device = 0, asked = 0;
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaDeviceGetAttribute(&asked, ATTRIBUTE, device));
+    return asked;
+  }();
+  return value;
+}
+
 // kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
 // of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
 // work, where <<<>>> would report an error.
@@ -14,27 +30,36 @@
 // synchronisation.
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
-  const auto& [grid, block, shared_bytes, cluster] = config;
+  const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   constexpr std::size_t without_asking = 48 * 1024;  // a block gets more shared memory only on request
   if (shared_bytes > without_asking) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
   }
-  if (cluster.x == 1 && cluster.y == 1 && cluster.z == 1) {
-    kernel<<<grid, block, shared_bytes>>>(args...);
-  } else {  // which GPUs before Hopper refuse
-    cudaLaunchAttribute attribute{};
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1) {  // which GPUs before Hopper refuse
+    cudaLaunchAttribute& attribute = attributes[count++];
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = cluster.x;
     attribute.val.clusterDim.y = cluster.y;
     attribute.val.clusterDim.z = cluster.z;
+  }
+  if (overlaps_previous && device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9) {
+    cudaLaunchAttribute& attribute = attributes[count++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (count == 0) {
+    kernel<<<grid, block, shared_bytes>>>(args...);
+  } else {
     cudaLaunchConfig_t launch_config{};
     launch_config.gridDim = grid;
     launch_config.blockDim = block;
     launch_config.dynamicSmemBytes = shared_bytes;
-    launch_config.attrs = &attribute;
-    launch_config.numAttrs = 1;
+    launch_config.attrs = attributes;
+    launch_config.numAttrs = count;
     cudaLaunchKernelEx(&launch_config, kernel, args...);  // its error is the last one, below
   }
   CUDA_CHECK(cudaGetLastError());
@@ -45,3 +70,9 @@ template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
   launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
+
+// How many multiprocessors the device has: so many blocks run at the same time even if each takes a whole
+// one, as the persistent ones do that share out the work among themselves. Throws CudaError.
+inline int multiprocessors() { return device_attribute<cudaDevAttrMultiProcessorCount>(); }
+
+}  // namespace on_gpu

@@ -82,7 +82,7 @@ std::string origin_of_nan(float value, bool on_cpu) {
   const std::uint32_t bits = (bits_of(value) & ~sign) | quiet_bits;
   if (bits == quiet || bits == ((quiet & 0xffff0000) | (quiet_bits & 0xffff))) {
     return "NaN from what the kernel must not read: memory outside the matrices, C when beta is 0, shared "
-           "memory that no thread has written, or a copy still under way";
+           "memory or a workspace that no thread has written, or a copy still under way";
   }
   if (on_cpu && (bits_of(value) & ~sign) == made)
     return "NaN that the kernel's own arithmetic made: 0 / 0, 0 * inf or inf - inf";

@@ -14,6 +14,7 @@
 #include "common/harness/output_file.hpp"
 #include "common/harness/report.hpp"
 #include "common/harness/run_case.hpp"
+#include "common/out_of_memory.hpp"
 
 namespace harness {
 
@@ -302,6 +303,8 @@ int run(const Step& step, int argc, const char* const* argv) {
     return complain(error.what(), 2);
   } catch (const DeviceUnavailable& error) {
     return complain(error.what(), 3);
+  } catch (const OutOfMemory& error) {
+    return complain(error.what(), 2);
   } catch (const std::bad_alloc&) {
     return complain("not enough memory; choose smaller sizes", 2);
   } catch (const std::exception& error) {

@@ -77,7 +77,7 @@ def test_honest_code_outside_the_kernel(check, text):
     ("line", "words"),
     [
         ("sum = __ballot_sync(0xffffffff, 1);", "CUDA has it, but the CPU device"),
-        ("__threadfence();", "CUDA has it, but the CPU device"),
+        ("__threadfence_block();", "CUDA has it, but the CPU device"),
         ("__builtin_trap();", "word of the compiler"),
         ("std::thread t;", "the work is the kernel's"),
         ("std::sort(a, b);", "numbers and types"),
@@ -261,7 +261,7 @@ def test_a_file_that_is_no_object(tmp_path):
     [
         ("extern __shared__ float smem[];", ["no `extern __shared__`", "constant size"]),
         ("__shared__ alignas(16) float tile[4];", ["__align__(16)"]),
-        ("atomicAdd(&sum, 1.0f);", ["`atomicAdd`", "CUDA has it, but the CPU device"]),
+        ("atomicMax(&sum, 1);", ["`atomicMax`", "CUDA has it, but the CPU device"]),
         ("const int2 pair = make_int2(1, 2);", ["`int2`", "CUDA has it, but the CPU device"]),
         ("std::array<float, 4> sums;", ["plain array"]),
         ("const int n = std::min(g.M, 4);", ["`std::min`", "the host's", "without it"]),

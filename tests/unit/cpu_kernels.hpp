@@ -41,10 +41,18 @@ struct AsyncKernels {  // cpu_kernels_async.cpp
       async_copy_onto_read, async_copy_from, async_copy_to;
 };
 
+using GridKernel = void (*)(unsigned* flags, float* data, float* y, int n);
+struct GridKernels {  // cpu_kernels_grid.cpp
+  GridKernel chain_of_blocks, wait_for_many, flag_inside_a_block, write_after_read, last_block_sums,
+      add_atomically, bypass_l1, hand_over, wait_for_later_block, shuffle_while_waiting, set_flag_in_blocks,
+      wait_twice, set_flag_at, wait_for_flag_at, add_to_shared, add_misaligned;
+};
+
 extern const RunKernels plain_run_kernels, observed_run_kernels;
 extern const MemoryKernels plain_memory_kernels, observed_memory_kernels;
 extern const OrderKernels plain_order_kernels, observed_order_kernels;
 extern const AsyncKernels plain_async_kernels, observed_async_kernels;
+extern const GridKernels plain_grid_kernels, observed_grid_kernels;
 
 struct Kernels : RunKernels, MemoryKernels, OrderKernels, AsyncKernels {};
 

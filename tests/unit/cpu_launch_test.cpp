@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/cpu_device/cpu_device.hpp"
+#include "common/cuda/dependent_launch.hpp"
 
 namespace {
 
@@ -84,6 +85,21 @@ TEST(Launch, WithAConfiguration) {
   EXPECT_EQ(launches[0].cluster.y, 2u);
   EXPECT_EQ(launches[1].cluster.x, 1u);
   EXPECT_EQ(launches[1].cluster.y, 1u);
+}
+
+void wait_and_count(int* counts) {
+  wait_for_previous_launch();
+  ++counts[blockIdx.x];
+  let_next_launch_begin();
+}
+
+// Here one launch follows the other, whatever they allow.
+TEST(Launch, MayOverlapThePreviousOne) {
+  std::vector<int> counts(3);
+  for (const bool overlaps : {false, true}) {
+    launch(wait_and_count, {.grid = 3, .block = 2, .overlaps_previous = overlaps}, counts.data());
+  }
+  EXPECT_THAT(counts, testing::Each(4));
 }
 
 // ---- Choosing blocks --------------------------------------------------------------------------------------

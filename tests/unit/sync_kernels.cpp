@@ -402,6 +402,40 @@ __global__ void bulk_after_syncthreads(float* x, float* y, int n) {
   }
 }
 
+// A warp copies 32 rows of n floats at once, one by each lane, onto one mbarrier, at which lane 0 has
+// announced all of their bytes; the others add up the rows. A buffer for two tiles, 5 tiles, each 4 floats
+// further on in x.
+__global__ void bulk_rows_by_lanes(float* x, float* y, int n) {
+  __shared__ __align__(16) float rows[2][32][256 + 4];
+  __shared__ std::uint64_t full[2], empty[2];
+  const unsigned t = threadIdx.x, readers = blockDim.x - 32;
+  const auto row_bytes = static_cast<unsigned>(n) * 4;
+  if (t == 0) {
+    for (int i = 0; i < 2; ++i) {
+      mbarrier_init(&full[i], 1);
+      mbarrier_init(&empty[i], readers);
+    }
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+  float sum = 0.0f;
+  for (int tile = 0; tile < 5; ++tile) {
+    const int buffer = tile % 2, phase = tile / 2 % 2;
+    if (t >= readers) {
+      const unsigned lane = t - readers;
+      mbarrier_wait(&empty[buffer], phase ^ 1);
+      if (lane == 0) mbarrier_arrive_expect_tx(&full[buffer], 32 * row_bytes);
+      __syncwarp();
+      bulk_copy(rows[buffer][lane], x + 4 * tile + 16 * lane, row_bytes, &full[buffer]);
+    } else {
+      mbarrier_wait(&full[buffer], phase);
+      for (int i = 0; i < n; ++i) sum += rows[buffer][t % 32][i];
+      mbarrier_arrive(&empty[buffer]);
+    }
+  }
+  if (t < readers) y[t] = sum;
+}
+
 __global__ void copies_arrive(float* x, float* y, int) {
   __shared__ float slots[64];
   __shared__ std::uint64_t barrier;
@@ -548,6 +582,7 @@ const SyncKernels SYNC_KERNELS{
     .invalidated = invalidated,
     .bulk_order = bulk_order,
     .bulk_after_syncthreads = bulk_after_syncthreads,
+    .bulk_rows_by_lanes = bulk_rows_by_lanes,
     .copies_arrive = copies_arrive,
     .chain = chain,
     .halves = halves,

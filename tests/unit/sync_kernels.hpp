@@ -9,8 +9,8 @@ struct SyncKernels {
   // Right ones.
   Kernel shuffle_floats, shuffle_ints, shuffle_doubles, shuffle_in_part, sums_of_warpgroups, loads_of_warps,
       halves_of_a_warp, chain_of_named_barriers, named_barrier_without_some, named_barrier_twice, phases,
-      polls, invalidated, bulk_order, bulk_after_syncthreads, copies_arrive, chain, halves, global_halves,
-      many_readers;
+      polls, invalidated, bulk_order, bulk_after_syncthreads, bulk_rows_by_lanes, copies_arrive, chain,
+      halves, global_halves, many_readers;
   // Wrong ones.
   Kernel shuffle_without_source, shuffle_elsewhere, syncwarp_without_itself, across_halves,
       shuffle_is_no_barrier, arrive_is_no_wait, named_barrier_number, named_barrier_count,

@@ -171,6 +171,19 @@ TEST_P(Sync, BulkCopyAndABarrierForAll) {
   for (int i = 0; i < 2048; ++i) ASSERT_EQ(y[i], x[i / 256 * 256 + 255 - i % 256]);
 }
 
+TEST_P(Sync, LanesCopyARowEach) {
+  for (const int n : {128, 256}) {  // 512 bytes, 1 KiB
+    run(kernels.bulk_rows_by_lanes, 32 + 96, n);
+    for (int t = 0; t < 96; ++t) {
+      float sum = 0;
+      for (int tile = 0; tile < 5; ++tile) {
+        for (int i = 0; i < n; ++i) sum += x[4 * tile + 16 * (t % 32) + i];
+      }
+      EXPECT_EQ(y[t], sum) << t;
+    }
+  }
+}
+
 TEST_P(Sync, AsyncCopiesArriveAtAnMbarrier) {
   run(kernels.copies_arrive, 64);
   for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], x[63 - t]);

@@ -14,7 +14,7 @@ from tools.grading.finding import Finding
 # Words with two underscores, all of CUDA, that the CPU device has.
 CUDA = (
     "__(?:global__|device__|host__|shared__|forceinline__|noinline__|align__|launch_bounds__|restrict|restrict__"
-    "|syncthreads|syncwarp|shfl(?:_up|_down|_xor)?_sync|ldg|fmaf_rn)"
+    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_rn)"
 )
 # Of std::, what a kernel or its launch may need: it works on numbers and on types, not on memory.
 STD = (
@@ -55,7 +55,7 @@ WORDS = {
         "does not"
     ),
     r"(?<!struct )(?:u?(?:int|char|short|long)[1-4]|float3|double[2-4]|make_(?:u?int[1-4]|float3)"
-    r"|atomic[A-Z]\w*|cooperative_groups)(?!\w|\s*[=;,])": (
+    r"|atomic(?!(?:Add|Exch)(?!\w))[A-Z]\w*|cooperative_groups)(?!\w|\s*[=;,])": (
         "CUDA has it, but the CPU device, on which exercises are graded, does not"
     ),
 }

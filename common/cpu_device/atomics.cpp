@@ -1,0 +1,67 @@
+#include "common/cpu_device/atomics.hpp"
+
+#include <atomic>
+#include <type_traits>
+
+#include "common/cpu_device/internal.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+template <typename T, typename Change>
+T update(T* address, const Change& change, const void* pc) {
+  Worker& worker = *current_worker;
+  std::unique_lock<std::mutex> lock;
+  if (observe_atomic(address, true, pc)) {
+    lock = std::unique_lock(worker.launch->atomic_objects.mutex);
+    worker.grid_order->atomic(worker.current, reinterpret_cast<std::uintptr_t>(address),
+                              worker.launch->atomic_objects);
+  }
+  const std::atomic_ref<T> there(*address);
+  T before = there.load();
+  while (!there.compare_exchange_weak(before, change(before))) {
+  }
+  return before;
+}
+
+template <typename T>
+T add(T* address, T value, const void* pc) {
+  return update(
+      address,
+      [&](T before) {
+        if constexpr (std::is_same_v<T, int>) {  // wraps around
+          return static_cast<int>(static_cast<unsigned>(before) + static_cast<unsigned>(value));
+        } else {
+          return before + value;
+        }
+      },
+      pc);
+}
+
+template <typename T>
+T exchange(T* address, T value, const void* pc) {
+  return update(address, [&](T) { return value; }, pc);
+}
+
+}  // namespace
+
+int atomic_add(int* address, int value) { return add(address, value, __builtin_return_address(0)); }
+unsigned atomic_add(unsigned* address, unsigned value) {
+  return add(address, value, __builtin_return_address(0));
+}
+float atomic_add(float* address, float value) { return add(address, value, __builtin_return_address(0)); }
+int atomic_exchange(int* address, int value) { return exchange(address, value, __builtin_return_address(0)); }
+unsigned atomic_exchange(unsigned* address, unsigned value) {
+  return exchange(address, value, __builtin_return_address(0));
+}
+float atomic_exchange(float* address, float value) {
+  return exchange(address, value, __builtin_return_address(0));
+}
+
+void thread_fence() {
+  Worker& worker = *current_worker;
+  if (worker.grid_order) worker.grid_order->fence(worker.current);
+}
+
+}  // namespace cpu_device

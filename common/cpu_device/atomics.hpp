@@ -1,0 +1,43 @@
+#pragma once
+
+// The CPU device's atomic operations on global memory, fences, and accesses that bypass the L1 cache. An
+// atomic operation orders nothing by itself, as in CUDA; with __threadfence() on both sides it does. The
+// observed build takes atomic operations on shared memory for a fault: it cannot tell their races.
+
+namespace cpu_device {
+
+// What was there before.
+int atomic_add(int* address, int value);
+unsigned atomic_add(unsigned* address, unsigned value);
+float atomic_add(float* address, float value);
+int atomic_exchange(int* address, int value);
+unsigned atomic_exchange(unsigned* address, unsigned value);
+float atomic_exchange(float* address, float value);
+
+void thread_fence();
+
+}  // namespace cpu_device
+
+#define CPU_DEVICE_ATOMICS(T)                                               \
+  inline __attribute__((always_inline)) T atomicAdd(T* address, T value) {  \
+    return cpu_device::atomic_add(address, value);                          \
+  }                                                                         \
+  inline __attribute__((always_inline)) T atomicExch(T* address, T value) { \
+    return cpu_device::atomic_exchange(address, value);                     \
+  }
+CPU_DEVICE_ATOMICS(int)
+CPU_DEVICE_ATOMICS(unsigned)
+CPU_DEVICE_ATOMICS(float)
+#undef CPU_DEVICE_ATOMICS
+
+inline __attribute__((always_inline)) void __threadfence() { cpu_device::thread_fence(); }
+
+// There are no caches here: accesses like any other.
+template <typename T>
+inline __attribute__((always_inline)) T __ldcg(const T* pointer) {
+  return *pointer;
+}
+template <typename T>
+inline __attribute__((always_inline)) void __stcg(T* pointer, T value) {
+  *pointer = value;
+}

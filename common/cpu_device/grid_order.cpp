@@ -1,0 +1,131 @@
+#include "common/cpu_device/grid_order.hpp"
+
+#include <algorithm>
+
+namespace cpu_device {
+
+bool Knowledge::holds(BlockNumber block, unsigned actor, bool is_engine, Tick tick) const {
+  if (block < blocks_before) return true;
+  const OfBlock* known = of(block);
+  if (known == nullptr) return false;
+  return (!is_engine && tick < known->all_before) ||
+         (actor < known->clock.size() && tick <= known->clock[actor]);
+}
+
+void Knowledge::add(BlockNumber block, const OfBlock& part) {
+  OfBlock& known = blocks_[block];
+  known.all_before = std::max(known.all_before, part.all_before);
+  Clocks::join(known.clock, part.clock);
+}
+
+void Knowledge::add(const Knowledge& other) {
+  blocks_before = std::max(blocks_before, other.blocks_before);
+  for (const auto& [block, part] : other.blocks_) add(block, part);
+}
+
+const Knowledge::OfBlock* Knowledge::of(BlockNumber block) const {
+  const auto found = blocks_.find(block);
+  return found == blocks_.end() ? nullptr : &found->second;
+}
+
+SharedKnowledge AtomicObjects::exchange(std::uintptr_t address, const SharedKnowledge& more) {
+  const auto found = left_.find(address);
+  SharedKnowledge there = found == left_.end() ? nullptr : found->second;
+  if (more == nullptr) return there;
+  if (there == nullptr) {
+    left_[address] = more;
+  } else {
+    auto both = std::make_shared<Knowledge>(*there);
+    both->add(*more);
+    found->second = std::move(both);
+  }
+  return there;
+}
+
+void Learned::clear() {
+  known_to_all_ = nullptr;
+  events_.clear();
+}
+
+void Learned::add(unsigned thread, Tick tick, SharedKnowledge knowledge) {
+  fold();
+  if (!events_.empty() && events_.back().thread == thread && events_.back().knowledge == knowledge) return;
+  events_.push_back({thread, tick, std::move(knowledge)});
+}
+
+namespace {
+
+void join(SharedKnowledge& into, const SharedKnowledge& more) {
+  if (into == nullptr || more == nullptr) {
+    if (more != nullptr) into = more;
+    return;
+  }
+  auto both = std::make_shared<Knowledge>(*into);
+  both->add(*more);
+  into = std::move(both);
+}
+
+}  // namespace
+
+void Learned::fold() {
+  std::erase_if(events_, [&](const Event& event) {
+    const bool everybody = event.tick < clocks_.block_barrier_passed();
+    if (everybody) join(known_to_all_, event.knowledge);
+    return everybody;
+  });
+}
+
+SharedKnowledge Learned::known_to(unsigned thread) {
+  fold();
+  SharedKnowledge all = known_to_all_;
+  for (const Event& event : events_) {
+    if (clocks_.ordered(event.thread, event.tick, thread)) join(all, event.knowledge);
+  }
+  return all;
+}
+
+bool Learned::holds(BlockNumber block, unsigned actor, Tick tick, unsigned thread) const {
+  const bool is_engine = clocks_.is_engine(actor);
+  if (known_to_all_ != nullptr && known_to_all_->holds(block, actor, is_engine, tick)) return true;
+  return std::any_of(events_.begin(), events_.end(), [&](const Event& event) {
+    return event.knowledge->holds(block, actor, is_engine, tick) &&
+           clocks_.ordered(event.thread, event.tick, thread);
+  });
+}
+
+GridOrder::GridOrder(Clocks& clocks)
+    : clocks_(clocks), acquired_(clocks), before_fences_(clocks), found_(clocks) {}
+
+void GridOrder::new_block(std::uint64_t block) {
+  block_ = block_number(block);
+  acquired_.clear();
+  before_fences_.clear();
+  found_.clear();
+}
+
+SharedKnowledge GridOrder::release(unsigned thread) {
+  const SharedKnowledge of_others = acquired_.known_to(thread);
+  auto all = of_others == nullptr ? std::make_shared<Knowledge>() : std::make_shared<Knowledge>(*of_others);
+  Knowledge::OfBlock own;
+  own.all_before = clocks_.release_to_grid(thread, own.clock);
+  all->add(block_, own);
+  return all;
+}
+
+void GridOrder::acquire(unsigned thread, const SharedKnowledge& knowledge) {
+  if (const Knowledge::OfBlock* own = knowledge->of(block_)) clocks_.acquire(thread, own->clock);
+  acquired_.add(thread, clocks_.now(), knowledge);
+}
+
+void GridOrder::fence(unsigned thread) {
+  if (const SharedKnowledge found = found_.known_to(thread)) acquire(thread, found);
+  const Tick tick = clocks_.now();
+  before_fences_.add(thread, tick, release(thread));
+}
+
+void GridOrder::atomic(unsigned thread, std::uintptr_t address, AtomicObjects& objects) {
+  const SharedKnowledge there = objects.exchange(address, before_fences_.known_to(thread));
+  if (there != nullptr) found_.add(thread, clocks_.now(), there);
+}
+
+}  // namespace cpu_device

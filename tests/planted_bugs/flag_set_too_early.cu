@@ -1,0 +1,66 @@
+// bug: flag_set_too_early
+// check: data race on global memory
+// place: sum += __ldcg(part);
+// gpu: none (a matter of timing)
+// cases: --m 35 --n 79 --k 19
+//
+// Wrong     The barrier between writing the partial sums and setting the flag is missing: the thread that
+// sets the
+//           flag vouches for its own writes only.
+// Seen      The other block adds up partial sums some of which are still to be written. On a GPU the writes
+// of other
+//           warps mostly win.
+
+#include "common/cuda/grid_flag.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int TILE = 16;  // two blocks compute TILE x TILE elements of C, each with half the terms
+
+__global__ void sgemm_flag_set_too_early(Gemm g, float* partial /* [tile][TILE][TILE] */,
+                                         unsigned* ready /* [tile] */) {
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const int tile = (blockIdx.z * gridDim.y + blockIdx.y) * (gridDim.x / 2) + blockIdx.x / 2;
+  const int row = blockIdx.y * TILE + ty;
+  const int col = blockIdx.x / 2 * TILE + tx;
+  const bool in_c = row < g.M && col < g.N;
+  const bool is_second_half = blockIdx.x % 2 == 0;
+  const int begin = is_second_half ? g.K / 2 : 0, end = is_second_half ? g.K : g.K / 2;
+
+  float sum = 0.0f;
+  for (int k = begin; in_c && k < end; ++k) {
+    sum += A[row * g.lda + k] * B[k * g.ldb + col];
+  }
+
+  float* part = &partial[(tile * TILE + ty) * TILE + tx];
+  if (is_second_half) {
+    __stcg(part, sum);
+    // BUG: no __syncthreads() here
+    if (tx == 0 && ty == 0) flag_set(&ready[tile]);
+    return;
+  }
+  if (tx == 0 && ty == 0) flag_wait_and_clear(&ready[tile]);
+  __syncthreads();
+  sum += __ldcg(part);
+
+  if (!in_c) return;
+  float& c = C[row * g.ldc + col];
+  c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;  // beta == 0: C is not read
+}
+
+void sgemm(const Gemm& g) {
+  static Workspace<float> partial("partial");
+  static Workspace<unsigned> ready("ready", Fill::zero);
+  const int tiles_m = ceil_div(g.M, TILE), tiles_n = ceil_div(g.N, TILE);
+  const std::size_t tiles = std::size_t{1} * tiles_m * tiles_n * g.batch;
+  launch(sgemm_flag_set_too_early, dim3(2 * tiles_n, tiles_m, g.batch), dim3(TILE, TILE), 0, g,
+         partial.at_least(tiles * TILE * TILE), ready.at_least(tiles));
+}
+
+}  // namespace
