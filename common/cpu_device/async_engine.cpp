@@ -12,14 +12,14 @@ void AsyncEngine::new_block() {
   started_by_.clear();
 }
 
-void AsyncEngine::copy(void* shared, const void* global, std::uint32_t bytes, const void* mbarrier,
-                       unsigned thread, const void* pc) {
-  waiting_.push_back({shared, global, bytes, 0, mbarrier, thread, pc});
+void AsyncEngine::copy(void* shared, const CopiedRows& rows, const void* mbarrier, unsigned thread,
+                       const void* pc) {
+  waiting_.push_back({shared, rows, 0, mbarrier, thread, pc});
 }
 
 void AsyncEngine::arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies,
                                       const void* pc) {
-  waiting_.push_back({nullptr, nullptr, 0, copies, mbarrier, thread, pc});
+  waiting_.push_back({nullptr, {}, copies, mbarrier, thread, pc});
 }
 
 unsigned AsyncEngine::started_by(unsigned engine, Tick tick) const {
@@ -54,18 +54,22 @@ bool AsyncEngine::act(Worker& worker) {
     b.arrive(worker, work.pc);
     return true;
   }
-  std::memcpy(work.shared, work.global, work.bytes);
-  if (worker.clocks) {
-    fill_shared(work.shared, work.bytes, b.engine, tick, work.pc);
-    note_engine_read(reinterpret_cast<std::uintptr_t>(work.global), work.bytes, b.engine, tick, work.pc);
-  }
-  b.deliver(worker, work.bytes);
+  const CopiedRows& rows = work.rows;
+  std::memset(work.shared, 0, rows.bytes());
+  rows.for_rows_read([&](std::size_t offset, const std::byte* source) {
+    std::memcpy(static_cast<std::byte*>(work.shared) + offset, source, rows.read.row_bytes);
+    if (worker.clocks) {
+      note_engine_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, b.engine, tick,
+                       work.pc);
+    }
+  });
+  if (worker.clocks) fill_shared(work.shared, rows.bytes(), b.engine, tick, work.pc);
+  b.deliver(worker, rows.bytes());
   return true;
 }
 
 void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
-  Worker& worker = *current_worker;
   const auto from = reinterpret_cast<std::uintptr_t>(global), to = reinterpret_cast<std::uintptr_t>(shared);
   if ((from | to | bytes) % 16 != 0) {
     report(FaultKind::misaligned, pc,
@@ -75,6 +79,14 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
                                  : " to an address that is no multiple of 16"));
     stop_launch();
   }
+  CopiedRows rows{1, bytes, {}};
+  if (bytes > 0) rows.read = {0, 1, 0, bytes, static_cast<const std::byte*>(global), 0};
+  start_copy(shared, rows, barrier, pc);
+}
+
+void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc) {
+  Worker& worker = *current_worker;
+  const std::uint32_t bytes = rows.bytes();
   Mbarrier& b = mbarrier_at(barrier, "completes a copy on", pc);
   if (!b.known_to_engine) {
     report(FaultKind::mbarrier_misuse, pc,
@@ -84,19 +96,31 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
                place_of(b.init_pc));
   }
   if (worker.launch->checked && bytes > 0) {
-    CollectiveRequest request{
-        pc, Space::global, Operation::copy, bytes, worker.block, worker.current / warpSize, 0, {from}, 0};
-    tell_request(request);
-    check_memory(from, bytes, false, pc);
+    CollectiveRequest request;
+    request.pc = pc;
+    request.operation = Operation::copy;
+    request.bytes = bytes;
+    request.block = worker.block;
+    request.warp = worker.current / warpSize;
+    if (rows.read.rows > 0) {  // a copy of zeros reads nothing
+      request.space = Space::global;
+      request.addresses[0] = reinterpret_cast<std::uintptr_t>(rows.read.source);
+      request.rows = {rows.read.rows, rows.read.row_bytes, rows.read.pitch};
+      tell_request(request);
+      rows.for_rows_read([&](std::size_t, const std::byte* source) {
+        check_memory(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, false, pc);
+      });
+    }
     request.space = Space::shared;
     request.addresses[0] = shared_offset(shared);
+    request.rows = {};
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and one when it is done.
-    check_memory(to, bytes, true, pc);
+    check_memory(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc);
     mark_pending(shared, bytes, true);
   }
   poison(shared, bytes);
-  worker.engine.copy(shared, global, bytes, barrier, worker.current, pc);
+  worker.engine.copy(shared, rows, barrier, worker.current, pc);
 }
 
 }  // namespace cpu_device

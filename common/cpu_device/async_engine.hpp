@@ -3,6 +3,7 @@
 // Asynchronous work that belongs to the block: what is asked for is done at the latest moment that the rules
 // allow, when no thread can go on without it, the oldest first.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -15,12 +16,32 @@ namespace cpu_device {
 struct Worker;
 class Mbarrier;
 
+// What a copy brings to shared memory: rows of bytes, one right behind the other. A part of them, a
+// rectangle, is read from global memory; the others become zeros.
+struct CopiedRows {
+  std::uint32_t rows = 1, row_bytes = 0;
+  struct Part {
+    std::uint32_t first_row = 0, rows = 0, first_byte = 0, row_bytes = 0;
+    const std::byte* source = nullptr;  // its first byte
+    std::int64_t pitch = 0;             // bytes from row to row in global memory
+  } read;
+
+  std::uint32_t bytes() const { return rows * row_bytes; }
+  // Calls f(its first byte's offset in the copy, where it is read) for each row of the part that is read.
+  template <typename F>
+  void for_rows_read(F f) const {
+    for (std::uint32_t i = 0; i < read.rows; ++i) {
+      f(std::size_t{read.first_row + i} * row_bytes + read.first_byte,
+        read.source + static_cast<std::int64_t>(i) * read.pitch);
+    }
+  }
+};
+
 class AsyncEngine {
  public:
   void new_block();
   // Copies to shared memory, then tells the mbarrier how many bytes have come.
-  void copy(void* shared, const void* global, std::uint32_t bytes, const void* mbarrier, unsigned thread,
-            const void* pc);
+  void copy(void* shared, const CopiedRows& rows, const void* mbarrier, unsigned thread, const void* pc);
   // Arrives at the mbarrier when all that the thread has asked async_copy() for has come.
   void arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies, const void* pc);
 
@@ -32,9 +53,8 @@ class AsyncEngine {
 
  private:
   struct Work {
-    void* shared;
-    const void* global;
-    std::uint32_t bytes;
+    void* shared;  // nullptr: only arrives
+    CopiedRows rows;
     std::uint64_t copies;  // of the thread's own, that must have come
     const void* mbarrier;
     unsigned thread;
@@ -43,5 +63,9 @@ class AsyncEngine {
   std::deque<Work> waiting_;
   std::map<std::pair<unsigned, Tick>, unsigned> started_by_;  // checked launches only
 };
+
+// The running thread asks for a copy to shared memory that completes on an mbarrier; what is wrong with it is
+// reported.
+void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc);
 
 }  // namespace cpu_device

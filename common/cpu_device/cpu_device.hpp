@@ -134,6 +134,13 @@ struct Access {
 
 enum class Operation : std::uint8_t { load, store, copy };
 
+// What a bulk copy reads, if not all its bytes in a row: so many rows, the first of them where the copy
+// begins. They may have fewer bytes than the copy, whose others are zeros.
+struct RowsRead {
+  std::uint32_t count = 0, bytes = 0;  // count 0: no such rows
+  std::int64_t pitch = 0;              // bytes from row to row
+};
+
 // What a warp asks of a memory at once, where the device itself knows it: by a warp-wide instruction, or by
 // an asynchronous copy of a whole tile. Everything else comes lane by lane, as Access. A copy is two
 // requests: what it reads of global memory, then what it writes to shared memory.
@@ -149,6 +156,7 @@ struct CollectiveRequest {
   std::uint32_t active = 0;
   std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
   std::uint32_t during_copies = 0;             // bit i: lane i has asynchronous copies under way
+  RowsRead rows = {};                          // by a bulk copy
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block

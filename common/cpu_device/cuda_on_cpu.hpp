@@ -26,6 +26,7 @@ using std::min;
 // constinit: without it an array of float4 would be given a "was it initialised?" flag beside it.
 #define __shared__ constinit thread_local
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 // Const to the kernel, which lets the compiler keep them in registers; the scheduler sets them (see there).

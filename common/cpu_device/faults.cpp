@@ -178,6 +178,7 @@ bool reported_before(FaultKind kind, const void* pc) {
 
 void report(FaultKind kind, const void* pc, std::string detail, const Worker& worker, unsigned thread) {
   if (reported_before(kind, pc)) return;
+  if (current_worker->box != nullptr) detail += " (" + current_worker->box->text() + ")";
   add(current_worker->faults, {{kind, "", "", std::move(detail), unflatten(worker.block, worker.launch->grid),
                                 unflatten(thread, worker.launch->block)},
                                pc,

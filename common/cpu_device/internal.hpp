@@ -101,6 +101,15 @@ struct AsyncCopies {
   std::uint64_t asked = 0;  // copies so far
 };
 
+struct TensorMap;  // see tensor_copy.hpp
+
+// A box that a tensor map's copy is about to fill: for reports.
+struct BoxPlace {
+  const TensorMap* map;
+  int row, col, matrix;
+  std::string text() const;  // "the box of 64 x 32 at row 128, column 256 of A"
+};
+
 // A __shared__ variable: on the CPU device a thread-local of the program, found in its symbol table.
 struct SharedVariable {
   std::string name;        // "As"
@@ -167,6 +176,7 @@ struct Worker {
   std::unique_ptr<GridOrder> grid_order;                   // likewise
   std::array<Allocation*, 4> allocations{};                // that were accessed, the latest first
   std::vector<Recorded> faults;                            // of the block, in its order
+  const BoxPlace* box = nullptr;                           // that the running thread asks for: faults name it
   const char* stack_bottom = nullptr;                      // of the running fiber
   const char* stack_top = nullptr;
 };

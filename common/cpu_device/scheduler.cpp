@@ -200,6 +200,7 @@ void begin_block(Worker& worker) {
   worker.alive = count;
   worker.ended = false;
   worker.flag_waits = 0;
+  worker.box = nullptr;
   worker.sync.new_block();
   worker.engine.new_block();
   current_block_index = unflatten(worker.block, worker.launch->grid);

@@ -41,6 +41,19 @@ unsigned pieces(const WarpRequest& request, unsigned bytes) {
   return result;
 }
 
+template <unsigned SIZE>
+unsigned pieces(const MemoryRows& rows) {
+  std::uintptr_t result = 0, next = 0;  // all pieces before have been found
+  for (std::uint32_t row = 0; row < rows.count; ++row) {
+    const std::uintptr_t first = std::max(next, rows.begin(row) / SIZE);
+    const std::uintptr_t end = (rows.begin(row) + rows.bytes - 1) / SIZE + 1;
+    if (end <= first) continue;
+    result += end - first;
+    next = end;
+  }
+  return static_cast<unsigned>(result);
+}
+
 // Whether every active lane i wants the same as lane i ^ distance, if that is active.
 bool neighbours_agree(const WarpRequest& request, unsigned distance) {
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -97,6 +110,10 @@ unsigned sectors(const WarpRequest& request, unsigned bytes) { return pieces<sec
 
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes) { return pieces<1>(request, bytes); }
 
+unsigned sectors(const MemoryRows& rows) { return pieces<sector_bytes>(rows); }
+
+unsigned distinct_bytes(const MemoryRows& rows) { return pieces<1>(rows); }
+
 std::vector<std::uintptr_t> sector_addresses(const WarpRequest& request, unsigned bytes) {
   std::vector<std::uintptr_t> addresses;
   for_each_piece<sector_bytes>(request, bytes, [&](std::uintptr_t first, std::uintptr_t end) {
@@ -122,9 +139,13 @@ Wavefronts wavefronts(const WarpRequest& request, unsigned bytes) {
   return result;
 }
 
-Wavefronts bulk_wavefronts(std::uintptr_t address, unsigned bytes) {
-  const std::uint64_t lines =
-      (address + bytes - 1) / (banks * bank_bytes) - address / (banks * bank_bytes) + 1;
+Wavefronts bulk_wavefronts(const MemoryRows& rows) {
+  constexpr unsigned line = banks * bank_bytes;
+  std::uint64_t lines = 0;
+  for (std::uint32_t row = 0; row < rows.count; ++row) {
+    const std::uintptr_t first = rows.begin(row);
+    lines += (first + rows.bytes - 1) / line - first / line + 1;
+  }
   return {lines, lines};
 }
 

@@ -26,6 +26,18 @@ std::vector<std::uintptr_t> sector_addresses(const WarpRequest& request, unsigne
 // The bytes that the lanes want, each counted once.
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
 
+// The same of rows of memory, `pitch` bytes from one to the next, as a bulk copy reads them.
+struct MemoryRows {
+  std::uintptr_t address;
+  std::uint32_t count, bytes;  // of each
+  std::int64_t pitch;          // not negative
+  std::uintptr_t begin(std::uint32_t row) const {
+    return address + static_cast<std::uintptr_t>(row) * static_cast<std::uintptr_t>(pitch);
+  }
+};
+unsigned sectors(const MemoryRows& rows);
+unsigned distinct_bytes(const MemoryRows& rows);
+
 // ---- The banks, of shared memory and of the L1 cache ---------------------------------------------------
 
 struct Wavefronts {
@@ -53,7 +65,7 @@ struct Part {
 // each takes one.
 std::vector<Part> parts(const WarpRequest& request, unsigned bytes);
 
-// Of a bulk copy, which has no lanes: a wavefront for each line of 128 bytes.
-Wavefronts bulk_wavefronts(std::uintptr_t address, unsigned bytes);
+// Of a bulk copy, which has no lanes: a wavefront for each line of 128 bytes that a row touches.
+Wavefronts bulk_wavefronts(const MemoryRows& rows);
 
 }  // namespace cpu_device

@@ -126,9 +126,8 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
   sum.counts.lanes += lanes;
   sum.counts.wavefronts += side.wavefronts;
   if (global) {
-    const WarpRequest wanted = bulk ? WarpRequest{1, {address}} : request;
-    sum.counts.sectors += sectors(wanted, bytes);
-    sum.counts.bytes_used += distinct_bytes(wanted, bytes);
+    sum.counts.sectors += bulk ? sectors(side.bulk) : sectors(request, bytes);
+    sum.counts.bytes_used += bulk ? distinct_bytes(side.bulk) : distinct_bytes(request, bytes);
   } else {
     sum.counts.ideal_wavefronts += side.banks.ideal;
     sum.counts.conflicts += side.banks.wavefronts - side.banks.ideal;
@@ -262,11 +261,13 @@ void Xray::on_request(const CollectiveRequest& collective) {
   Stream& stream = stream_of(runner, key);
   if (!stream.requests.empty()) count_open(runner, key, stream);  // no lane joins these any more
   const WarpRequest request{collective.active, collective.addresses};
-  const Wavefronts w = request.active == 0 ? bulk_wavefronts(request.addresses[0], collective.bytes)
-                                           : wavefronts(request, collective.bytes);
+  const auto& [count, bytes, pitch] = collective.rows;
+  const MemoryRows bulk = count > 0 ? MemoryRows{request.addresses[0], count, bytes, pitch}
+                                    : MemoryRows{request.addresses[0], 1, collective.bytes, 0};
+  const Wavefronts w = request.active == 0 ? bulk_wavefronts(bulk) : wavefronts(request, collective.bytes);
   count_side(runner, key, stream,
              {collective.space, request, stream.before++, runner.sequence++, w, w.wavefronts,
-              collective.during_copies});
+              collective.during_copies, bulk});
 }
 
 void Xray::on_access(const Access& access) {

@@ -12,7 +12,9 @@
 // would need 1. "Ideal" and "conflicts" speak of the banks of shared memory alone: a kernel without bank
 // conflicts has conflicts == 0, and its copies may still have more wavefronts than ideal.
 //
-// A bulk copy has no lanes and no bank conflicts; each line of 128 bytes is taken for one wavefront.
+// A bulk copy has no lanes and no bank conflicts; each line of 128 bytes is taken for one wavefront. So has
+// the copy of a box, a part of a matrix, whose rows count one by one where it reads them; what it does not
+// read, as it lies outside the matrix, does not count there.
 
 #include <array>
 #include <atomic>
@@ -179,6 +181,7 @@ class Xray : public AccessListener {
     Wavefronts banks;
     std::uint64_t wavefronts;         // no fewer than the banks take
     std::uint32_t during_copies = 0;  // see OpenRequest
+    MemoryRows bulk{};                // what it touches, if it has no lanes
   };
 
   Runner& runner_of_this_thread();

@@ -4,7 +4,7 @@
 // newer; on 8.0 they count arrivals only). An mbarrier goes through phases, which are numbered from 0. A
 // phase is complete when as many arrivals have come as mbarrier_init() said, and as many bytes as were
 // announced; at the same moment the next one begins, with all arrivals to come again. Bytes come from
-// asynchronous copies (bulk_copy.hpp).
+// asynchronous copies (bulk_copy.hpp, tensor_copy.hpp).
 //
 // What a thread did before it arrived, and what the copies brought, is visible to who has waited for the
 // phase. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".

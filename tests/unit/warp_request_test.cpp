@@ -223,10 +223,25 @@ TEST(Parts, SectorsByAddress) {
 
 // A bulk copy has no lanes: as many wavefronts as it touches lines of 128 bytes.
 TEST(Parts, OfABulkCopy) {
-  EXPECT_EQ(cpu_device::bulk_wavefronts(0, 128), takes(1, 1));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(16, 128), takes(2, 2));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(1024, 8192), takes(64, 64));
-  EXPECT_EQ(cpu_device::bulk_wavefronts(112, 16), takes(1, 1));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({0, 1, 128, 0}), takes(1, 1));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({16, 1, 128, 0}), takes(2, 2));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({1024, 1, 8192, 0}), takes(64, 64));
+  EXPECT_EQ(cpu_device::bulk_wavefronts({112, 1, 16, 0}), takes(1, 1));
+}
+
+// Rows of a box: a line of 128 bytes counts for each row that touches it, a sector or a byte only once.
+TEST(Parts, OfRows) {
+  const auto counts = [](const cpu_device::MemoryRows& rows) {
+    return std::vector<std::uint64_t>{cpu_device::bulk_wavefronts(rows).wavefronts, cpu_device::sectors(rows),
+                                      cpu_device::distinct_bytes(rows)};
+  };
+  EXPECT_THAT(counts({4096, 8, 128, 1024}), ElementsAre(8, 32, 1024));
+  EXPECT_THAT(counts({4096 + 16, 8, 128, 1024}), ElementsAre(16, 40, 1024));  // across lines and sectors
+  EXPECT_THAT(counts({4096, 4, 16, 16}), ElementsAre(4, 2, 64));              // two rows in a sector
+  EXPECT_THAT(counts({4096, 3, 48, 64}), ElementsAre(3, 6, 144));
+  EXPECT_THAT(counts({4096, 3, 48, 48}), ElementsAre(4, 5, 144));
+  EXPECT_THAT(counts({4096, 5, 64, 0}), ElementsAre(5, 2, 64));  // all rows are one
+  EXPECT_THAT(counts({4096, 1, 4096, 0}), ElementsAre(32, 128, 4096));
 }
 
 }  // namespace

@@ -415,4 +415,28 @@ TEST(Requests, BulkCopies) {
   EXPECT_EQ(both[1].example.warp, 2u);
 }
 
+// Boxes at the edge of a matrix read less, and stand in the same row as the others.
+TEST(Requests, Boxes) {
+  Xray xray;
+  cpu_device::CollectiveRequest box = request(0, 0, 0, 4096, 0, 0, Space::global, Operation::copy);
+  box.addresses[0] = 0x10000;
+  xray.on_launch({nullptr, dim3(1), dim3(128)});
+  for (const unsigned rows : {32u, 32u, 5u}) {
+    box.rows = {rows, 128, 1024};
+    xray.on_request(box);
+  }
+  box.rows = {};
+  box.space = Space::shared;
+  for (int i = 0; i < 3; ++i) xray.on_request(box);
+  const std::vector<XrayRow> both = rows(xray);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].bytes, 4096u);
+  EXPECT_EQ(both[0].counts.requests, 3u);
+  EXPECT_EQ(both[0].counts.sectors, 69u * 4);
+  EXPECT_EQ(both[0].counts.bytes_used, 69u * 128);
+  EXPECT_EQ(both[0].counts.wavefronts, 69u);
+  EXPECT_EQ(both[1].counts.requests, 3u);
+  EXPECT_EQ(both[1].counts.wavefronts, 3u * 32);
+}
+
 }  // namespace

@@ -1,0 +1,75 @@
+#include "common/cpu_device/tensor_copy.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/cpu_device/internal.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+// Of `box` places from `first` on, those inside [0, size): how many, and after how many others.
+std::pair<std::uint32_t, std::uint32_t> inside(std::int64_t first, int box, int size) {
+  const std::int64_t begin = std::clamp<std::int64_t>(-first, 0, box);
+  const std::int64_t end = std::clamp<std::int64_t>(size - first, begin, box);
+  return {static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(begin)};
+}
+
+}  // namespace
+
+TensorMap make_tensor_map(const TensorShape& shape) {
+  check_tensor_shape(shape);
+  TensorMap map;
+  if (shape.empty()) return map;
+  map.data = static_cast<const std::byte*>(shape.matrix);
+  map.row_pitch = shape.row_pitch();
+  map.matrix_pitch = shape.matrix_pitch();
+  map.rows = shape.rows;
+  map.cols = shape.cols;
+  map.batch = shape.batch;
+  map.box_rows = shape.box_rows;
+  map.box_cols = shape.box_cols;
+  map.element_bytes = shape.element_bytes;
+  return map;
+}
+
+std::string BoxPlace::text() const {
+  const std::string_view name = global_array_at(reinterpret_cast<std::uintptr_t>(map->data)).name;
+  return "the box of " + std::to_string(map->box_rows) + " x " + std::to_string(map->box_cols) + " at row " +
+         std::to_string(row) + ", column " + std::to_string(col) + " of " +
+         (map->batch > 1 ? "matrix " + std::to_string(matrix) + " of " : "") +
+         (name.empty() ? "a matrix" : std::string(name));
+}
+
+void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
+  const void* pc = __builtin_return_address(0);
+  Worker& worker = *current_worker;
+  if (map.data == nullptr) {
+    report(FaultKind::out_of_bounds_global, pc,
+           "copies by a tensor map that is that of an empty matrix, or has not been made");
+    stop_launch();
+  }
+  const BoxPlace place{&map, row, col, matrix};
+  worker.box = &place;
+  const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % 128 == 0;
+  if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
+    report(FaultKind::misaligned, pc,
+           shared_is_aligned ? "copies from a column that is no multiple of 16 bytes away from column 0"
+                             : "copies to an address that is no multiple of 128");
+    stop_launch();
+  }
+  CopiedRows copied{static_cast<std::uint32_t>(map.box_rows), map.box_cols * map.element_bytes, {}};
+  const auto [rows, first_row] = inside(row, map.box_rows, map.rows);
+  const auto [cols, first_col] = inside(col, map.box_cols, map.cols);
+  if (rows > 0 && cols > 0 && matrix >= 0 && matrix < map.batch) {
+    const std::int64_t first = matrix * map.matrix_pitch + (std::int64_t{row} + first_row) * map.row_pitch +
+                               (std::int64_t{col} + first_col) * map.element_bytes;
+    copied.read = {first_row,        rows,         first_col * map.element_bytes, cols * map.element_bytes,
+                   map.data + first, map.row_pitch};
+  }
+  start_copy(shared, copied, barrier, pc);
+  worker.box = nullptr;
+}
+
+}  // namespace cpu_device

@@ -1,0 +1,119 @@
+#pragma once
+
+// Asynchronous copies of boxes, parts of a matrix in global memory, to shared memory (cp.async.bulk.tensor,
+// the Tensor Memory Accelerator; compute capability 9.0 and newer). One thread asks for a whole tile; the
+// unit that copies knows the matrix by a tensor map, which the host makes. It tells an mbarrier how many
+// bytes have come. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor".
+//
+// A kernel takes the map by value, as a parameter that stays where the launch has put it:
+//
+//     __global__ void sgemm_tiles(Gemm g, const __grid_constant__ TensorMap map_a)
+
+#include "common/bf16.hpp"
+#include "common/cuda/mbarrier.hpp"
+
+#ifdef __CUDACC__
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <string>
+#include <type_traits>
+
+#include "common/cuda/check.hpp"
+#include "common/cuda/tensor_shape.hpp"
+
+// As in launch.hpp: another name for the linker than the CPU device's.
+inline namespace on_gpu {
+
+struct TensorMap {
+  CUtensorMap map;
+};
+static_assert(alignof(TensorMap) >= 64 && sizeof(TensorMap) == sizeof(CUtensorMap));
+
+// The driver's function: asked for, so that no program needs the driver's library to be linked.
+inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const PFN_cuTensorMapEncodeTiled_v12000 encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+    CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                                &found));
+#else
+    CUDA_CHECK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found));
+#endif
+    if (found != cudaDriverEntryPointSuccess) {
+      throw CudaError("the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12.0");
+    }
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+  }();
+  return encoder;
+}
+
+// A batch of row-major matrices [batch][rows][cols] of float or bf16, whose rows lie ld and whose matrices
+// lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty matrix
+// nothing can be copied, not even zeros, but the map can be handed over.
+// Throws std::invalid_argument if the hardware cannot copy like this (tensor_shape.hpp says what it wants:
+// multiples of 16 bytes, above all), CudaError if the driver refuses the map.
+template <typename T>
+TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
+                     int box_rows, int box_cols) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
+  const TensorShape shape{matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols};
+  check_tensor_shape(shape);
+  TensorMap result{};
+  if (shape.empty()) return result;
+  // Innermost first, and with one size more than pitches: the innermost elements lie side by side.
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows),
+                              static_cast<cuuint64_t>(batch)};
+  const cuuint64_t pitches[] = {static_cast<cuuint64_t>(shape.row_pitch()),
+                                static_cast<cuuint64_t>(shape.matrix_pitch())};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
+  const cuuint32_t every_element[] = {1, 1, 1};
+  const CUresult status = tensor_map_encoder()(
+      &result.map,
+      std::is_same_v<T, float> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
+      const_cast<T*>(matrix), sizes, pitches, box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    throw CudaError("cuTensorMapEncodeTiled refuses " + std::to_string(rows) + " x " + std::to_string(cols) +
+                    ", leading dimension " + std::to_string(ld) + ", batch " + std::to_string(batch) +
+                    ", stride " + std::to_string(stride) + ", box " + std::to_string(box_rows) + " x " +
+                    std::to_string(box_cols) + ": error " + std::to_string(status));
+  }
+  return result;
+}
+
+// Fetches the map before the first copy needs it. By one thread.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
+#if HAVE_MBARRIER
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}
+
+// Starts copying the box whose upper left element is (row, col) of a matrix of the batch; its rows lie one
+// right behind the other in shared memory, from a multiple of 128 bytes on. The box may reach beyond the
+// matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too, count at the
+// mbarrier's current phase, where somebody has to announce them. A row may be any, but a column must lie a
+// multiple of 16 bytes away from column 0: PTX does not say so; the hardware ends the kernel with an "illegal
+// instruction".
+__device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,
+                                            std::uint64_t* barrier) {
+#if HAVE_MBARRIER
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(&map), "r"(col), "r"(row), "r"(matrix), "r"(mbarrier_address(barrier))
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
+}  // namespace on_gpu
+
+#else
+
+#include "common/cpu_device/tensor_copy.hpp"
+
+#endif

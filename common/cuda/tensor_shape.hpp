@@ -1,0 +1,63 @@
+#pragma once
+
+// What a tensor map says (tensor_copy.hpp), and what the hardware wants of it. CUDA Driver API,
+// "cuTensorMapEncodeTiled".
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+// A batch of row-major matrices, and the box that a copy takes out of one of them. Sizes are in elements.
+struct TensorShape {
+  const void* matrix;
+  unsigned element_bytes;
+  int rows, cols;
+  std::int64_t ld;
+  int batch;
+  std::int64_t stride;  // from matrix to matrix; of a single one it may be anything
+  int box_rows, box_cols;
+
+  bool empty() const { return rows == 0 || cols == 0 || batch == 0; }
+  std::int64_t row_pitch() const { return ld * element_bytes; }  // bytes, as is the next
+  std::int64_t matrix_pitch() const { return batch > 1 ? stride * element_bytes : row_pitch(); }
+};
+
+// Throws std::invalid_argument, with the rule that is broken, if the hardware cannot copy like this.
+inline void check_tensor_shape(const TensorShape& t) {
+  const auto refuse = [](const std::string& text) { throw std::invalid_argument("tensor map: " + text); };
+  const auto elements = [&](std::int64_t count) {
+    return std::to_string(count) + " elements of " + std::to_string(t.element_bytes) + " bytes";
+  };
+  const auto product = [](std::int64_t a, std::int64_t b) {
+    return std::to_string(a) + " x " + std::to_string(b);
+  };
+  constexpr int unit = 16;  // bytes
+  constexpr int largest_side = 256;
+  constexpr std::int64_t pitch_end = std::int64_t{1} << 40;
+  const auto check_pitch = [&](const char* what, std::int64_t pitch) {
+    const std::string text = std::string("the ") + what + ", " + elements(pitch) + ", ";
+    if (pitch < 0) refuse(text + "is negative");
+    if (pitch >= pitch_end / t.element_bytes) refuse(text + "is not below 2^40 bytes");
+    if (pitch * t.element_bytes % unit != 0) refuse(text + "is no multiple of 16 bytes");
+  };
+
+  if (t.rows < 0 || t.cols < 0 || t.batch < 0) {
+    refuse("a size is negative: " + product(t.rows, t.cols) + ", batch " + std::to_string(t.batch));
+  }
+  if (t.box_rows < 1 || t.box_cols < 1 || t.box_rows > largest_side || t.box_cols > largest_side) {
+    refuse("the box is " + product(t.box_rows, t.box_cols) + "; each side can be 1 to 256");
+  }
+  if (t.box_cols * t.element_bytes % unit != 0) {
+    refuse("a row of the box, " + elements(t.box_cols) + ", is no multiple of 16 bytes");
+  }
+  if (t.empty()) return;  // of the matrix nothing will be read
+  if (const auto address = reinterpret_cast<std::uintptr_t>(t.matrix); address % unit != 0) {
+    char text[2 + 16 + 1];
+    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
+    refuse("the address " + std::string(text) + " is no multiple of 16 bytes");
+  }
+  check_pitch("leading dimension", t.ld);
+  if (t.batch > 1) check_pitch("stride of the batch", t.stride);
+}

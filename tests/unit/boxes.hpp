@@ -1,0 +1,69 @@
+#pragma once
+
+// What the tests of tensor copies share on both devices: a batch of matrices, the boxes that are copied out
+// of it, and what has to come. Their kernel is in fetch_box.hpp.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tests/unit/fetch_box.hpp"
+
+// Padding lies between the rows and between the matrices, and a row ends at no multiple of 16 bytes.
+struct Batch {
+  static constexpr int rows = 37, cols = 42, matrices = 3;
+  static constexpr std::int64_t ld = 48, stride = rows * ld + 16;
+  static constexpr std::int64_t size = (matrices - 1) * stride + (rows - 1) * ld + cols;
+
+  // Small enough to be exact as bf16, and never 0.
+  static float at(int matrix, int row, int col) {
+    return static_cast<float>(1 + (matrix * 101 + row * 37 + col * 5) % 251);
+  }
+  // As it lies in memory; what belongs to no matrix is NaN.
+  template <typename T>
+  static std::vector<T> memory() {
+    std::vector<T> elements(size, T(std::numeric_limits<float>::quiet_NaN()));
+    for (int matrix = 0; matrix < matrices; ++matrix) {
+      for (int row = 0; row < rows; ++row) {
+        for (int col = 0; col < cols; ++col) {
+          elements[matrix * stride + row * ld + col] = T(at(matrix, row, col));
+        }
+      }
+    }
+    return elements;
+  }
+};
+
+struct BoxSize {
+  int rows, cols;
+  int elements() const { return rows * cols; }
+};
+inline const std::vector<BoxSize> box_sizes{{8, 16}, {1, 8}, {3, 24}, {64, 64}, {256, 8}, {8, 256}};
+
+// Inside, across each edge, right beside it, far away.
+inline std::vector<Box> boxes(const BoxSize& size) {
+  std::vector<Box> all;
+  for (const int row : {0, 5, 33, 36, 37, -1, 1 - size.rows, -size.rows, 1'000'000'000, -1'000'000'000}) {
+    for (const int col : {0, 8, 40, 48, -8, 8 - size.cols, -size.cols, 1'000'000'000, -1'000'000'000}) {
+      for (const int matrix : {0, 2, 3, -1}) all.push_back({row, col, matrix});
+    }
+  }
+  return all;
+}
+
+// What has to lie in shared memory after the copy. Without a stride all matrices are the first one.
+inline std::vector<float> expected(const BoxSize& size, const Box& box, bool has_stride = true) {
+  const auto inside = [](std::int64_t index, int extent) { return index >= 0 && index < extent; };
+  std::vector<float> elements;
+  for (std::int64_t i = 0; i < size.rows; ++i) {
+    for (std::int64_t j = 0; j < size.cols; ++j) {
+      const std::int64_t row = box.row + i, col = box.col + j;
+      elements.push_back(
+          inside(row, Batch::rows) && inside(col, Batch::cols) && inside(box.matrix, Batch::matrices)
+              ? Batch::at(has_stride ? box.matrix : 0, static_cast<int>(row), static_cast<int>(col))
+              : 0.0f);
+    }
+  }
+  return elements;
+}

@@ -1,0 +1,142 @@
+// Tensor copies on a GPU: the boxes that tensor_copy_test.cpp has on the CPU device, bit for bit, and the
+// maps that the driver has to accept. Exit status: 0 all is right, 1 something is not, 77 there is no GPU
+// that can copy tensors.
+
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/cuda/launch.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "tests/unit/boxes.hpp"
+
+namespace {
+
+int failures = 0;
+
+void expect(bool right, const std::string& what) {
+  if (!right) std::printf("FAILED: %s\n", what.c_str());
+  failures += !right;
+}
+
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::size_t size) { CUDA_CHECK(cudaMalloc(&data_, size * sizeof(T))); }
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    CUDA_CHECK(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
+  T* data() const { return data_; }
+  std::vector<T> values(std::size_t size) const {
+    std::vector<T> host(size);
+    CUDA_CHECK(cudaMemcpy(host.data(), data_, size * sizeof(T), cudaMemcpyDeviceToHost));
+    return host;
+  }
+
+ private:
+  T* data_ = nullptr;
+};
+
+template <typename T>
+void expect_boxes(const char* type, bool has_stride) {
+  const DeviceArray<T> batch(Batch::memory<T>());
+  const DeviceArray<T> out(most_elements);
+  for (const BoxSize& size : box_sizes) {
+    const TensorMap map = tensor_map(batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
+                                     has_stride ? Batch::stride : 0, size.rows, size.cols);
+    for (const Box& box : boxes(size)) {
+      launch(fetch_box<T>, dim3(1), dim3(box_threads), 0, out.data(), map, box, size.elements());
+      const std::vector<T> came = out.values(size.elements());
+      expect(std::vector<float>(came.begin(), came.end()) == expected(size, box, has_stride),
+             std::string("a box of ") + type + ", " + std::to_string(size.rows) + " x " +
+                 std::to_string(size.cols) + " at " + std::to_string(box.row) + ", " +
+                 std::to_string(box.col) + " of matrix " + std::to_string(box.matrix) +
+                 (has_stride ? "" : ", all matrices being one"));
+    }
+  }
+}
+
+// What check_tensor_shape() lets pass, the driver does, too; at the limits.
+void expect_accepted() {
+  const DeviceArray<float> x(1024);
+  const std::int64_t pitch_end = std::int64_t{1} << 38;  // 2^40 bytes
+  struct Limit {
+    int rows = 8, cols = 8;
+    std::int64_t ld = 8;
+    int batch = 2;
+    std::int64_t stride = 64;
+    int box_rows = 8, box_cols = 4;
+  };
+  for (const Limit& l : std::vector<Limit>{{.ld = pitch_end - 4},
+                                           {.stride = pitch_end - 4},
+                                           {.stride = 0},
+                                           {.batch = 1, .stride = 33},
+                                           {.rows = 1, .cols = 1, .batch = 1},
+                                           {.rows = 2147483647},
+                                           {.cols = 2147483647, .ld = 2147483648},
+                                           {.batch = 2147483647},
+                                           {.box_rows = 256},
+                                           {.box_cols = 256}}) {
+    try {
+      tensor_map(x.data(), l.rows, l.cols, l.ld, l.batch, l.stride, l.box_rows, l.box_cols);
+    } catch (const std::exception& error) {
+      expect(false, error.what());
+    }
+  }
+  tensor_map(x.data() + 4, 8, 8, 8, 1, 0, 8, 4);
+}
+
+void expect_refused() {
+  const DeviceArray<float> x(1024);
+  for (const int ld : {7, 8}) {
+    bool refused = false;
+    try {
+      tensor_map(x.data() + (ld == 7 ? 0 : 1), 8, 7, ld, 1, 0, 8, 4);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    expect(refused, "what is not aligned is refused");
+  }
+}
+
+__global__ void prefetch_only(int* out, const __grid_constant__ TensorMap map) {
+  prefetch_tensor_map(map);
+  out[0] = 1;
+}
+
+// As K == 0 makes it: a kernel is given the map, and copies nothing.
+void expect_empty_map() {
+  const DeviceArray<int> out(std::vector<int>{0});
+  launch(prefetch_only, dim3(1), dim3(1), 0, out.data(), tensor_map<float>(nullptr, 5, 0, 3, 1, 0, 4, 4));
+  expect(out.values(1)[0] == 1, "the map of an empty matrix can be handed over");
+}
+
+}  // namespace
+
+int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no GPU\n");
+    return 77;
+  }
+  try {
+    int major = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    if (major < 9) {
+      std::printf("skipped: this GPU has no tensor copies\n");
+      return 77;
+    }
+    expect_boxes<float>("float", true);
+    expect_boxes<float>("float", false);
+    expect_boxes<bf16>("bf16", true);
+    expect_accepted();
+    expect_refused();
+    expect_empty_map();
+  } catch (const std::exception& error) {
+    expect(false, error.what());
+  }
+  return failures == 0 ? 0 : 1;
+}

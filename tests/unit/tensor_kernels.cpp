@@ -1,0 +1,141 @@
+#include "tests/unit/tensor_kernels.hpp"
+
+namespace {
+
+// By one thread of one block; the others need a barrier.
+__forceinline__ void init(std::uint64_t* barrier) {
+  mbarrier_init(barrier, 1);
+  mbarrier_fence_init();
+}
+
+// Two boxes are asked for, of 4 x 4 from (0, 0) and (0, 4) of x, and the source of the second is changed. y:
+// what has come before any wait, and after each of two.
+__global__ void order(float* x, float* y, const __grid_constant__ TensorMap map, int) {
+  __shared__ __align__(128) float slots[2][32];
+  __shared__ std::uint64_t barriers[2];
+  for (int i = 0; i < 2; ++i) {
+    init(&barriers[i]);
+    mbarrier_arrive_expect_tx(&barriers[i], 64);
+    tensor_copy(slots[i], map, 4 * i, 0, 0, &barriers[i]);
+  }
+  x[4] += 100.0f;
+  for (int round = 0; round < 3; ++round) {
+    if (round > 0) mbarrier_wait(&barriers[round - 1], 0);
+    *y++ = slots[0][0];
+    *y++ = slots[1][0];
+  }
+}
+
+__forceinline__ float beyond_alignment(const TensorMap& map) {
+  return static_cast<float>(reinterpret_cast<std::uintptr_t>(&map) % 64);
+}
+
+// y: how far the map is from a multiple of 64 bytes.
+__global__ void alignment_of_maps(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  if (static_cast<int>(threadIdx.x) < n) y[threadIdx.x] = beyond_alignment(map);
+}
+
+__global__ void unused_map(float*, float* y, const __grid_constant__ TensorMap map, int) {
+  prefetch_tensor_map(map);
+  y[0] = 1.0f;
+}
+
+// Of a box of 64 bytes, n are announced.
+__global__ void bytes(float*, float*, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[16];
+  __shared__ std::uint64_t barrier;
+  init(&barrier);
+  mbarrier_arrive_expect_tx(&barrier, static_cast<unsigned>(n));
+  tensor_copy(slots, map, 8, 2, 0, &barrier);
+  mbarrier_wait(&barrier, 0);  // here: bytes
+}
+
+// To element n % 100, from column n / 100.
+__global__ void misaligned(float*, float*, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[128];
+  __shared__ std::uint64_t barrier;
+  init(&barrier);
+  mbarrier_arrive_expect_tx(&barrier, 64);
+  tensor_copy(slots + n % 100, map, n / 100, 3, 1, &barrier);  // here: misaligned
+  mbarrier_wait(&barrier, 0);
+}
+
+__global__ void outside_shared(float*, float*, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[40];
+  __shared__ std::uint64_t barrier;
+  init(&barrier);
+  mbarrier_arrive_expect_tx(&barrier, 64);
+  tensor_copy(slots + n, map, 0, 0, 0, &barrier);  // here: outside_shared
+  mbarrier_wait(&barrier, 0);
+}
+
+// Thread n still reads what another thread's copy overwrites.
+__global__ void overwrites(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[16];
+  __shared__ std::uint64_t barrier;
+  const int t = static_cast<int>(threadIdx.x);
+  if (t == 63) init(&barrier);
+  if (t < 16) slots[t] = 0.0f;
+  __syncthreads();
+  if (t == n) y[0] = slots[1];  // here: overwrites_reader
+  if (t == 63) {
+    mbarrier_arrive_expect_tx(&barrier, 64);
+    tensor_copy(slots, map, 0, 36, 0, &barrier);  // here: overwrites
+  }
+  mbarrier_wait(&barrier, 0);
+}
+
+// Thread 1 changes element n of x while a box may be copied from there; or element -n, when that has come.
+__global__ void source_overwritten(float* x, float*, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[16];
+  __shared__ std::uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    mbarrier_arrive_expect_tx(&barrier, 64);
+    tensor_copy(slots, map, 4, 1, 0, &barrier);  // here: source_copied
+  }
+  if (threadIdx.x == 1 && n >= 0) x[n] = 1.0f;  // here: source_overwritten
+  __syncthreads();
+  mbarrier_wait(&barrier, 0);
+  if (threadIdx.x == 1 && n < 0) x[-n] = 1.0f;
+}
+
+// Thread n reads element n, a zero or not, without a wait.
+__global__ void read_before_wait(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float slots[16];
+  __shared__ std::uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    mbarrier_arrive_expect_tx(&barrier, 64);
+    tensor_copy(slots, map, 40, 36, 0, &barrier);  // here: not_waited_for
+  }
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) == n) y[0] = slots[n];  // here: read_before_wait
+  mbarrier_wait(&barrier, 0);
+}
+
+__global__ void no_fence(float*, float*, const __grid_constant__ TensorMap map, int) {
+  __shared__ __align__(128) float slots[16];
+  __shared__ std::uint64_t barrier;
+  mbarrier_init(&barrier, 1);
+  mbarrier_arrive_expect_tx(&barrier, 64);
+  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: no_fence
+  mbarrier_wait(&barrier, 0);
+}
+
+}  // namespace
+
+const TensorKernels TENSOR_KERNELS{
+    .fetch_floats = fetch_box<float>,
+    .fetch_bf16s = fetch_box<bf16>,
+    .order = order,
+    .alignment_of_maps = alignment_of_maps,
+    .unused_map = unused_map,
+    .bytes = bytes,
+    .misaligned = misaligned,
+    .outside_shared = outside_shared,
+    .overwrites = overwrites,
+    .source_overwritten = source_overwritten,
+    .read_before_wait = read_before_wait,
+    .no_fence = no_fence,
+};
