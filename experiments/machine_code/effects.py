@@ -116,8 +116,8 @@ def width(i: Instruction, result: bool, place: int) -> int:
     if name == "UTMALDG":
         coordinates = next((int(part[0]) for part in parts if part[1:] == "D"), 5)
         return 2 + coordinates if place == 0 else 2
-    if name == "UBLKCP":
-        return 2
+    if name == "UBLKCP":  # destination and mbarrier, source, bytes
+        return (2, 2, 1)[place]
     return 1
 
 

@@ -107,10 +107,9 @@ def recognise(kernel: str, instructions: list[Instruction], words: list[int], ar
     if back is None or not conditional(back) or back.offset < start or len(back.operands) != 1:
         raise Unknown("its main loop does not end in a conditional jump back to its beginning")
     found = MainLoop(kernel, instructions, words, start, back.offset, liveness(instructions), {})
-    inside = range(start, found.end)
-    for i in instructions:
-        if i.target in inside and i.target != start and i.offset not in loop.offsets:
-            raise Unknown(f"{i.offset:x} {i.text} jumps into the middle of its main loop")
+    inside = range(start, found.end, WORD)
+    if strange := set(inside) - loop.offsets:
+        raise Unknown(f"the instruction at {min(strange):x} lies between those of its main loop")
     found.known = what_is_known(instructions, start, loop.offsets)
     machine = found.machine()
     found.path = machine.path
