@@ -22,9 +22,8 @@ FAT_MAGIC = 0xBA55ED50
 KIND_CUBIN, FLAGS_AT, COMPRESSED = 2, 40, 0x8000
 REGISTER_COUNT = 0x2F  # EIATTR_REGCOUNT, a note in .nv.info: symbol, registers
 MBARRIER_PLACES = 0x39  # EIATTR_MBARRIER_INSTR_OFFSETS, in .nv.info.KERNEL
-# Further notes with places in the code: of exits, of instructions for a whole warp, of cooperative groups and
-# the like.
-PLACES = {0x1C: "exit", 0x31: "warp-wide", 0x28: "group", 0x34: "branch", 0x2E: "atomic", 0x46: "patched"}
+# Further notes with places in the code: of exits, of instructions for a whole warp, of cooperative groups.
+PLACES = {0x1C: "exit", 0x31: "warp-wide", 0x28: "group"}
 
 
 @dataclass

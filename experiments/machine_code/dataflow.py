@@ -6,12 +6,12 @@ computes only the next ones, into the registers of those that are no longer want
 would have taken is then done once, before the loop.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tools.machine_code.listing import Instruction
 
 from machine_code.effects import effects, results
-from machine_code.expressions import Sum, evaluate, initial, minus, number
+from machine_code.expressions import OPPOSITE, Sum, evaluate, initial, minus, number, of_atom
 from machine_code.liveness import conditional
 from machine_code.meaning import Machine
 from machine_code.recognise import Load, MainLoop, Unknown
@@ -63,7 +63,7 @@ class Carried:
     node: Node
     before: Node
     plus: int
-    others: str  # the rest of the address: "+UR7", "R8+" or nothing
+    others: list[str]  # the other registers of the address, which do not change
     offsets: dict[int, int]
 
 
@@ -75,14 +75,19 @@ class Dataflow:
     invariant: list[Node] = field(default_factory=list)  # always the same: computed before the loop
     needed: list[Node] = field(default_factory=list)  # computed in the loop
     carried: dict[int, Carried] = field(default_factory=dict)  # by side
+    skip: Node | None = None  # computes whether a round need not wait
 
 
 def dataflow(loop: MainLoop, carry: tuple[int, ...] = (0, 1)) -> Dataflow:
     """carry: the sides whose addresses may be carried over. Raises Unknown for what a new loop cannot do."""
     flow = read_graph(loop)
+    drop_idle_masks(flow)
+    share(loop, flow)
     for side in carry:
         if found := carried_address(loop, flow, side):
             flow.carried[side] = found
+    if loop.wait and loop.wait.skip:
+        flow.skip = skip_node(loop.wait.skip, flow)
     choose(loop, flow)
     return flow
 
@@ -101,8 +106,7 @@ def read_graph(loop: MainLoop) -> Dataflow:
         node: Node | Instruction = i
         if i.offset in glue:
             node = Node(i, sources, values)
-            vectors = [name for name in done.writes if name.lstrip("U").startswith("R")]
-            if len(vectors) > 1:
+            if len(done.writes) > 1:
                 raise Unknown(f"{i.offset:x} {i.text} writes two registers, which is not provided for")
             flow.nodes.append(node)
         elif i.mnemonic != "FFMA":
@@ -145,7 +149,8 @@ def carried_address(loop: MainLoop, flow: Dataflow, side: int) -> Carried | None
     first_text = following[0].instruction.operands[1]
     # A round later: where this round's loads then read, against what this round computed for the next.
     after = loop.machine()
-    later = Machine(loop.code, dict(after.registers)).run(loop.start, loop.back)
+    assume = next(iter(loop.waits_if.values()), False)
+    later = Machine(loop.code, dict(after.registers), [], assume).run(loop.start, loop.back)
     addresses = {i.offset: address for (address, _), i in later.loads.items()}
     offsets = {load.instruction.offset: split_address(load.instruction.operands[1])[1] for load in following}
     base = split_address(first_text)[1]
@@ -163,7 +168,7 @@ def carried_address(loop: MainLoop, flow: Dataflow, side: int) -> Carried | None
     same_kind = before.result.startswith("UR") == node.result.startswith("UR")
     if plus is None or not same_kind or any(not fits(offset) for offset in offsets.values()):
         return None
-    return Carried(node, before, signed(plus), "".join(f"+{name}" for name in others), offsets)
+    return Carried(node, before, signed(plus), others, offsets)
 
 
 def signed(value: int) -> int:
@@ -195,6 +200,7 @@ def roots(loop: MainLoop, flow: Dataflow) -> list[Node]:
     found += [carried.node for carried in flow.carried.values()]
     if loop.wait:
         found += flow.users[loop.wait.look.offset].values()
+        found += [flow.skip] if flow.skip else []
     found += flow.users[loop.back].values() if loop.back in flow.users else []
     return [node for node in found if isinstance(node, Node)]
 
@@ -215,23 +221,48 @@ def drop_idle_masks(flow: Dataflow) -> None:
                     node.sources[register] = source[1]
 
 
-def share(flow: Dataflow) -> None:
-    """What is computed twice is computed once."""
+def share(loop: MainLoop, flow: Dataflow) -> None:
+    """What is computed twice is computed once; in the register in which it is wanted afterwards, if it is."""
     first: dict[tuple[str, Sum], Node] = {}
+    homes: set[int] = set()
     for node in flow.nodes:
-        for register, of in node.sources.items():
-            node.sources[register] = first.get(of.key, of) if isinstance(of, Node) else of
-        if node.key[0] in ("R", "UR") and not conditional(node.instruction):
-            first.setdefault(node.key, node)
-    for sources in flow.users.values():
-        for register, of in sources.items():
-            sources[register] = first.get(of.key, of) if isinstance(of, Node) else of
+        node.sources = {name: shared(of, first) for name, of in node.sources.items()}
+        wanted = node.result in loop.counts and flow.last[node.result] is node
+        known = first.setdefault(node.key, node)
+        if known is not node and wanted:
+            if known.instruction.offset in homes or conditional(node.instruction):
+                continue  # wanted in two registers: computed in both
+            flow.last[node.result] = known
+        if wanted:
+            homes.add(known.instruction.offset)
+    for at, sources in flow.users.items():
+        flow.users[at] = {name: shared(of, first) for name, of in sources.items()}
+
+
+def shared(of: Node | str, first: dict[tuple[str, Sum], Node]) -> Node | str:
+    return first.get(of.key, of) if isinstance(of, Node) else of
+
+
+def skip_node(jump: Instruction, flow: Dataflow) -> Node:
+    """A predicate of its own for the look at the mbarrier: true if the round need not wait."""
+    (of,) = flow.users[jump.offset].values()
+    if not isinstance(of, Node):
+        raise Unknown(f"{jump.offset:x} {jump.text} depends on what is computed before the loop")
+    i, values = of.instruction, of.values
+    if (jump.predicate or "").startswith("@!"):  # the opposite, then
+        swap = OPPOSITE | {b: a for a, b in OPPOSITE.items()}
+        name, comparison, *rest = i.opcode.split(".")
+        if name != "ISETP" or comparison not in swap or i.operands[-1] != "PT":
+            raise Unknown(
+                f"{jump.offset:x} {jump.text} depends on {i.text}, whose opposite is not known here"
+            )
+        i = replace(i, opcode=".".join([name, swap[comparison], *rest]))
+        values = {of.result: of_atom("not", of.value)}
+    return Node(replace(i, offset=jump.offset), of.sources, values)
 
 
 def choose(loop: MainLoop, flow: Dataflow) -> None:
     """Sorts what is needed into what never changes and what is computed in every round."""
-    drop_idle_masks(flow)
-    share(flow)
     needed = {node.instruction.offset: node for root in roots(loop, flow) for node in root.cone()}
     invariant: set[int] = set()
     used = [*(node.sources for node in needed.values()), *flow.users.values()]

@@ -135,6 +135,7 @@ def shifted_right(value: Sum, bits: int) -> Sum:
 Get = Callable[[str], Sum]  # what a register holds
 NAME = re.compile(r"(-?)(!?)(U?[RP])(\d+|Z|T)(?:\.reuse)?")
 COPIES = {"MOV", "UMOV", "R2UR", "IMAD.MOV", "IMAD.MOV.U32"}
+OPPOSITE = {"EQ": "NE", "LT": "GE", "LE": "GT"}
 SUMS = {"IADD3", "UIADD3", "VIADD", "IMAD.IADD"}
 PRODUCTS = {"IMAD", "IMAD.U32", "IMAD.SHL.U32"}
 
@@ -168,6 +169,10 @@ def evaluate(i: Instruction, get: Get) -> list[Sum]:
     """
     count = results(i)
     sources = [operand_value(text, get) for text in i.operands[count:]]
+    comparison = re.fullmatch(r"(U?ISETP\.)(EQ|LT|LE)(\.(?:U32\.)?AND)", i.opcode)
+    if comparison and sources[-1] == of_atom("true"):  # as the opposite of its opposite
+        opposite = f"{comparison[1]}{OPPOSITE[comparison[2]]}{comparison[3]}"
+        return [of_atom("not", of_atom("result", n, opposite, *sources)) for n in range(count)]
     if i.opcode == "R2UR":
         sources = sources[:1]
     known = arithmetic(i, sources)

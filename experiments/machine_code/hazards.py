@@ -67,6 +67,8 @@ def least(producer: Instruction, register: str, consumer: Instruction) -> int:
 
 def enough(producer: Instruction, register: str, consumer: Instruction) -> int:
     """What is enough for all of them: what we leave."""
+    if register.startswith("U") and consumer.mnemonic.startswith("U") and producer.mnemonic != "R2UR":
+        return 6
     if register.startswith("U") or use(register, consumer) == GUARD:
         return 13
     return 10 if producer.mnemonic in ("HFMA2", "DADD", "DMUL", "DFMA") else 6

@@ -13,7 +13,7 @@ from tools.machine_code.listing import Instruction, SassError
 from machine_code.bits import WORD
 from machine_code.effects import VARIABLE, effects, results
 from machine_code.expressions import Sum, add, evaluate, initial, number, of_atom, operand_value
-from machine_code.liveness import conditional, liveness
+from machine_code.liveness import liveness
 
 LOOK = "SYNCS.PHASECHK.TRANS64.TRYWAIT"  # at an mbarrier: whether its phase is over
 CONSTANTS = {"LDC", "ULDC", "S2R", "S2UR"}  # read what never changes ...
@@ -21,11 +21,20 @@ CHANGING = ("SR_CLOCK", "SR_GLOBALTIMER")  # ... apart from these
 ENOUGH = 50_000  # instructions: the stretch does not end
 
 
+class Undecided(SassError):
+    """A jump depends on a predicate of which nothing is known."""
+
+    def __init__(self, jump: Instruction, predicate: Sum):
+        super().__init__(f"{jump.offset:x} {jump.text} makes a second way through the loop")
+        self.jump, self.predicate = jump, predicate
+
+
 @dataclass
 class Machine:
     """One thread. `looks` says what each look at an mbarrier finds, one after the other; then always that its
     phase is over.
 
+    assume: of predicates that the loop computes, by value, whether they are true; or one answer for all.
     epoch counts the waits that are over, on which depends what a load finds. trace is what was carried out,
     with the new values.
     """
@@ -33,10 +42,9 @@ class Machine:
     code: dict[int, Instruction]
     registers: dict[str, Sum] = field(default_factory=dict)
     looks: list[bool] = field(default_factory=list)
+    assume: dict[Sum, bool] | bool = field(default_factory=dict)
     epoch: int = 0
-    waits: list[tuple[Sum, Sum]] = field(
-        default_factory=list
-    )  # of each the mbarrier's address and the parity
+    waits: list[tuple[Sum, Sum]] = field(default_factory=list)  # of each, the mbarrier and the parity
     trace: list[tuple[Instruction, dict[str, Sum]]] = field(default_factory=list)
     loads: dict[tuple[Sum, int], Instruction] = field(default_factory=dict)  # by address and epoch
     _seen: list[tuple[Sum, Sum]] = field(default_factory=list)  # of each look, likewise
@@ -72,31 +80,51 @@ class Machine:
                 self.trace.append((i, {}))
                 at = self.jump(i)
                 continue
-            guard = self.guard(i) if conditional(i) else None
-            new = self.execute(i)
-            if guard is not None:
+            guard = self.guard(i)
+            carried_out = self.truth(guard)
+            new = {} if carried_out is False else self.execute(i)
+            if carried_out is None:
                 new = {name: of_atom("if", guard, value, self.get(name)) for name, value in new.items()}
             self.registers |= new
             self.trace.append((i, new))
             at += WORD
         return self
 
+    def truth(self, predicate: Sum) -> bool | None:
+        """Whether a predicate is true; None if that is not known."""
+        match predicate.atom:
+            case ("true",) | ("false",) as atom:
+                return atom[0] == "true"
+            case ("not", inner):
+                found = self.truth(inner)
+                return None if found is None else not found
+            case ("look", _):
+                return None
+        return self.assume if isinstance(self.assume, bool) else self.assume.get(predicate)
+
     def jump(self, i: Instruction) -> int:
         """Where it goes on. A jump after a look at an mbarrier that was a success ends a wait."""
-        atom, inverted = self.guard(i).atom, False
-        if atom and atom[0] == "not":
-            atom, inverted = atom[1].atom, True
-        if i.target is not None and len(i.operands) == 1 and atom and atom[0] == "true":
-            return i.target
-        if i.target is None or len(i.operands) != 1 or not atom or atom[0] != "look":
-            raise SassError(f"{i.offset:x} {i.text} jumps under a condition that is no wait for an mbarrier")
-        look = atom[1]
+        guard = self.guard(i)
+        taken = self.truth(guard)
+        if i.target is None or len(i.operands) != 1:
+            raise SassError(f"{i.offset:x} {i.text}: it is not known when this jumps, and where to")
+        if taken is None:
+            atom, inverted = guard.atom, False
+            if atom and atom[0] == "not":
+                atom, inverted = atom[1].atom, True
+            if not atom or atom[0] != "look":
+                raise Undecided(i, guard)
+            taken = self.outcome(atom[1]) != inverted
+        return i.target if taken else i.offset + WORD
+
+    def outcome(self, look: int) -> bool:
+        """What a look found, on which something now depends."""
         over = self.looks[look] if look < len(self.looks) else True
         if over and look not in self._relied_on:
             self._relied_on.add(look)
             self.waits.append(self._seen[look])
             self.epoch += 1
-        return i.target if over != inverted else i.offset + WORD
+        return over
 
     def execute(self, i: Instruction) -> dict[str, Sum]:
         """The new values of registers."""
@@ -105,7 +133,7 @@ class Machine:
         if i.opcode == LOOK:
             self._seen.append((self.address(i.operands[1]), self.source(i.operands[2])))
             return {i.operands[0]: of_atom("look", len(self._seen) - 1)}
-        if i.mnemonic == "LDS" and i.bytes:
+        if i.mnemonic == "LDS" and i.bytes and i.operands[0] != "RZ":
             address, base = self.address(i.operands[1]), int(i.operands[0].removeprefix("R"))
             words = range(max(1, i.bytes // 4))
             self.loads[address, self.epoch] = i
@@ -142,19 +170,25 @@ class Stretch:
 
 
 def differences(
-    old: Stretch, new: Stretch, counts: frozenset[str], known: dict[str, Sum], looks: list[bool]
+    old: Stretch,
+    new: Stretch,
+    counts: frozenset[str],
+    known: dict[str, Sum],
+    looks: list[bool],
+    assume: dict[Sum, bool] | None = None,
 ) -> list[str]:
     """Where two loops are not the same, by induction over the times round; empty if they are.
 
     counts: the registers that are wanted afterwards or the next time; those that `new` carries from its
-    prologue into its body are found. known: what is known about registers before. looks: see Machine.
+    prologue into its body are found. known: what is known about registers before. looks, assume: see Machine.
     """
-    was = Machine(by_offset(old.instructions), dict(known), list(looks)).run(old.body, old.back)
+    assume = assume or {}
+    was = Machine(by_offset(old.instructions), dict(known), list(looks), assume).run(old.body, old.back)
     code = by_offset(new.instructions)
     before = Machine(code, dict(known)).run(new.prologue, new.body)
     own = {name: value for name, value in before.registers.items() if known.get(name) != value}
     carried = own.keys() & liveness(new.instructions).before[new.body]
-    now = Machine(code, dict(before.registers), list(looks)).run(new.body, new.back)
+    now = Machine(code, dict(before.registers), list(looks), assume).run(new.body, new.back)
     # What the prologue would make of the state after: the next time round begins with the same.
     again = Machine(code, dict(was.registers)).run(new.prologue, new.body)
     wrong = []

@@ -7,6 +7,7 @@ from machine_code.recognise import QUAD, MainLoop, Unknown
 SPARE_REGISTERS = 2  # of as many registers as a launch gives, the last two are not to be used
 MOST_REGISTERS = 255
 UNIFORM_REGISTERS = 63
+PREDICATES = 7
 
 
 def register_file(name: str) -> str:
@@ -32,6 +33,8 @@ class Pool:
         self.free = {
             "R": [n for n in range(last + 1) if f"R{n}" not in busy],
             "UR": [n for n in range(UNIFORM_REGISTERS) if f"UR{n}" not in busy],
+            "P": [n for n in range(PREDICATES) if f"P{n}" not in busy],
+            "UP": [n for n in range(PREDICATES) if f"UP{n}" not in busy],
         }
         self.last = registers - SPARE_REGISTERS - 1
         self.highest = 0
@@ -60,6 +63,8 @@ class Pool:
         def whole(n: int) -> bool:
             return {*range(n // QUAD * QUAD, n // QUAD * QUAD + QUAD)} <= set(free)
 
+        if kind != "R":
+            return self.take(kind, free[0])
         return self.take(kind, min(free, key=lambda n: (n > self.last, n <= self.last and whole(n), n)))
 
     def take(self, kind: str, n: int) -> str:

@@ -16,7 +16,7 @@ from machine_code.bits import WORD
 from machine_code.effects import effects
 from machine_code.expressions import Atom, Sum, evaluate, initial
 from machine_code.liveness import Liveness, conditional, liveness, unchanged
-from machine_code.meaning import LOOK, Machine, by_offset
+from machine_code.meaning import LOOK, Machine, Undecided, by_offset
 
 QUAD = 4  # words of a load of 128 bits
 
@@ -40,8 +40,9 @@ class Wait:
     """For an mbarrier. The loop looks once; if in vain, it goes aside and looks there until it is over."""
 
     look: Instruction
-    jumps: tuple[Instruction, ...]  # on the usual way: those that depend on the look
+    jumps: tuple[Instruction, ...]  # on the way that waits: those that depend on the look
     aside: tuple[Instruction, ...]  # look, jump back, jump to the loop; outside of it
+    skip: Instruction | None  # the jump over the wait in a round that need not wait
 
 
 @dataclass
@@ -68,7 +69,8 @@ class MainLoop:
     )  # by side: the registers of the first step's elements
     loads: dict[int, list[Load]] = field(default_factory=dict)  # by step, from 1 to `steps`: the next round's
     wait: Wait | None = None
-    path: list[Instruction] = field(default_factory=list)  # the usual way through it
+    waits_if: dict[Sum, bool] = field(default_factory=dict)  # what must be so for a round to wait
+    path: list[Instruction] = field(default_factory=list)  # the way through it, with the wait
 
     @property
     def end(self) -> int:
@@ -92,9 +94,15 @@ class MainLoop:
         """What is neither FFMA nor load nor wait: addresses, counters."""
         return [i for i in self.path if i.mnemonic not in ("FFMA", "LDS", "BRA", "SYNCS", "NOP")]
 
+    @property
+    def ways(self) -> list[dict[Sum, bool]]:
+        """What may be so of the predicates on which the way through the loop depends."""
+        other = {value: not true for value, true in self.waits_if.items()}
+        return [self.waits_if, other] if other else [{}]
+
     def machine(self, looks: list[bool] | None = None) -> Machine:
-        """After one time round."""
-        return Machine(self.code, dict(self.known), looks or []).run(self.start, self.back)
+        """After one round, with the wait."""
+        return Machine(self.code, dict(self.known), looks or [], self.waits_if).run(self.start, self.back)
 
 
 def recognise(kernel: str, instructions: list[Instruction], words: list[int], arch: str) -> MainLoop:
@@ -111,10 +119,11 @@ def recognise(kernel: str, instructions: list[Instruction], words: list[int], ar
     if strange := set(inside) - loop.offsets:
         raise Unknown(f"the instruction at {min(strange):x} lies between those of its main loop")
     found.known = what_is_known(instructions, start, loop.offsets)
+    skip = find_skip(found)
     machine = found.machine()
     found.path = machine.path
     read_sums(found, machine)
-    read_wait(found, machine, sorted(loop.offsets - set(inside)))
+    read_wait(found, machine, sorted(loop.offsets - set(inside)), skip)
     return found
 
 
@@ -271,10 +280,27 @@ def loads_of(
 # ---- The wait --------------------------------------------------------------------------------------------
 
 
-def read_wait(loop: MainLoop, machine: Machine, outside: list[int]) -> None:
+def find_skip(loop: MainLoop) -> Instruction | None:
+    """A loop may wait in some rounds only. Finds the jump over the wait, and sets what must be so to wait."""
+    try:
+        loop.machine()
+    except Undecided as undecided:
+        ways = [
+            (true, Machine(loop.code, dict(loop.known), [], {undecided.predicate: true}))
+            for true in (True, False)
+        ]
+        waiting = [true for true, way in ways if way.run(loop.start, loop.back).waits]
+        if len(waiting) == 1 and undecided.jump.offset in range(loop.start, loop.back):
+            loop.waits_if = {undecided.predicate: waiting[0]}
+            return undecided.jump
+        raise
+    return None
+
+
+def read_wait(loop: MainLoop, machine: Machine, outside: list[int], skip: Instruction | None) -> None:
     """The wait for an mbarrier, if there is one; `outside`: the loop's instructions that do not lie in it."""
     looks = [i for i in loop.path if i.opcode == LOOK]
-    jumps = tuple(i for i in loop.path if i.mnemonic == "BRA")
+    jumps = tuple(i for i in loop.path if i.mnemonic == "BRA" and i is not skip)
     if len(machine.waits) != len(looks) or len(looks) > 1:
         raise Unknown(
             f"it looks {len(looks)} times at an mbarrier and waits {len(machine.waits)} times; once is known"
@@ -283,15 +309,15 @@ def read_wait(loop: MainLoop, machine: Machine, outside: list[int]) -> None:
         if jumps or outside:
             raise Unknown("its main loop has a second way through it")
         return
-    way = Machine(loop.code, dict(loop.known), [False]).run(loop.start, loop.back).path
-    failed = Machine(loop.code, dict(loop.known), [False, False, False]).run(loop.start, loop.back).path
-    aside = [i for i in failed if i.offset in outside]
-    more = {i.offset for i in (*way, *failed)} - {i.offset for i in loop.path}
-    strange = [loop.code[at] for at in more if loop.code[at].mnemonic not in ("SYNCS", "BRA", "YIELD", "NOP")]
-    if strange:
-        raise Unknown(f"{strange[0].offset:x} {strange[0].text} stands where it waits for an mbarrier")
+    other = Machine(loop.code, dict(loop.known), [], loop.ways[-1]).run(loop.start, loop.back)
+    differ = {
+        name for name in loop.counts if name in loop.written and skip and other.get(name) != machine.get(name)
+    }
+    fragments = {f"R{n}" for side in loop.first for n in side.values()}
+    if differ - fragments:
+        raise Unknown(f"{min(differ - fragments)} changes only in the rounds that wait")
     place = [loop.code[at] for at in outside if loop.code[at].mnemonic in ("SYNCS", "BRA")]
-    kinds = [i.mnemonic for i in place]
-    if kinds != ["SYNCS", "BRA", "BRA"] or not aside or place[1].target not in outside:
-        raise Unknown("the code that waits for the mbarrier does not lie outside of the loop")
-    loop.wait = Wait(looks[0], jumps, tuple(place))
+    strange = [at for at in outside if loop.code[at].mnemonic not in ("SYNCS", "BRA", "YIELD", "NOP")]
+    if strange or [i.mnemonic for i in place] != ["SYNCS", "BRA", "BRA"] or place[1].target not in outside:
+        raise Unknown("the code that waits for the mbarrier is of another kind, or lies in the loop")
+    loop.wait = Wait(looks[0], jumps, tuple(place), skip)

@@ -139,13 +139,9 @@ def check(old: MainLoop, new: NewLoop, read: list[Instruction], words: list[int]
             raise (Broken if hazard.offset in new.lines else AfterLoop)(
                 f"the new code has a hazard: {hazard}"
             )
-    for looks in ([], [False], [False, False]) if old.wait else ([],):
-        wrong = differences(
-            Stretch(old.instructions, old.start, old.start, old.back),
-            Stretch(read, new.prologue, new.body, old.back),
-            old.counts,
-            old.known,
-            looks,
-        )
-        if wrong:
-            raise Broken(f"the new loop does something else: {wrong[0]}")
+    was = Stretch(old.instructions, old.start, old.start, old.back)
+    now = Stretch(read, new.prologue, new.body, old.back)
+    for way in old.ways:
+        for looks in ([], [False], [False, False]):
+            if wrong := differences(was, now, old.counts, old.known, looks, way):
+                raise Broken(f"the new loop does something else: {wrong[0]}")

@@ -28,9 +28,10 @@ from machine_code.recognise import QUAD, Load, MainLoop, Unknown
 
 LOOK_COUNTER, READ_COUNTER = 4, 5
 ALL_COUNTERS = sum(1 << n for n in BARRIERS)
-# Cycles until a result may be used, whatever uses it: enough for all. ptxas leaves less where less will do.
-LATENCIES = {"R": 6, "UR": 13, "P": 13, "UP": 13}
+# Cycles until a result may be used: more than ptxas leaves, and the same for all that writes it.
+NEAR, FAR = 6, 13
 JUMP_STALL = 5  # as ptxas has it
+YIELD = 4  # a stall from which on another warp should have its turn
 
 Sources = dict[str, Node | str]  # by register, who wrote it
 
@@ -63,6 +64,7 @@ class Builder:
     names: dict[int, str] = field(default_factory=dict)  # the register of each node's result, by offset
     gaps: dict[int, Line] = field(default_factory=dict)  # what stands in them
     placed: dict[int, int] = field(default_factory=dict)  # the gap of each instruction of glue, by offset
+    look_name: str = ""  # the predicate that says whether the phase of the mbarrier is over
 
     def build(self) -> NewLoop:
         self.assign()
@@ -96,14 +98,20 @@ class Builder:
         """Gives a register to each element of the second set and to each result."""
         for load in self.loop.loads[1]:
             self.products.second[load.side, load.elements] = self.pool.quad()
-        carried = {c.node.instruction.offset for c in self.flow.carried.values()}
+        homes = {
+            of.instruction.offset: register
+            for register, of in self.flow.last.items()
+            if register in self.loop.counts and isinstance(of, Node)
+        }
         for node in (*self.flow.invariant, *self.flow.needed):
-            result, offset = node.result, node.instruction.offset
-            kind = register_file(result)
-            stays = kind not in ("R", "UR") or (result in self.loop.counts and self.flow.last[result] is node)
-            if stays and offset in carried:
-                raise Unknown(f"{result} is an address, and wanted after the loop, too")
-            self.names[offset] = result if stays else self.pool.one(kind)
+            offset = node.instruction.offset
+            if offset in homes and any(c.node is node for c in self.flow.carried.values()):
+                raise Unknown(f"{homes[offset]} is an address, and wanted after the loop, too")
+            self.names[offset] = homes.get(offset) or self.pool.one(register_file(node.result))
+        if self.loop.wait:
+            skip = self.flow.skip
+            self.look_name = self.name(skip) if skip else self.pool.one("P")
+            self.names[self.loop.wait.look.offset] = self.look_name
 
     def name(self, of: Node | str) -> str:
         return self.names[of.instruction.offset] if isinstance(of, Node) else of
@@ -117,26 +125,25 @@ class Builder:
         }
         result = {node.result: names[i.offset]}
         operands = [rename(text, result if n < count else sources) for n, text in enumerate(i.operands)]
-        predicate = f"{i.predicate} " if i.predicate else ""
+        predicate = f"{rename(i.predicate, sources)} " if i.predicate else ""
         return f"{predicate}{i.opcode} {', '.join(operands)}"
 
-    def look_text(self) -> str:
+    def look_text(self, guard: str = "") -> str:
         assert self.loop.wait
         look = self.loop.wait.look
         names = {register: self.name(of) for register, of in self.flow.users[look.offset].items()}
-        predicate, *operands = look.operands
-        return f"{look.opcode} {', '.join([predicate, *(rename(text, names) for text in operands)])}"
+        operands = [rename(text, names) for text in look.operands[1:]]
+        return f"{guard}{look.opcode} {', '.join([self.look_name, *operands])}"
 
     # ---- Glue ----------------------------------------------------------------------------------------------
 
-    def ready(self, sources: Sources) -> int:
-        """The first gap at which all of these can be read."""
-        written = [of for of in sources.values() if isinstance(of, Node)]
+    def ready(self, i: Instruction, sources: Sources) -> int:
+        """The first gap at which an instruction can read all of these."""
         return max(
             [
-                self.placed[of.instruction.offset] + LATENCIES[register_file(self.name(of))]
-                for of in written
-                if of.instruction.offset in self.placed
+                self.placed[of.instruction.offset] + latency(of.instruction, self.name(of), i)
+                for of in sources.values()
+                if isinstance(of, Node) and of.instruction.offset in self.placed
             ],
             default=0,
         )
@@ -145,43 +152,53 @@ class Builder:
         """In the compiler's order, each as early as it can be."""
         items = {node.instruction.offset: node for node in self.flow.needed}
         order = {i.offset: n for n, i in enumerate(self.loop.path)}
-        looks = [self.loop.wait.look.offset] if self.loop.wait else []
         readers: dict[str, int] = {}  # of a register as the round began: the last gap where it is read
-        predicates: dict[str, int] = {}  # the last gap where a predicate is read or written
         urgent = self.urgent()
-        for offset in sorted([*items, *looks], key=lambda offset: order[offset]):
+        look = self.loop.wait.look.offset if self.loop.wait else None
+        # The look comes last: it reads what the others compute, and nothing but the wait depends on it.
+        for offset in [*sorted(items, key=lambda offset: order[offset]), *([look] if look else [])]:
             node, i = items.get(offset), self.loop.code[offset]
             sources = node.sources if node else self.flow.users[offset]
-            start = max([self.ready(sources), *(predicates.get(name, -1) + 1 for name in flags(i))])
-            start = max(start, self.not_before(i, node, readers))
+            if node is None and self.flow.skip:
+                sources = sources | {"skip": self.flow.skip}
+            start = max(self.ready(i, sources), self.not_before(node, readers))
             gap = next(self.early_gaps(start) if offset in urgent else self.free_gaps(start), None)
             if gap is None or gap > self.not_after(node):
                 raise Unknown(f"there is no room for {i.offset:x} {i.text}")
-            self.gaps[gap] = self.glue_line(i, node, sources)
+            self.gaps[gap] = self.glue_line(node, sources)
             self.placed[offset] = gap
-            predicates |= dict.fromkeys(flags(i), gap)
-            readers |= dict.fromkeys((of for of in sources.values() if isinstance(of, str)), gap)
+            for of in sources.values():
+                if isinstance(of, str):
+                    readers[of] = max(gap, readers.get(of, gap))
 
-    def not_before(self, i: Instruction, node: Node | None, readers: dict[str, int]) -> int:
+    def not_before(self, node: Node | None, readers: dict[str, int]) -> int:
         """The first gap that an instruction may have, apart from when its operands are ready."""
         if node is None:
             return (self.loop.steps - self.plan.look) * self.products.step
+        start = readers.get(self.name(node), -1) + 1
         if self.is_address(node):  # the last loads that want the old one stand in the step before the last
-            return self.last_step - self.products.step + self.plan.address
-        start = readers.get(self.names[i.offset], -1) + 1
-        wait = self.loop.wait
-        if wait and flags(i) & flags(wait.look) and i.offset > wait.jumps[0].offset:
-            start = max(start, self.last_step)  # the predicate is the wait's until then
+            start = max(start, self.last_step - self.products.step + self.plan.address)
         return start
 
     def not_after(self, node: Node | None) -> int:
-        """The last gap, so that what follows need not wait: the loads of the last step, or the jump back."""
-        if node and self.is_address(node):
-            return self.last_step + self.plan.first - LATENCIES["R"]
-        return self.last_step + self.products.step - LATENCIES["P"]
+        """The last gap, so that what follows need not wait: the loads of the last step, or a jump."""
+        if node is None:
+            return self.last_step - NEAR
+        if self.is_address(node):
+            return self.last_step + self.plan.first - NEAR
+        return self.last_step + self.products.step - FAR
 
     def is_address(self, node: Node) -> bool:
-        return any(carried.node is node for carried in self.flow.carried.values())
+        """Whether its register holds the address of loads until it is written."""
+        if any(carried.node is node for carried in self.flow.carried.values()):
+            return True
+        return self.name(node) in {
+            of
+            for step in range(1, self.loop.steps)
+            for load in self.loop.loads[step]
+            if load.side not in self.flow.carried
+            for of in self.flow.users[load.instruction.offset].values()
+        }
 
     def free_gaps(self, start: int) -> Iterator[int]:
         """The gaps for glue from `start` on."""
@@ -205,15 +222,19 @@ class Builder:
                         found |= {node.instruction.offset for node in of.cone()}
         return found
 
-    def glue_line(self, i: Instruction, node: Node | None, sources: Sources) -> Line:
+    def glue_line(self, node: Node | None, sources: Sources) -> Line:
         slow = any(isinstance(of, Node) and of.instruction.mnemonic in VARIABLE for of in sources.values())
         wait = 1 << READ_COUNTER if slow or (node and self.is_address(node)) else 0
         if node is None:
-            return Line(
-                self.look_text(), Control(write_barrier=LOOK_COUNTER, wait=wait), "look at the mbarrier"
-            )
-        counter = READ_COUNTER if i.mnemonic in VARIABLE else NO_BARRIER
-        why = "the address for the next round" if self.is_address(node) else "as the compiler has it"
+            guard = f"@!{self.look_name} " if self.flow.skip else ""
+            control = Control(write_barrier=LOOK_COUNTER, wait=wait)
+            return Line(self.look_text(guard), control, "look at the mbarrier")
+        counter = READ_COUNTER if node.instruction.mnemonic in VARIABLE else NO_BARRIER
+        why = "as the compiler has it"
+        if node is self.flow.skip:
+            why = "whether the round need not wait"
+        elif self.is_address(node):
+            why = "the address for the next round"
         return Line(self.text(node, self.names), Control(write_barrier=counter, wait=wait), why)
 
     # ---- Loads ---------------------------------------------------------------------------------------------
@@ -228,7 +249,8 @@ class Builder:
             for n, load in enumerate(loads):
                 gap = begin + self.plan.first + n * self.plan.spacing
                 if load.side not in self.flow.carried:
-                    gap = max(gap, self.ready(self.flow.users[load.instruction.offset]))
+                    i = load.instruction
+                    gap = max(gap, self.ready(i, self.flow.users[i.offset]))
                 while gap in self.gaps:
                     gap += 1
                 if gap >= begin + self.products.step:
@@ -284,6 +306,7 @@ class Builder:
         for n, line in enumerate(lines):
             wait = ALL_COUNTERS if n == 0 else 1 << READ_COUNTER if slow and n > slow[0] else 0
             line.control = replace(line.control, wait=wait)
+        space(lines, 0 if self.urgent() else self.plan.first + 1)
         return lines
 
     def body(self) -> list[Line]:
@@ -301,7 +324,9 @@ class Builder:
         stall = Control.of(self.loop.words[self.loop.back // WORD]).stall
         fragments = sum(1 << counter for counter in SET_COUNTERS[0]) if self.plan.settle else 0
         control = Control(stall, wait=1 << READ_COUNTER | fragments)
-        lines.append(Line(f"{back.predicate} BRA {{body}}", control, "the next round"))
+        names = {register: self.name(of) for register, of in self.flow.users[back.offset].items()}
+        predicate = rename(back.predicate or "", names)
+        lines.append(Line(f"{predicate} BRA {{body}}", control, "the next round"))
         lines[0].label = "body"
         return lines
 
@@ -311,7 +336,7 @@ class Builder:
         if wait is None:
             return []
         control = Control(JUMP_STALL, wait=1 << LOOK_COUNTER)
-        text = f"@!{wait.look.operands[0]} BRA {wait.aside[1].target:#x}"
+        text = f"@!{self.look_name} BRA {wait.aside[1].target:#x}"
         return [Line(text, control, "not there yet: look again, aside")]
 
     def aside(self) -> dict[int, Line]:
@@ -323,21 +348,40 @@ class Builder:
         waiting = Control(JUMP_STALL, wait=1 << LOOK_COUNTER)
         return {
             look.offset: Line(self.look_text(), Control(2, write_barrier=LOOK_COUNTER), "look again"),
-            again.offset: Line(
-                f"@!{wait.look.operands[0]} BRA {again.target:#x}", waiting, "until it is there"
-            ),
+            again.offset: Line(f"@!{self.look_name} BRA {again.target:#x}", waiting, "until it is there"),
             back.offset: Line("BRA {go_on}", Control(JUMP_STALL), "back into the loop"),
         }
 
 
-def flags(i: Instruction) -> set[str]:
-    """The predicates that an instruction reads or writes."""
-    return {name for name in effects(i).reads | effects(i).writes if "P" in name}
+def latency(producer: Instruction, register: str, consumer: Instruction) -> int:
+    """The cycles after which an instruction may read what another one wrote."""
+    uniform = register.startswith("UR") and consumer.mnemonic.startswith("U") and producer.mnemonic != "R2UR"
+    return NEAR if uniform or register_file(register) == "R" else FAR
 
 
 def once(text: str, why: str) -> Line:
-    """A line of the prologue: the next one may use its result."""
-    i = parse_instruction(text)
-    counter = READ_COUNTER if i.mnemonic in VARIABLE else NO_BARRIER
-    stall = LATENCIES[register_file(i.operands[0])]
-    return Line(text, Control(stall, stay=0, write_barrier=counter), f"once: {why}")
+    """A line of the prologue."""
+    counter = READ_COUNTER if parse_instruction(text).mnemonic in VARIABLE else NO_BARRIER
+    return Line(text, Control(write_barrier=counter), f"once: {why}")
+
+
+def space(lines: list[Line], after: int) -> None:
+    """Sets the stalls of lines that follow one another, so that each finds what it reads.
+
+    So does what comes `after` cycles behind the last.
+    """
+    written: dict[str, tuple[int, Instruction]] = {}  # by register: in which cycle, and by what
+    starts: list[int] = []
+    for line in lines:
+        i = parse_instruction(line.text)
+        least = starts[-1] + 1 if starts else 0
+        if starts and line.control.wait:  # the counter must have gone up
+            least += 1
+        read = [(name, *written[name]) for name in effects(i).reads & written.keys()]
+        starts.append(max([least, *(cycle + latency(by, name, i) for name, cycle, by in read)]))
+        written |= dict.fromkeys(effects(i).writes, (starts[-1], i))
+    slow = [cycle + (FAR if "U" in name else NEAR) for name, (cycle, _) in written.items()]
+    end = max([starts[-1] + 1, *(cycle - after for cycle in slow)])
+    for line, start, following in zip(lines, starts, [*starts[1:], end], strict=True):
+        stall = following - start
+        line.control = replace(line.control, stall=stall, stay=int(stall < YIELD))

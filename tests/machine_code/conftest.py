@@ -50,8 +50,8 @@ class Source:
 
 
 def fp32_kernels():
-    """Of the built steps on CUDA cores: program, cubin, symbol and instructions of each kernel whose compiler the
-    tool knows. The harness's kernels, which all programs have, come once."""
+    """Of the built steps on CUDA cores, each kernel whose compiler the tool knows: program, cubin, symbol and
+    instructions. The harness's kernels, which all programs have, come once."""
     seen = set()
     for program in sorted(Path(os.environ.get("BUILD", ".")).glob("steps/[01]*/run")):
         for cubin in find_cubins(program.read_bytes()):

@@ -150,6 +150,14 @@ def test_what_is_not_understood_stays_opaque(text):
     assert value != evaluate(i, lambda name: add(initial(name), number(name == "R1")))[0]
 
 
+def test_a_comparison_is_the_opposite_of_its_opposite():
+    for one, other in (("EQ", "NE"), ("LT", "GE"), ("LE.U32", "GT.U32")):
+        first, second = code(f"ISETP.{one}.AND P0, PT, R1, R2, PT\nISETP.{other}.AND P0, PT, R1, R2, PT")
+        assert evaluate(first, initial)[0] == of_atom("not", evaluate(second, initial)[0])
+    (more,) = code("ISETP.EQ.AND P0, PT, R1, R2, P3")
+    assert evaluate(more, initial)[0].atom[0] == "result"
+
+
 def test_results_of_one_instruction_differ():
     (i,) = code("ISETP.NE.AND P0, P1, R1, RZ, PT")
     first, second = evaluate(i, initial)

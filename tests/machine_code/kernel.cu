@@ -10,6 +10,10 @@ constexpr int BM = 128, BN = 256, BK = 8;  // the block's tile, and terms in a p
 constexpr int TM = 8, TN = 16;             // the thread's tile
 constexpr int THREADS = BM * BN / (TM * TN);
 constexpr int STEPS = 16, GROUP = 8;  // passes in the ring, and of these, how many one mbarrier is for
+enum { NEVER, ALWAYS, AT_THE_END };
+#ifndef WAIT
+#define WAIT ALWAYS  // in which passes of a group to wait for the next one
+#endif
 
 struct alignas(128) Ring {
   float A[STEPS * BK][BM];
@@ -59,11 +63,10 @@ __global__ void __launch_bounds__(THREADS)
       const unsigned here = k0 % (STEPS * BK);
       k0 += BK;
       const unsigned next = k0 % (STEPS * BK);
+      const bool wait = WAIT == ALWAYS || (WAIT == AT_THE_END && passes == 1);
 #pragma unroll
       for (int k = 0; k < BK; ++k) {
-#ifndef NO_WAIT
-        if (k == BK - 1) mbarrier_wait(&ring.full[next / (GROUP * BK)], k0 / (STEPS * BK) % 2);
-#endif
+        if (k == BK - 1 && wait) mbarrier_wait(&ring.full[next / (GROUP * BK)], k0 / (STEPS * BK) % 2);
         load((k + 1) % 2, k + 1 < BK ? here + k + 1 : next);
         for (int j = 0; j < TN; ++j) {
           for (int i = 0; i < TM; ++i) {

@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import code
 from machine_code.expressions import add, initial, number, times
-from machine_code.meaning import Machine, Stretch, by_offset, differences
+from machine_code.meaning import Machine, Stretch, Undecided, by_offset, differences
 from tools.machine_code.listing import SassError, parse_instruction
 
 LOOK = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R8+UR4], R9"
@@ -60,6 +60,24 @@ def test_a_wait():
     assert run(f"{LOOK}\nLDS R0, [R1]", 0x20).get("R0").atom[-1] == 0  # looked, and not relied on it
 
 
+SKIPPED = f"@P1 BRA 0x30\n{LOOK}\n@!P0 BRA 0x10\nLDS R0, [R1]"
+GUARDED = f"@!P1 {LOOK}\n@!P0 BRA 0x0\nNOP\nLDS R0, [R1]"
+
+
+def test_a_wait_in_some_rounds_only():
+    """Either way is gone by what is assumed of the predicate."""
+    for text in (SKIPPED, GUARDED.replace("P0", "P1")):
+        waits = run(text, 0x40, assume={initial("P1"): False})
+        assert len(waits.waits) == waits.epoch == 1
+        assert waits.get("R0").atom[-1] == 1
+        passes = run(text, 0x40, assume={initial("P1"): True})
+        assert passes.waits == []
+        assert passes.get("R0").atom[-1] == 0
+    with pytest.raises(Undecided, match="0 @P1 BRA 0x30 makes a second way"):
+        run(SKIPPED, 0x40)
+    assert run(SKIPPED, 0x40, assume=True).epoch == 0
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
@@ -67,7 +85,9 @@ def test_a_wait():
         ("BAR.SYNC.DEFER_BLOCKING 0x0", "should not be in a main loop"),
         ("SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R8+URZ], RZ", "should not be in a main loop"),
         ("S2R R0, SR_CLOCKLO", "should not be in a main loop"),
-        ("@P0 BRA 0x0", "a condition that is no wait"),
+        ("@P0 BRA 0x0", "makes a second way"),
+        ("@P0 BRA P1, 0x0", "not known when this jumps"),
+        ("LDS RZ, [R1]", "should not be in a main loop"),
         ("BRA 0x0", "does not come to 20"),
         ("BRX R0 -0x10", "BRX reads and writes is not known"),
     ],

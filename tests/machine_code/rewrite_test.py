@@ -13,10 +13,13 @@ from conftest import ROOT, code, fp32_kernels, load
 from machine_code import rewrite as rewriting
 from machine_code.control import Control
 from machine_code.cubin import FAT_MAGIC, Cubin, find_cubins
+from machine_code.dataflow import Dataflow, Node, skip_node
+from machine_code.expressions import initial
+from machine_code.meaning import Stretch, differences
 from machine_code.plan import Plan
 from machine_code.recognise import Unknown, recognise
 from machine_code.rewrite import ARCH, Broken, Refused, check, disassemble, rewrite
-from tools.machine_code.listing import SassError
+from tools.machine_code.listing import SassError, parse_instruction
 
 
 def rewrite_copy(source, plan=None):
@@ -41,9 +44,51 @@ def test_the_parts_of_the_loop(source):
 
 
 def test_a_loop_without_a_wait(compile_kernel):
-    result, _ = rewrite_copy(load(compile_kernel("no_wait.cubin", "-DNO_WAIT")))
+    result, _ = rewrite_copy(load(compile_kernel("no_wait.cubin", "-DWAIT=NEVER")))
     assert result.old.wait is None
     assert result.new.looks == []
+
+
+def test_a_wait_in_some_rounds_only(compile_kernel):
+    """The look and all that follows from it are made in these rounds, and in no others."""
+    source = load(compile_kernel("at_the_end.cubin", "-DWAIT=AT_THE_END"))
+    result, cubin = rewrite_copy(source)
+    old, new = result.old, result.new
+    assert old.wait.skip
+    assert len(old.ways) == 2
+    instructions = disassemble(bytes(cubin.data))[source.kernel]
+    was = Stretch(old.instructions, old.start, old.start, old.back)
+
+    def wrong(*changes):
+        changed = {i.offset: i for i in instructions} | {i.offset: i for i in changes}
+        now = Stretch(list(changed.values()), new.prologue, new.body, old.back)
+        return [differences(was, now, old.counts, old.known, [], way) for way in old.ways]
+
+    assert wrong() == [[], []]
+    look = next(i for i in new.round if i.mnemonic == "SYNCS")
+    jump = next(i for i in new.round if i.mnemonic == "BRA" and i.offset < old.back)
+    assert look.predicate == jump.predicate == f"@!{look.operands[0]}"
+    always = parse_instruction(look.text.removeprefix(f"{look.predicate} "), look.offset)
+    assert wrong(always)[0] == []
+    assert wrong(always)[1] != []
+    assert wrong(parse_instruction("NOP", jump.offset))[0]
+
+
+def test_the_opposite_of_a_comparison():
+    """Where the compiler jumps to the wait, not over it."""
+    (compare,) = code("ISETP.EQ.AND P1, PT, R1, 0x1, PT")
+    node = Node(compare, {"R1": "R1"}, {"P1": initial("P1")})
+    flow = Dataflow([node], {0x40: {"P1": node}, 0x50: {"P1": "P1"}}, {})
+    same = skip_node(parse_instruction("@P1 BRA 0x80", 0x40), flow)
+    assert same.instruction.opcode == "ISETP.EQ.AND"
+    opposite = skip_node(parse_instruction("@!P1 BRA 0x80", 0x40), flow)
+    assert opposite.instruction.opcode == "ISETP.NE.AND"
+    assert opposite.instruction.offset == 0x40
+    with pytest.raises(Unknown, match="before the loop"):
+        skip_node(parse_instruction("@P1 BRA 0x80", 0x50), flow)
+    node.instruction = replace(compare, operands=("P1", "PT", "R1", "0x1", "P2"))
+    with pytest.raises(Unknown, match="opposite is not known"):
+        skip_node(parse_instruction("@!P1 BRA 0x80", 0x40), flow)
 
 
 @pytest.mark.parametrize(
