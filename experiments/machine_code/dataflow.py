@@ -22,9 +22,8 @@ class Node:
     """An instruction that computes, on the usual way through the loop."""
 
     instruction: Instruction
-    sources: dict[
-        str, "Node | str"
-    ]  # by register: who wrote it, or the register as it was when the round began
+    # By register who wrote it; or the register, if it is as it was when the round began.
+    sources: dict[str, "Node | str"]
     values: dict[str, Sum]  # of what it writes
 
     @property

@@ -42,6 +42,7 @@ ONE_RESULT = names(
 TWO_PREDICATES = {"DSETP", "FSETP", "ISETP", "PLOP3", "UISETP", "UPLOP3"}
 # After the result up to so many predicates stand for carries, or for what a vote came to.
 CARRIES = {"IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1}
+MEMORY = names("ATOM ATOMG ATOMS LD LDC LDG LDL LDS RED REDG ST STG STL STS ULDC")  # their names say how wide
 SET_PREDICATE = re.compile(r"U?P([0-6]|T)")
 REGISTER = re.compile(r"\b(UR|R)(\d+)\b")
 PREDICATE = re.compile(r"\b(UP|P)([0-6])\b")
@@ -80,23 +81,7 @@ def width(i: Instruction, result: bool, place: int) -> int:
     """Consecutive registers of an operand; place: of a source, from 0."""
     parts = set(i.opcode.split("."))
     name = i.mnemonic
-    if name in (
-        "LDG",
-        "LDS",
-        "LDL",
-        "LD",
-        "LDC",
-        "ULDC",
-        "STG",
-        "STS",
-        "STL",
-        "ST",
-        "RED",
-        "REDG",
-        "ATOM",
-        "ATOMG",
-        "ATOMS",
-    ):
+    if name in MEMORY:
         return 4 if "128" in parts else 2 if "64" in parts else 1
     if name == "CS2R":
         return 1 if "32" in parts else 2

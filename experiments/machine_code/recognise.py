@@ -63,10 +63,7 @@ class MainLoop:
     steps: int = 0
     tile: tuple[int, int] = (0, 0)  # rows and columns of a thread
     sums: dict[tuple[int, int], int] = field(default_factory=dict)  # the register of each
-    first: tuple[dict[int, int], dict[int, int]] = (
-        {},
-        {},
-    )  # by side: the registers of the first step's elements
+    first: tuple[dict[int, int], dict[int, int]] = ({}, {})  # by side: registers of the first step's elements
     loads: dict[int, list[Load]] = field(default_factory=dict)  # by step, from 1 to `steps`: the next round's
     wait: Wait | None = None
     waits_if: dict[Sum, bool] = field(default_factory=dict)  # what must be so for a round to wait
@@ -136,11 +133,7 @@ def what_is_known(instructions: list[Instruction], start: int, inside: frozenset
     for register in sorted(read - written):
         for definition in instructions:
             done = effects(definition)
-            if (
-                done.writes != {register}
-                or done.reads & (written | known.keys())
-                or definition.offset in inside
-            ):
+            if done.writes != {register} or done.reads & (written | known.keys()):
                 continue
             value = evaluate(definition, initial)[0]
             plain = all(atom[0] == "in" for atom, _ in value.terms)
@@ -170,7 +163,7 @@ def read_sums(loop: MainLoop, machine: Machine) -> None:
     loop.steps = max(map(len, nests.values()), default=0)
     if not nests or {len(pairs) for pairs in nests.values()} != {loop.steps} or products != ffmas:
         raise Unknown(
-            f"of the {ffmas} FFMAs of its main loop, {products} go into sums that stay in a register"
+            f"{products} of the {ffmas} FFMAs of its main loop go into sums that stay in a register"
         )
     if loop.steps < 4 or loop.steps % 2:
         raise Unknown(f"its main loop does {loop.steps} steps of k; it should do an even number, 4 or more")
@@ -214,7 +207,7 @@ def elements_of_first(loop: MainLoop, nests: dict[int, list[frozenset[Sum]]]) ->
         quads = {f // QUAD for f in side}
         if len(side) != QUAD * len(quads):
             raise Unknown(
-                "its fragments do not lie in groups of four registers, as a load of 128 bits leaves them"
+                "its fragments do not lie in groups of four registers, as loads of 128 bits leave them"
             )
     loop.tile = len(rows), len(columns)
     number = {f: n for side in (rows, columns) for n, f in enumerate(side)}
@@ -241,9 +234,8 @@ def sides_of(
         for n in sorted({place[axis] for place in pairs}):
             common = frozenset.intersection(*(pair for place, pair in pairs.items() if place[axis] == n))
             if len(common) != 1:
-                raise Unknown(
-                    f"in step {step} the sums of {'row' if axis == 0 else 'column'} {n} share no factor"
-                )
+                line = ("row", "column")[axis]
+                raise Unknown(f"in step {step} the sums of {line} {n} share no factor")
             (side[n],) = common
     return sides
 

@@ -1,5 +1,4 @@
-"""The new loop: which instruction stands where, in which registers, and which counter it raises and waits
-for.
+"""The new loop: where each instruction stands, in which registers, and which counters it raises and waits for.
 
 sums        stay where the compiler put them; so nothing outside of the loop changes.
 fragments   two sets of registers in turn: the first step's is the compiler's, the other one is new. While a
@@ -151,12 +150,15 @@ class Builder:
     def place_glue(self) -> None:
         """In the compiler's order, each as early as it can be."""
         items = {node.instruction.offset: node for node in self.flow.needed}
-        order = {i.offset: n for n, i in enumerate(self.loop.path)}
+        order: dict[int, float] = {i.offset: n for n, i in enumerate(self.loop.path)}
         readers: dict[str, int] = {}  # of a register as the round began: the last gap where it is read
         urgent = self.urgent()
-        look = self.loop.wait.look.offset if self.loop.wait else None
-        # The look comes last: it reads what the others compute, and nothing but the wait depends on it.
-        for offset in [*sorted(items, key=lambda offset: order[offset]), *([look] if look else [])]:
+        looks = []
+        if self.loop.wait:
+            looks = [self.loop.wait.look.offset]
+            if self.flow.skip:  # whether the round waits is known before the look now
+                order[looks[0]] = max(order[looks[0]], order[self.flow.skip.instruction.offset] + 0.5)
+        for offset in sorted([*items, *looks], key=lambda offset: order[offset]):
             node, i = items.get(offset), self.loop.code[offset]
             sources = node.sources if node else self.flow.users[offset]
             if node is None and self.flow.skip:

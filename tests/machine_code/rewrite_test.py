@@ -97,7 +97,7 @@ def test_the_opposite_of_a_comparison():
         ("FADD R0, R1, R2\nEXIT", "no loop with FFMAs"),
         ("FFMA R0, R1, R2, R0\nBRA 0x0", "conditional jump back"),
         ("FFMA R0, R1, R2, R0\n@P1 BRA 0x30\nEXIT\n@P0 BRA 0x0\nEXIT", "at 20 lies between"),
-        ("FFMA R0, R1, R2, R3\n@P0 BRA 0x0\nEXIT", "0 go into sums"),
+        ("FFMA R0, R1, R2, R3\n@P0 BRA 0x0\nEXIT", "0 of the 1 FFMAs"),
         ("FFMA R0, R1, R2, R0\nFFMA R0, R1, R2, R0\n@P0 BRA 0x0\nEXIT", "2 steps of k"),
         (
             "LDG.E R1, desc[UR4][R6.64]\nFFMA R0, R1, R2, R0\n@P0 BRA 0x0\nEXIT",
