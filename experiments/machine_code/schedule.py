@@ -1,4 +1,4 @@
-"""The new loop: where each instruction stands, in which registers, and which counters it raises and waits for.
+"""The new loop: where each instruction stands, in which registers, which counters it raises and waits for.
 
 sums        stay where the compiler put them; so nothing outside of the loop changes.
 fragments   two sets of registers in turn: the first step's is the compiler's, the other one is new. While a
