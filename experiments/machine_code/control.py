@@ -1,0 +1,79 @@
+"""The control word: the 21 bits of an instruction by which the compiler, not the hardware, keeps order.
+
+Since Volta a scheduler does not look whether an operand is ready. Each instruction says itself
+
+  stall          cycles before the warp's next instruction may start, 0 to 15. The result of an instruction of
+                 fixed latency is there after as many cycles as the stalls up to its first use add up to.
+  stay           whether the scheduler should go on with this warp. Clear ("yield"): it prefers another one,
+                 and what the reuse cache held is lost.
+  write_barrier  which of 6 counters, the scoreboards, goes up now and down when the result is written; 7 for
+                 none. For what takes as long as it takes, such as loads.
+  read_barrier   the same, but down when the source registers have been read and may be overwritten; 7: none.
+  wait           the counters, one bit each, that must be 0 before this instruction starts.
+  reuse          the source operands, one bit each, that stay in the reuse cache for the next instruction.
+
+NVIDIA does not document these. The places of the bits follow from what nvdisasm prints when one is flipped;
+what they do, from published microbenchmarks and from what ptxas writes, which hazards.py is held against.
+"""
+
+from dataclasses import dataclass, fields
+
+from machine_code.bits import Field
+
+NO_BARRIER = 7
+BARRIERS = range(6)
+
+PLACES = {
+    "stall": Field(105, 4),
+    "stay": Field(109, 1),
+    "write_barrier": Field(110, 3),
+    "read_barrier": Field(113, 3),
+    "wait": Field(116, 6),
+    "reuse": Field(122, 4),
+}
+ALL_PLACES = Field(105, 21)
+
+
+@dataclass(frozen=True)
+class Control:
+    """See above. reuse and wait are sets of bits: bit n is the source operand or the counter n."""
+
+    stall: int = 1
+    stay: int = 1
+    write_barrier: int = NO_BARRIER
+    read_barrier: int = NO_BARRIER
+    wait: int = 0
+    reuse: int = 0
+
+    @classmethod
+    def of(cls, word: int) -> "Control":
+        """What an instruction's 128 bits say."""
+        return cls(**{name: place.get(word) for name, place in PLACES.items()})
+
+    def put(self, word: int) -> int:
+        """The instruction with this control word. ValueError for a number that has no room."""
+        for part in fields(self):
+            word = PLACES[part.name].put(word, getattr(self, part.name))
+        return word
+
+    @property
+    def waits(self) -> set[int]:
+        return {n for n in BARRIERS if self.wait >> n & 1}
+
+    def __str__(self) -> str:
+        """In columns of the same width: "stall  1       write 0 read - wait 23"."""
+        barrier = {NO_BARRIER: "-"}
+        return (
+            f"stall {self.stall:2} {'     ' if self.stay else 'yield'}"
+            f" write {barrier.get(self.write_barrier, self.write_barrier)}"
+            f" read {barrier.get(self.read_barrier, self.read_barrier)}"
+            f" wait {''.join(map(str, sorted(self.waits))) or '-':6}"
+        )
+
+
+def cycles(control: Control) -> int:
+    """From this instruction to the warp's next one, at least.
+
+    ptxas writes a stall of 0 only where an instruction holds up the warp by itself: at least 2 cycles.
+    """
+    return control.stall or 2
