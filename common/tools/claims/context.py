@@ -232,14 +232,14 @@ class Context:
             found = sass.kernels(program, arch)
         except sass.SassError as error:
             raise NoValue(str(error)) from None
-        # Of two instances, the one for aligned shapes is what everything else speaks of.
-        fits = [k for k in found if re.search(kernel or "<true>|<1>", k.name)]
-        fits = fits if fits or kernel else found
+        if not found:
+            raise NoValue(f"{step} has no kernel")
+        if kernel is None:
+            return sass.main_kernel(found)
+        fits = [k for k in found if re.search(kernel, k.name)]
         if len(fits) != 1:
-            names = ", ".join(k.name for k in found) or "none"
-            raise NoValue(
-                f"{step} has {len(fits)} kernels '{kernel or 'aligned'}', not one; there are {names}"
-            )
+            names = ", ".join(k.name for k in found)
+            raise NoValue(f"{step} has {len(fits)} kernels '{kernel}', not one; there are {names}")
         return fits[0]
 
     def profile_record(self, step: str) -> dict[str, Any]:

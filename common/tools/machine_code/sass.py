@@ -90,6 +90,17 @@ def kernels(program: Path | str, arch: str) -> list[Kernel]:
     return list(_kernels(path, arch, stamp))
 
 
+def main_kernel(found: list[Kernel]) -> Kernel:
+    """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one for
+    aligned shapes; of several tiles the one that computes most in a pass of its loop."""
+
+    def rank(kernel: Kernel) -> tuple[bool, bool, int]:
+        aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
+        return "gemm" in kernel.name, aligned, kernel.loop.ffma if kernel.loop else 0
+
+    return max(found, key=rank)
+
+
 @lru_cache(maxsize=64)
 def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
     by_arch = binary.resources(program)

@@ -170,8 +170,15 @@ def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]
 
 def short_name(kernel: str) -> str:
     """`void <unnamed>::sgemm_x<(bool)1>(Gemm)` becomes `sgemm_x<true>`."""
-    name = binary.short_name(kernel)
-    return re.sub(r"<(?:\(bool\))?([01])>", lambda m: "<true>" if m[1] == "1" else "<false>", name)
+    name = binary.short_name(kernel.replace("<unnamed>::", ""))
+    return re.sub(
+        r"(?<=[<\s])(?:\(bool\))?([01])(?=[,>])", lambda m: "true" if m[1] == "1" else "false", name
+    )
+
+
+def without_namespaces(kernel: str) -> str:
+    """`sgemm_x<_::tiles::Shape<8>, true>` becomes `sgemm_x<Shape<8>, true>`."""
+    return re.sub(r"\w+::", "", kernel)
 
 
 def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build: Path) -> str:
@@ -181,7 +188,9 @@ def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build:
     opcodes = [parse_instruction(item["sass"]).opcode for item in instructions]
     reasons = []
     for arch in sass.archs(program):
-        for built in (k.instructions for k in sass.kernels(program, arch) if k.name == kernel):
+        for built in (
+            k.instructions for k in sass.kernels(program, arch) if without_namespaces(k.name) == kernel
+        ):
             if [i.opcode for i in built] == opcodes:
                 for item, instruction in zip(instructions, built, strict=True):
                     item |= {"line": instruction.line} if instruction.line else {}

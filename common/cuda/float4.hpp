@@ -1,0 +1,60 @@
+#pragma once
+
+// What steps 06 to 09 introduce: four floats at a time, the layout of a thread's tile in such groups, and
+// copying them asynchronously.
+
+#include "common/cuda/async_copy.hpp"
+#include "common/step.hpp"
+
+// The float4 that begins at p, a multiple of 16 bytes.
+__device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
+
+// Four neighbours in a row, of which only the first `valid` exist; zeros for the others. ALIGNED: p is a
+// multiple of 16 bytes, and all four exist or none.
+template <bool ALIGNED>
+__device__ __forceinline__ float4 load4(const float* p, int valid) {
+  if constexpr (ALIGNED) {
+    return valid > 0 ? *reinterpret_cast<const float4*>(p) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  } else {
+    return make_float4(valid > 0 ? p[0] : 0.0f, valid > 1 ? p[1] : 0.0f, valid > 2 ? p[2] : 0.0f,
+                       valid > 3 ? p[3] : 0.0f);
+  }
+}
+
+// c = alpha * sum + beta * c. beta == 0: c is not read.
+__device__ __forceinline__ void update(float& c, float sum, float alpha, float beta) {
+  c = beta == 0.0f ? alpha * sum : alpha * sum + beta * c;
+}
+
+// The same for four neighbours, as far as they exist.
+template <bool ALIGNED>
+__device__ __forceinline__ void update4(float* c, int valid, const float* sums, float alpha, float beta) {
+  if constexpr (ALIGNED) {
+    if (valid <= 0) return;
+    float4 v;
+    if (beta != 0.0f) v = float4_at(c);
+    update(v.x, sums[0], alpha, beta);
+    update(v.y, sums[1], alpha, beta);
+    update(v.z, sums[2], alpha, beta);
+    update(v.w, sums[3], alpha, beta);
+    float4_at(c) = v;
+  } else {
+    for (int j = 0; j < 4; ++j) {
+      if (j < valid) update(c[j], sums[j], alpha, beta);
+    }
+  }
+}
+
+// Starts copying four neighbours in a row, of which only the first `valid` exist; zeros for the others.
+// ALIGNED: both addresses are multiples of 16 bytes, and all four exist or none.
+template <bool ALIGNED>
+__device__ __forceinline__ void copy4(float* shared, const float* global, int valid) {
+  if constexpr (ALIGNED) {
+    async_copy<16>(shared, global, valid > 0);
+  } else {
+    for (int j = 0; j < 4; ++j) async_copy<4>(shared + j, global + j, j < valid);
+  }
+}
+
+// Element i of a thread's row or column of groups of 4 neighbours that lie `apart` elements apart.
+__host__ __device__ constexpr int spread(int i, int apart) { return i / 4 * apart + i % 4; }

@@ -1,0 +1,106 @@
+#pragma once
+
+// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 11 needs them:
+// rows that begin at multiples of 16 bytes, A transposed.
+
+#include "common/cuda/float4.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+// In an unnamed namespace, as a step's kernel is: a program holds all this for both devices.
+namespace {
+
+// A batch of row-major matrices [batch][rows][cols].
+struct Matrices {
+  const float* data;
+  int rows, cols;
+  std::int64_t ld;      // elements from row to row
+  std::int64_t stride;  // elements from matrix to matrix
+
+  TensorMap map(int batch, int box_rows, int box_cols) const {
+    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols);
+  }
+};
+
+namespace packing {
+
+constexpr int TILE = 64, THREADS = 256;
+constexpr int X = TILE / 4, Y = THREADS / X;  // threads across a tile, 4 elements each, and down
+
+// to[matrix][col][row] = from[matrix][row][col], for rows and columns of `to` that exist in `from`; zeros for
+// the others. ALIGNED: the rows of `from` are; those of `to` always are.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS) transpose(Matrices from, Matrices to, float* to_data) {
+  __shared__ float tile[TILE][TILE + 1];  // [row of from][column], padded by one: a column lies in all banks
+  const int row0 = blockIdx.x * TILE, col0 = blockIdx.y * TILE;  // of the tile in `from`
+  const int x = threadIdx.x % X * 4, y = threadIdx.x / X;
+  const float* source = from.data + blockIdx.z * from.stride + row0 * from.ld + col0;
+  for (int pass = 0; pass < TILE / Y; ++pass) {
+    const int i = y + pass * Y;
+    const float4 v =
+        load4<ALIGNED>(source + i * from.ld + x, row0 + i < from.rows ? from.cols - col0 - x : 0);
+    tile[i][x + 0] = v.x;
+    tile[i][x + 1] = v.y;
+    tile[i][x + 2] = v.z;
+    tile[i][x + 3] = v.w;
+  }
+  __syncthreads();
+  float* target = to_data + blockIdx.z * to.stride + col0 * to.ld + row0;
+  for (int pass = 0; pass < TILE / Y; ++pass) {
+    const int i = y + pass * Y;
+    if (col0 + i >= to.rows || row0 + x >= to.cols) continue;
+    float4_at(target + i * to.ld + x) =
+        make_float4(tile[x][i], tile[x + 1][i], tile[x + 2][i], tile[x + 3][i]);
+  }
+}
+
+// to[matrix][row][col] = from[matrix][row][col] likewise.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS) copy(Matrices from, Matrices to, float* to_data) {
+  const int row0 = blockIdx.x * TILE, col0 = blockIdx.y * TILE;
+  const int x = threadIdx.x % X * 4, y = threadIdx.x / X;
+  for (int i = row0 + y; i < min(row0 + TILE, to.rows); i += Y) {
+    if (col0 + x >= to.cols) continue;
+    const float* source = from.data + blockIdx.z * from.stride + i * from.ld + col0 + x;
+    float4_at(to_data + blockIdx.z * to.stride + i * to.ld + col0 + x) =
+        load4<ALIGNED>(source, i < from.rows ? from.cols - col0 - x : 0);
+  }
+}
+
+// Room in the workspace for [batch][rows][cols], with at least one row of at least four elements.
+Matrices room(int rows, int cols, int batch, Workspace<float>& workspace) {
+  rows = max(rows, 1), cols = max(ceil_div(cols, 4), 1) * 4;
+  const std::int64_t stride = static_cast<std::int64_t>(rows) * cols;
+  return {workspace.at_least(static_cast<std::size_t>(stride) * batch), rows, cols, cols, stride};
+}
+
+template <typename Kernel>
+void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, int rows, int cols, int batch) {
+  launch(kernel, dim3(ceil_div(rows, TILE), ceil_div(cols, TILE), batch), dim3(THREADS), 0, from, to,
+         const_cast<float*>(to.data));
+}
+
+}  // namespace packing
+
+// A transposed: [batch][K][M], M rounded up to a multiple of 4. One row of zeros if K == 0.
+// Throws OutOfMemory, CudaError.
+Matrices transposed_a(const Gemm& g, Workspace<float>& workspace) {
+  const Matrices from{g.A, g.M, g.K, g.lda, g.strideA}, to = packing::room(g.K, g.M, g.batch, workspace);
+  packing::launch_on_tiles(is_aligned(g) ? packing::transpose<true> : packing::transpose<false>, from, to,
+                           to.cols, to.rows, g.batch);
+  return to;
+}
+
+// B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy.
+// Throws OutOfMemory, CudaError.
+Matrices aligned_b(const Gemm& g, Workspace<float>& workspace) {
+  const Matrices from{g.B, g.K, g.N, g.ldb, g.strideB};
+  if (is_aligned(g) && g.K > 0) return from;
+  const Matrices to = packing::room(g.K, g.N, g.batch, workspace);
+  packing::launch_on_tiles(is_aligned(g) ? packing::copy<true> : packing::copy<false>, from, to, to.rows,
+                           to.cols, g.batch);
+  return to;
+}
+
+}  // namespace
