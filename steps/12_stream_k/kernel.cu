@@ -5,7 +5,7 @@
 // Change    A block stays for the whole launch and computes whole tiles, and then its share of the last
 //           ones. Who ends a tile that another block has begun adds that block's sums to its own. Copying
 //           runs ahead from one piece of work into the next.
-// Bound     The FFMAs: what takes slots beside them is a ninth, shared loads half of that.
+// Bound     The FFMAs: of all instructions a seventeenth are others, three quarters of these shared loads.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
