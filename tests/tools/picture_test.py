@@ -80,6 +80,8 @@ def test_the_example_agrees_with_the_totals():
         except NotAvailable as reason:
             pytest.skip(str(reason))
         for row in (row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]):
+            if row["example"] is None:
+                continue  # a copy by TMA: no lanes take part in it
             access = picture.from_xray(row)
             where = f"{step}:{row['line']} {row['operation']} {row['array']}"
             if row["space"] == "global":

@@ -69,20 +69,20 @@ def test_every_step(built):
     for step, kernel in kernels_everywhere(built):
         seen.add(step)
         where = f"{step} {kernel.name} {kernel.arch}"
-        assert kernel.name.startswith("sgemm_"), where
-        assert kernel.loop is not None, where
         assert kernel.local_bytes == kernel.stack_bytes == 0, where
+        if "sgemm_" not in kernel.name or (step >= "11" and kernel.arch < "sm_90"):
+            continue  # one that packs or adds up, or that cannot run there
+        assert kernel.loop is not None, where
         assert kernel.count("LDL") + kernel.count("STL") == 0, where
-        assert kernel.threads_per_block in (256, 1024), where
+        assert kernel.threads_per_block in (128, 256, 1024), where
         assert kernel.occupancy().warps >= 8, where
-        assert {i.frame.file for i in kernel.instructions if i.mnemonic == "FFMA"} == {
-            f"steps/{step}/kernel.cu"
-        }, where
+        products = (i for i in kernel.loop.instructions if i.mnemonic == "FFMA")
+        assert all(i.frame.file.startswith(f"steps/{step}/") for i in products), where
         assert kernel.barriers == (1 if kernel.count("BAR") else 0), where
         assert all(sass.explain(i) for i in kernel.loop.instructions), where
         assert 0.1 < kernel.loop.predicted_tflops_fraction <= kernel.loop.issue_bound <= 1, where
         assert 0 <= kernel.loop.reuse_share < 1, where
-    assert len(seen) == 10  # all but 00, which has no kernel of its own
+    assert len(seen) == 13  # all but 00, which has no kernel of its own
 
 
 def test_every_instruction_is_read(built):

@@ -91,8 +91,8 @@ def kernels(program: Path | str, arch: str) -> list[Kernel]:
 
 
 def main_kernel(found: list[Kernel]) -> Kernel:
-    """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one for
-    aligned shapes; of several tiles the one that computes most in a pass of its loop."""
+    """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one
+    for aligned shapes; of several tiles the one that computes most in a pass of its loop."""
 
     def rank(kernel: Kernel) -> tuple[bool, bool, int]:
         aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
