@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(THREADS)
       // TODO 2: write the thread's sums to hand_over.sums, as HandOver says, and then set the block's flag.
       continue;
     }
-    // TODO 3: if others have begun the tile, wait for each of them, and add its sums. It may be more than one.
+    // TODO 3: if others have begun the tile, wait for each of them, of which there may be several, and add
+    // its sums.
 
     const int rows = g.M - work.row0, cols = g.N - work.col0;
 #pragma unroll
