@@ -15,7 +15,8 @@ def test_there_are_enough(exercises):
     for kind, number in ENOUGH.items():
         assert sum(exercise.kind == kind for exercise in exercises.values()) >= number
     steps = {path.parent.name for path in ROOT.glob("steps/[0-9][0-9]_*/kernel.cu")} - {"00_cublas"}
-    assert {e.name for e in exercises.values() if e.kind == "kernel"} == steps
+    assert {e.name for e in exercises.values() if e.kind == "kernel"} <= steps
+    assert {e.step for e in exercises.values()} >= steps  # each has one, if only a prediction
 
 
 def test_every_folder_is_an_exercise(exercises):
