@@ -250,38 +250,6 @@ def test_what_nvcc_alone_finds(compiles, build):
     assert finding.line
 
 
-@pytest.mark.parametrize(
-    ("line", "kept"),
-    [
-        ("", None),
-        ('static Workspace<float> other("other"); other.at_least(1);', "other"),
-        ("{ static float ready[4]; if (++ready[0] < 0) return; }", "ready"),  # a second one of that name
-        ("static int calls = 0; if (++calls < 0) return;", "calls"),
-    ],
-)
-def test_only_the_workspaces_of_the_starter_may_stay(exercises, build, line, kept):
-    exercise = exercises["12_stream_k"]
-    source, place = exercise.solution.read_text(), "  if (g.M == 0 || g.N == 0) return;\n"
-    assert source.count(place) == 1
-    source = source.replace(place, f"  {line}\n{place}")
-    toolchain = Toolchain(build, exercise.step)
-    if kept is None:
-        toolchain.compile(source, starter=exercise.starter.read_text())
-        return
-    with pytest.raises(Failed) as failed:
-        toolchain.compile(source, starter=exercise.starter.read_text())
-    assert f"`{kept}` outlives a call" in failed.value.finding.says
-
-
-def test_a_starter_without_workspaces_allows_none(exercises, build):
-    exercise = exercises["12_stream_k"]
-    # A source of its own, as what has compiled once is not judged again.
-    source = exercise.solution.read_text() + "\n// with no workspace allowed\n"
-    with pytest.raises(Failed) as failed:
-        Toolchain(build, exercise.step).compile(source, starter=exercises["10_prefetch"].starter.read_text())
-    assert "outlives a call" in failed.value.finding.says
-
-
 def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
     with pytest.raises(OSError, match="nm"):

@@ -91,15 +91,15 @@ class Toolchain:
     def folder_for(self, source: str) -> Path:
         return self.cache / hashlib.sha256(f"{self._stamp}\0{source}".encode()).hexdigest()[:20]
 
-    def compile(self, source: str, *, gpu: bool = False, starter: str = "") -> Built:
+    def compile(self, source: str, *, gpu: bool = False) -> Built:
         """Makes what is not there yet. Where the build has nvcc it also shows what is no CUDA although the
-        CPU device runs it. starter: the exercise's, whose workspaces may stay. Raises Failed, BuildError."""
+        CPU device runs it. Raises Failed, BuildError."""
         try:
             folder = self.folder_for(source)
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)  # the oldest are removed
             with locked(folder):
-                self._compile_in(folder, source, starter, gpu and self.has_nvcc)
+                self._compile_in(folder, source, gpu and self.has_nvcc)
             with suppress(FileNotFoundError):  # where another process removes some
                 self._trim(folder)
         except OSError as error:
@@ -112,7 +112,7 @@ class Toolchain:
             if path != keep:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _compile_in(self, folder: Path, source: str, starter: str, gpu: bool) -> None:
+    def _compile_in(self, folder: Path, source: str, gpu: bool) -> None:
         kernel, guarded = folder / "kernel.cu", folder / "guarded.cu"
         if not kernel.exists():
             kernel.write_text(source, encoding="utf-8")
@@ -130,7 +130,7 @@ class Toolchain:
             failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
         if finding := failed.get("cpu.o") or failed.get("observed.o"):
             raise Failed(finding)
-        if programs and (finding := object_file.check_object(folder / "cpu.o", source, starter)):
+        if programs and (finding := object_file.check_object(folder / "cpu.o", source)):
             raise Failed(finding)
         if finding := next(iter(failed.values()), None):
             finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)

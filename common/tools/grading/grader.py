@@ -69,7 +69,7 @@ class Grader:
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
             raise BuildError(f"no GPU: {why_not}; leave out --device")
-        self.built = built = toolchain.compile(source, gpu=gpu is not None, starter=starter)
+        self.built = built = toolchain.compile(source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         self.progress("running")
         plain_list = plain_problems(self.chooser)

@@ -21,7 +21,6 @@ NEEDED = re.compile(
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
     r"|mmap(?:64)?|munmap|abort"  # exercise_guard.hpp
-    r"|__cxa_atexit|__dso_handle"  # of a workspace, whose memory is given back at the end
     # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
@@ -44,25 +43,10 @@ class Symbol:
         return match[1] if match else self.name
 
 
-WORKSPACES = re.compile(r"\bstatic\s+Workspace<\w+>([^;]*);")  # what sgemm() may keep: memory for kernels
-MAX_WORKSPACE = 64  # bytes of such an object itself
-
-
-def workspaces(source: str) -> list[str]:
-    """The names of the workspaces that a source declares."""
-    return [
-        name
-        for declared in WORKSPACES.findall(without_comments(source))
-        for name in re.findall(r"(?:^|,)\s*(\w+)\(", declared)
-    ]
-
-
-def check_object(path: Path, source: str, starter: str = "") -> Finding | None:
+def check_object(path: Path, source: str) -> Finding | None:
     """The first thing wrong with the object that was made of the source for the CPU device, unobserved.
-    starter: what the student began with; its workspaces may stay, each once.
     Raises OSError if nm cannot be run."""
     lines = without_comments(source).splitlines()
-    allowed = set(workspaces(starter)) & set(workspaces(source))
 
     def line_of(symbol: Symbol) -> int:
         """The first line of code that names it, 0 if none does."""
@@ -75,11 +59,6 @@ def check_object(path: Path, source: str, starter: str = "") -> Finding | None:
     kept = [
         s for s in symbols if s.kind == "OBJECT" and written.match(s.section) and not hidden.match(s.name)
     ]
-    of_sgemm = [s for s in kept if re.search(r"\bsgemm\(GemmOf<float> const&\)::", s.name)]
-    for name in allowed:
-        same = [s for s in of_sgemm if s.last == name]
-        if len(same) == 1 and same[0].bytes <= MAX_WORKSPACE:
-            kept.remove(same[0])
     if kept:
         first = min(kept, key=line_of)
         says = (
