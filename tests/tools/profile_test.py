@@ -81,6 +81,19 @@ def test_kernel_names(kernel, short):
     assert counters_record.short_name(kernel) == short
 
 
+@pytest.mark.parametrize(
+    "kernel, short",
+    [
+        ("sgemm_large_tiles<0, 1>(GemmOf<float>, Plan)", "sgemm_large_tiles<false, true>"),
+        ("sgemm_x<<unnamed>::Shape<64, 32>, 1>(Gemm)", "sgemm_x<Shape<64, 32>, true>"),
+    ],
+)
+def test_kernels_with_several_arguments(kernel, short):
+    """As Nsight Compute prints them; the disassembler's names have their namespaces."""
+    assert counters_record.short_name(kernel) == short
+    assert counters_record.without_namespaces(short.replace("Shape", "_::small_tiles::Shape")) == short
+
+
 def test_json_has_a_line_for_each_instruction():
     runs = [{"m": 1, "instructions": [{"offset": 0}, {"offset": 16}]}, {"m": 2}]
     record = {"step": "01", "runs": runs}

@@ -332,3 +332,17 @@ def test_same_code(tool, refused, built, tmp_path):
     assert "04_1d_tiling: sgemm_1d_tiling for sm_" in result.stdout and "only in the old" in result.stdout
     assert result.stdout.endswith("\n1 of 2 programs differ\n")
     refused("same-code", "one", "none", words=["none has no step with machine code"])
+
+
+def test_main_kernel(built):
+    """Of several kernels the one that the claims and the experiments are about."""
+    if "sm_90a" not in built:
+        pytest.skip("the steps with several kernels are built for sm_90a only")
+    names = {
+        "10_prefetch": "sgemm_prefetch<true>",
+        "11_bulk_copy": "sgemm_bulk_copy<true>",
+        "12_stream_k": "sgemm_stream_k<true>",
+        "13_every_shape": "sgemm_large_tiles<false, true>",
+    }
+    for step, name in names.items():
+        assert sass.main_kernel(sass.kernels(program(step), "sm_90a")).name == name
