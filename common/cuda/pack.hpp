@@ -1,6 +1,6 @@
 #pragma once
 
-// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 11 needs them:
+// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 13 needs them:
 // rows that begin at multiples of 16 bytes, A transposed.
 
 #include "common/cuda/float4.hpp"

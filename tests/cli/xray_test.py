@@ -17,8 +17,8 @@ RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 
 ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
 EXAMPLE = {"block", "warp", "execution", "addresses"}
-# Steps 11 and up launch several kernels, or one that they choose, in files of their own.
-ONE_KERNEL = [step for step in PROGRAMS if step < "11"]
+# Steps 13 and up launch several kernels, or one that they choose, in files of their own.
+ONE_KERNEL = [step for step in PROGRAMS if step < "13"]
 SERVED = {"global": {"sectors", "bytes_used"}, "shared": {"parts"}}  # what the memory makes of an example
 COUNTS = {
     "global": {"sectors", "bytes_used", "wavefronts"},

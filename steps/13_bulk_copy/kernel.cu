@@ -1,4 +1,4 @@
-// Step 11: one thread asks for whole tiles, and the Tensor Memory Accelerator (TMA) copies them.
+// Step 13: one thread asks for whole tiles, and the Tensor Memory Accelerator (TMA) copies them.
 //
 // Idea      A tile is one request, not thousands. The unit that carries it out computes the addresses,
 //           fills what lies beyond the matrix with zeros, and tells an mbarrier when all bytes have come.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Step 12's kernel, with two additions: the tile may also be 256 x 128, and the host says how many blocks
+// Step 14's kernel, with two additions: the tile may also be 256 x 128, and the host says how many blocks
 // share out the work.
 
 #include "common/cuda/dynamic_shared.hpp"

@@ -1,4 +1,4 @@
-// Step 12: as many blocks as multiprocessors, which share out all terms of all tiles evenly (stream-K).
+// Step 14: as many blocks as multiprocessors, which share out all terms of all tiles evenly (stream-K).
 //
 // Idea      512 tiles on 132 SMs are 3.9 waves, and take the time of 4. Cut into parts along K, the tiles of
 //           the last waves can be shared out evenly: then all SMs end at the same time.
