@@ -1,6 +1,6 @@
 #pragma once
 
-// Tiles of any size, filled by cp.async as in step 10, for shapes that large tiles do not fill. The K terms
+// Tiles of any size, filled by cp.async as in step 09, for shapes that large tiles do not fill. The K terms
 // of a tile may be split among several blocks; a second kernel adds up their sums.
 
 #include "common/cuda/async_copy.hpp"
