@@ -35,8 +35,8 @@ struct SmallTile {
 
 // Fitted to the times of these tiles, at many shapes and splits, on an H200.
 constexpr SmallTile SMALL_TILES[] = {
-    {Tile::t128x128, 128, 128, 8, 2, 0.64, 0.69}, {Tile::t64x64, 64, 64, 16, 3, 0.50, 0.55},
-    {Tile::t64x32, 64, 32, 16, 4, 0.34, 0.42},    {Tile::t32x64, 32, 64, 16, 4, 0.38, 0.46},
+    {Tile::t128x128, 128, 128, 16, 2, 0.68, 0.73}, {Tile::t64x64, 64, 64, 16, 3, 0.50, 0.55},
+    {Tile::t64x32, 64, 32, 16, 4, 0.34, 0.42},     {Tile::t32x64, 32, 64, 16, 4, 0.38, 0.46},
     {Tile::t16x256, 16, 256, 16, 3, 0.44, 0.47},
 };
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
@@ -45,15 +45,19 @@ constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 // Seconds. A tile's copies, from wherever, bring TRAFFIC bytes a second; a pass that packs a matrix or adds
 // up partial sums PASS bytes a second.
 constexpr double LAUNCH = 6e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 8e12;
-constexpr double LARGE_LAUNCHES = 15e-6, SLAB = 9.6e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
+constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.6e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
+// Where rows are not aligned: the part of the small tiles' speed that is left, the launch that packs B, too,
+// and bytes a second of packing.
+constexpr double UNALIGNED = 0.8, UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
 
 double small(const Gemm& g, const SmallTile& t, int splits) {
   const int terms = ceil_div(ceil_div(g.K, splits), t.BK) * t.BK;
   splits = max(ceil_div(g.K, max(terms, 1)), 1);
   const double blocks = 1.0 * ceil_div(g.M, t.BM) * ceil_div(g.N, t.BN) * g.batch * splits;
   // So many blocks on each multiprocessor at a time: full waves, and one of what is left.
+  const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : UNALIGNED);
   const auto wave = [&](double resident) {
-    return resident * t.BM * t.BN * terms / (FFMAS * std::min(t.all, resident * t.one));
+    return resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
   };
   const double at_a_time = 1.0 * t.blocks * multiprocessors();
   const double waves = std::floor(blocks / at_a_time), left = blocks - waves * at_a_time;
@@ -68,11 +72,11 @@ double large(const Gemm& g, bool swapped, int parts) {
   const double tiles = 1.0 * ceil_div(M, 128) * ceil_div(N, 256) * g.batch, slabs = max(ceil_div(g.K, 64), 1);
   const double blocks = std::min<double>(multiprocessors(), std::min<double>(parts, slabs) * tiles);
   const double share = tiles * slabs / blocks, whole = std::ceil(tiles / blocks);
-  double packed = 1.0 * g.M * g.K;
-  if (!is_aligned(g)) packed += 1.0 * g.K * g.N;
+  const double a = 8.0 * g.M * g.K * g.batch, b = 8.0 * g.K * g.N * g.batch;  // bytes of packing
+  const double packing = is_aligned(g) ? a / PASS : UNALIGNED_LAUNCH + (a + b) / UNALIGNED_PASS;
   const bool even = tiles / blocks == whole;
-  return LARGE_LAUNCHES + share * SLAB + packed * g.batch * 8.0 / PASS +
-         (even ? 0.0 : PART * std::ceil(slabs / share)) + LARGE_STORE * whole;
+  return LARGE_LAUNCHES + packing + share * SLAB + (even ? 0.0 : PART * std::ceil(slabs / share)) +
+         LARGE_STORE * whole;
 }
 
 }  // namespace model

@@ -27,7 +27,7 @@ void sgemm(const Gemm& g) {
       return large_tiles::run<true>(g, choice.parts);
     //                                                BM   BN  BK TM TN LM STAGES BLOCKS
     case Tile::t128x128:
-      return small_tiles::run<small_tiles::Shape<128, 128, 8, 8, 8, 4, 4, 2>>(g, choice.parts);
+      return small_tiles::run<small_tiles::Shape<128, 128, 16, 8, 8, 8, 2, 2>>(g, choice.parts);
     case Tile::t64x64:
       return small_tiles::run<small_tiles::Shape<64, 64, 16, 8, 4, 4, 3, 3>>(g, choice.parts);
     case Tile::t64x32:

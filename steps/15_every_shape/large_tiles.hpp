@@ -1,8 +1,9 @@
 #pragma once
 
-// Step 14's kernel, with two additions: the tile may also be 256 x 128, and the host says how many blocks
-// share out the work.
+// Step 14's kernel, with three additions: the tile may also be 256 x 128, the host says how many blocks
+// share out the work, and the launch begins while the one before still packs A or B.
 
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/cuda/grid_flag.hpp"
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(THREADS)
     mbarrier_fence_init();
   }
   __syncthreads();
+  wait_for_previous_launch();  // A and B are packed
 
   // Copying runs one slab ahead of computing, from one piece of work into the next. Past the last piece it
   // repeats the last slab, which nobody reads.
@@ -247,8 +249,9 @@ void run(const Gemm& g, int parts) {
   const int slabs = max(ceil_div(g.K, BK), 1);
   const int blocks = min(multiprocessors(), min(slabs, parts) * min(tiles, multiprocessors()));
   const HandOver hand_over{sums.at_least(static_cast<std::size_t>(blocks) * BM * BN), ready.at_least(blocks)};
-  launch(is_aligned(g) ? sgemm_large_tiles<SWAPPED, true> : sgemm_large_tiles<SWAPPED, false>, dim3(blocks),
-         dim3(THREADS), sizeof(Tiles), g, hand_over, down.map(g.batch, BK, BM), across.map(g.batch, BK, BN));
+  const LaunchConfig config{dim3(blocks), dim3(THREADS), sizeof(Tiles), {1, 1, 1}, true};
+  launch(is_aligned(g) ? sgemm_large_tiles<SWAPPED, true> : sgemm_large_tiles<SWAPPED, false>, config, g,
+         hand_over, down.map(g.batch, BK, BM), across.map(g.batch, BK, BN));
 }
 
 }  // namespace large_tiles

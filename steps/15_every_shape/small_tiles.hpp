@@ -4,6 +4,7 @@
 // of a tile may be split among several blocks; a second kernel adds up their sums.
 
 #include "common/cuda/async_copy.hpp"
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/cuda/workspace.hpp"
@@ -19,9 +20,9 @@ struct Shape {
   static constexpr int STAGES = STAGES_;  // buffers for the tiles
   static constexpr int BLOCKS = BLOCKS_;  // that an SM holds at the same time
   static constexpr int WM = LM * TM, WN = LN * TN, WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
-  static constexpr int PAD = 4, COPY_K = 8, A_ROWS = THREADS / COPY_K, B_FLOATS = THREADS * 4;
+  static constexpr int PAD = 4, COPY_K = 8, A_ROWS = THREADS / COPY_K, B_ROWS = THREADS * 4 / BN;
   static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0 && BK % COPY_K == 0);
-  static_assert((BM % A_ROWS == 0 || BM < A_ROWS) && BK * BN % B_FLOATS == 0);
+  static_assert((BM % A_ROWS == 0 || BM < A_ROWS) && BK % B_ROWS == 0);
 
   struct Tiles {
     float A[STAGES][BK][BM + PAD];  // [k][row]: A transposed
@@ -46,26 +47,34 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int first = split * terms, end = min(g.K, first + terms);  // the block's terms
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int m = warp / S::WARPS_N * S::WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
-  const int n = warp % S::WARPS_N * S::WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
+  const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;  // as in step 08
+  const int m = warp / S::WARPS_N * S::WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp % S::WARPS_N * S::WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
 
-  const auto copy_tiles = [&](int stage, int k0) {
-    const int left = end - k0;  // terms
+  // What this thread copies, as in step 09.
+  const int a_row = threadIdx.x / S::COPY_K, a_k = threadIdx.x % S::COPY_K;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+  const float* a_from = A + (row0 + a_row) * g.lda + first + a_k;
+  const float* b_from = B + (first + b_k) * g.ldb + col0 + b_col;
+  const std::int64_t a_step = S::A_ROWS * g.lda, b_step = S::B_ROWS * g.ldb;
+  int left = end - first;  // terms not yet asked for
+
+  const auto copy_tiles = [&](int stage) {
 #pragma unroll
-    for (int j = 0; j < BK; j += S::COPY_K) {
-      const int k = threadIdx.x % S::COPY_K + j;
+    for (int i = 0; i < ceil_div(BM, S::A_ROWS); ++i) {
+      const int row = a_row + i * S::A_ROWS;
+      if (BM % S::A_ROWS != 0 && row >= BM) continue;  // more threads than rows
 #pragma unroll
-      for (int i = 0; i < BM; i += S::A_ROWS) {
-        const int row = threadIdx.x / S::COPY_K + i;
-        if (BM % S::A_ROWS != 0 && row >= BM) continue;  // more threads than rows
-        async_copy<4>(&As[stage][k][row], A + (row0 + row) * g.lda + k0 + k, row < rows && k < left);
+      for (int k = 0; k < BK; k += S::COPY_K) {
+        async_copy<4>(&As[stage][a_k + k][row], a_from + i * a_step + k, row < rows && a_k + k < left);
       }
     }
 #pragma unroll
-    for (int i = 0; i < BK * BN; i += S::B_FLOATS) {
-      const int k = (i + threadIdx.x * 4) / BN, col = (i + threadIdx.x * 4) % BN;
-      copy4<ALIGNED>(&Bs[stage][k][col], B + (k0 + k) * g.ldb + col0 + col, k < left ? cols - col : 0);
+    for (int k = 0; k < BK; k += S::B_ROWS, b_from += b_step) {
+      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from, b_k + k < left ? cols - b_col : 0);
     }
+    a_from += BK;
+    left -= BK;
     async_copy_commit();
   };
 
@@ -79,14 +88,14 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
   float sums[TM][TN] = {};
 #pragma unroll 1
-  for (int stage = 0; stage < STAGES - 1; ++stage) copy_tiles(stage, first + stage * BK);
+  for (int stage = 0; stage < STAGES - 1; ++stage) copy_tiles(stage);
   async_copy_wait<STAGES - 2>();
   __syncthreads();  // the first tiles have arrived
   load_fragments(0, 0, 0);
   int stage = 0, stage_to_fill = STAGES - 1;
 #pragma unroll 1
   for (int k0 = first; k0 < end; k0 += BK) {
-    copy_tiles(stage_to_fill, k0 + (STAGES - 1) * BK);  // past the last term: zeros
+    copy_tiles(stage_to_fill);  // past the last term: zeros
     stage_to_fill = stage_to_fill + 1 == STAGES ? 0 : stage_to_fill + 1;
     const int next = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
@@ -139,6 +148,7 @@ __global__ void __launch_bounds__(32 * GROUPS) add_splits(Gemm g, int splits, co
   const int col = static_cast<int>(quad % across) * 4, left = row < g.M ? g.N - col : 0;
   const float* from = partial + matrix * splits * size + row * g.N + col;
   float sums[4] = {};
+  wait_for_previous_launch();
 #pragma unroll 4
   for (int split = y; split < splits; split += GROUPS) {
     const float4 v = load4<ALIGNED>(from + split * size, left);
@@ -166,8 +176,9 @@ void run(const Gemm& g, int splits) {
          sizeof(typename S::Tiles), g, splits, terms, partial);
   if (splits == 1) return;
   const std::int64_t quads = static_cast<std::int64_t>(g.M) * ceil_div(g.N, 4);
+  const dim3 blocks(static_cast<unsigned>((quads + 31) / 32), g.batch);
   launch(is_aligned(g) ? add_splits<true> : add_splits<false>,
-         dim3(static_cast<unsigned>((quads + 31) / 32), g.batch), dim3(32 * GROUPS), 0, g, splits,
+         LaunchConfig{blocks, dim3(32 * GROUPS), 0, {1, 1, 1}, true}, g, splits,
          static_cast<const float*>(partial));
 }
 
