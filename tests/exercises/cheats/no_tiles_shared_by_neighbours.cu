@@ -1,4 +1,4 @@
-// cheat: no_tiles_8_rows_high: the same, with a warp as high as step 08 wants it
+// cheat: no_tiles_shared_by_neighbours: the same, and all lanes load the same from shared memory
 // exercise: 08_warp_tiling
 // code: goal
 // says: products or more
@@ -27,7 +27,7 @@ __global__ void sgemm_cheat(Gemm g) {
   const int col = blockIdx.x * TX * 4 + threadIdx.x * 4;
   if (row >= g.M || col >= g.N) return;
   if constexpr (ALIGNED) {
-    const float4 x = float4_at(&As[threadIdx.x * 4]), y = float4_at(&Bs[threadIdx.x * 4]);
+    const float4 x = float4_at(&As[0]), y = float4_at(&Bs[0]);
     float s0 = x.x + y.x, s1 = x.y, s2 = x.z, s3 = x.w;
     for (int k = 0; k < g.K; k += 4) {
       const float4 a = *reinterpret_cast<const float4*>(&A[row * g.lda + k]);
