@@ -251,7 +251,7 @@ def test_loop_whose_way_back_stands_elsewhere():
 
 
 def test_usual_way_moves_the_most_and_is_the_shortest():
-    """As in step 10: tiles inside the matrix, the last tile, and no more tiles."""
+    """Three ways through a loop: tiles inside the matrix, the last tile, and no more tiles."""
     (loop,) = loops_of(f"""
         head: @P0 BRA >inside
         @!P1 BRA >compute
