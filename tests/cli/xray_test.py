@@ -238,7 +238,7 @@ def test_only_with_the_option(passes, tmp_path):
     assert "xray" not in json.loads((tmp_path / "r.json").read_text())[0]
 
 
-@pytest.mark.parametrize("step", ["03_shared_memory", "10_prefetch"])
+@pytest.mark.parametrize("step", ["03_shared_memory", "12_larger_tiles"])
 def test_same_on_one_core_as_on_all(step, tmp_path):
     """However the blocks are spread over OS threads."""
     reports = []

@@ -175,7 +175,7 @@ class Loop:
         """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave.
 
         An estimate, and no bound: where clashes in one bank and in the other take turns, the hardware hides
-        some. The unaligned kernels of steps 07 and 09 measured faster than this (4095 in ladder.json).
+        some. The kernels of steps 10 and 11 measure faster than this (4096 in ladder.json).
         """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
 
