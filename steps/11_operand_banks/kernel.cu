@@ -1,8 +1,8 @@
 // Step 11: the order of the FFMAs, and the registers of their sums, such that operands arrive in time.
 //
 // Idea      The registers lie in two banks, by their number's parity, and a bank delivers one operand a
-//           cycle. An FFMA needs three: it can issue every cycle only if one of them is kept from the FFMA
-//           before (.reuse), and the other two lie in different banks.
+//           cycle. An FFMA needs three: FFMAs can start in every cycle only if each keeps one operand from
+//           the one before (.reuse), and no bank is wanted again while it still delivers.
 // Change    The FFMAs go down one column of the thread's tile and up the next. And the compiler is asked to
 //           put a column's sums in registers of the other parity than the elements of A that they meet.
 // Bound     What is left beside the FFMAs: loads, copies, addresses, each in a slot of its own.
@@ -106,13 +106,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   }
 
   // Never so: batch is not negative. It asks for registers: four sums that one instruction stores lie side by
-  // side, from a multiple of 4 on. In this order sums[i][j] has an odd register where a[i] has an even one,
-  // and the other way round.
+  // side, from a multiple of 4 on. In reverse order sums[i][j] gets an odd register where a[i] has an even
+  // one, and the other way round, as far as the compiler keeps to it: one operand from each bank.
   if (g.batch < 0) {
     for (int j = 0; j < TN; ++j) {
       for (int i = 0; i < TM; i += 4) {
         float4_at(&C[(j * TM + i) * THREADS + threadIdx.x * 4]) =
-            make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j]);
+            make_float4(sums[i + 3][j], sums[i + 2][j], sums[i + 1][j], sums[i][j]);
       }
     }
   }
