@@ -8,9 +8,9 @@
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant is made by
 replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`), options of the
 program (`options`), or by writing its main loop anew (`plan`, see experiments/machine_code); `like` names a
-variant before it, whose changes come first. Each variant runs in turn with cuBLAS, so that the ratios compare;
-the records go to one JSON file. A piece of source that is not there exactly once is an error: an experiment
-cannot silently test nothing.
+variant before it, whose changes come first. Each variant runs in turn with cuBLAS, so that the ratios
+compare; the records go to one JSON file. A piece of source that is not there exactly once is an error: an
+experiment cannot silently test nothing.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
