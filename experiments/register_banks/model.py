@@ -6,13 +6,13 @@ What does the reuse cache hold? An operand that is marked .reuse,
          bank. It stays on if it is marked there again.
 
 What do reads from the banks cost? A bank delivers one register a cycle.
-  sum    an FFMA that wants a bank k times takes k cycles, and nothing overlaps (what that module counts);
+  sum    an FFMA that wants a bank k times takes k cycles, and nothing overlaps;
   1 2 .. reads wait in queues of this length: an instruction starts, at most one a cycle, when no bank has
          more reads to do than that, its own among them. One with more reads by itself waits until the bank
          has nothing else to do.
   any    the queue is as long as need be: what counts is the reads of each bank in all.
 
-"next, sum" is the project's model of today.
+"next, 1" is the model of tools.machine_code.loops.
 """
 
 from collections.abc import Iterable, Mapping

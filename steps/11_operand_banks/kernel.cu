@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   load_fragments(0, 0, 0);
 #pragma unroll 1
   for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
-    copy_tiles(stage ^ 1);
+    if (left > 0) copy_tiles(stage ^ 1);
 
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
       } else {
         async_copy_wait<0>();  // this thread's part of the next tiles has arrived ...
         __syncthreads();       // ... everybody's has, and nobody needs those of `stage` any more
-        load_fragments(0, stage ^ 1, 0);
+        load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
       }
       // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and a
       // shared operand is not read from the registers again.

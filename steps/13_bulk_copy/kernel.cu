@@ -66,31 +66,33 @@ __global__ void __launch_bounds__(THREADS) sgemm_bulk_copy(Gemm g, const __grid_
   };
 
   __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
-  const auto load_fragments = [&](int set, int k) {
-    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(&As[k][m + spread(i, LM * 4)]);
-    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(&Bs[k][n + spread(j, LN * 4)]);
+  const auto load_fragments = [&](int set, float* a_from, float* b_from, int k) {
+    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(a_from + k * BM + spread(i, LM * 4));
+    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(b_from + k * BN + spread(j, LN * 4));
   };
 
   float sums[TM][TN] = {};
   if (threadIdx.x == 0) copy_tiles(0);
   mbarrier_wait(&full[0], 0);
-  load_fragments(0, 0);
-  for (unsigned k0 = 0, K = g.K; k0 < K;) {
-    __syncthreads();                                // nobody needs the other stage any more
-    if (threadIdx.x == 0) copy_tiles(k0 / BK + 1);  // past the last term: zeros
-    const unsigned end = min(k0 + BK, K);
+  float *a_here = &As[0][m], *b_here = &Bs[0][n];  // the thread's fragments for the next pass
+  load_fragments(0, a_here, b_here, 0);
+  for (int tile = 0, left = g.K; left > 0; ++tile, left -= BK) {
+    __syncthreads();                             // nobody needs the other stage any more
+    if (threadIdx.x == 0) copy_tiles(tile + 1);  // past the last term: zeros
+    const int stage = (tile + 1) % STAGES, parity = (tile + 1) / STAGES % 2;  // of the next tile
+    int passes = ceil_div(min(left, BK), UNROLL);
 #pragma unroll 1
-    while (k0 < end) {
-      const unsigned here = k0 % (STAGES * BK);
-      k0 += UNROLL;
-      const unsigned next = k0 % (STAGES * BK), stage = next / BK, parity = k0 / (STAGES * BK) % 2;
+    do {
+      const bool last = passes == 1;
+      float* a_next = last ? &As[stage * BK][m] : a_here + UNROLL * BM;
+      float* b_next = last ? &Bs[stage * BK][n] : b_here + UNROLL * BN;
 #pragma unroll
       for (int k = 0; k < UNROLL; ++k) {
         if (k + 1 < UNROLL) {
-          load_fragments((k + 1) % 2, here + k + 1);
+          load_fragments((k + 1) % 2, a_here, b_here, k + 1);
         } else {
-          mbarrier_wait(&full[stage], parity);
-          load_fragments(0, next);
+          if (last) mbarrier_wait(&full[stage], parity);
+          load_fragments(0, a_next, b_next, 0);
         }
         // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and a
         // shared operand is not read from the registers again.
@@ -101,7 +103,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_bulk_copy(Gemm g, const __grid_
           }
         }
       }
-    }
+      a_here = a_next, b_here = b_next;
+    } while (--passes);
   }
   const int copied = ceil_div(g.K, BK);  // the last tiles, of zeros: a block ends when its copies have
   mbarrier_wait(&full[copied % STAGES], copied / STAGES % 2);

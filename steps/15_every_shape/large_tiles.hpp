@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(THREADS)
     } while (--slabs_left);
 
     float* C = g.C + work.matrix * g.strideC;  // [M][N]
-    // Never so, as in step 11: asks for registers.
+    // Never so, as in step 14: asks for registers.
     if (g.batch < 0) {
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
