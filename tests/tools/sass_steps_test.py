@@ -178,8 +178,8 @@ def test_03_05_and_12(built):
 
 
 def test_what_stands_aside_in_13(built):
-    """The usual way round the loop does not wait at an mbarrier: only the last pass of a tile looks at it, and
-    looks again if the next tile has not come, which nvcc moves out of the loop."""
+    """The usual way round the loop does not wait at an mbarrier: the last pass of a tile looks at one, and
+    looks again if the next tile has not come. nvcc moves that out of the loop."""
     if "sm_90a" not in built:
         pytest.skip("step 13 is built for sm_90a only")
     for kernel in sass.kernels(program("13_bulk_copy"), "sm_90a"):
