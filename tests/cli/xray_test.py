@@ -203,6 +203,27 @@ def test_several_kernels(observed, step):
             assert row["source"] == source[row["line"] - 1].strip() != ""
 
 
+@pytest.mark.parametrize(
+    "step, arguments",
+    [
+        ("13_bulk_copy", ()),
+        ("14_stream_k", ()),
+        ("15_every_shape", ()),  # a tile of 128 x 128
+        ("15_every_shape", ("--m", 256, "--n", 512, "--k", 384)),
+    ],
+)
+def test_fragments_of_tiles(observed, step, arguments):
+    """Lanes are numbered in pairs, such that the hardware joins quarters of a warp: a load takes two
+    wavefronts, not four."""
+    kernels = observed(step, arguments)[1]["xray"]["kernels"]
+    [kernel] = [kernel for kernel in kernels if "sgemm_" in kernel["kernel"]]
+    assert ("large_tiles" in kernel["kernel"]) == (step == "15_every_shape" and arguments != ())
+    loads = [r for r in kernel["accesses"] if (r["space"], r["operation"]) == ("shared", "load")]
+    assert {r["array"] for r in loads} == {"Tiles::A", "Tiles::B"}
+    assert {r["bytes"] for r in loads} == {16}
+    assert all(r["wavefronts"] == r["ideal_wavefronts"] == 2 * r["requests"] > 0 for r in loads)
+
+
 def test_a_batch_and_old_values_of_c(xray):
     _, report = xray("--m", 64, "--n", 64, "--k", 8, "--batch", 3, "--beta", 1, step="02_coalescing")
     assert report["blocks"] == 2 * 2 * 3

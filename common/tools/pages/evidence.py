@@ -139,7 +139,7 @@ def make_speed(request: Request) -> str:
     return f"{markdown(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
 
 
-@block()
+@block("step", alone=True)
 def make_shapes(request: Request) -> str:
     """Every shape that was measured with a step, the smallest product first."""
     step = request.step
