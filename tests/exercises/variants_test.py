@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tools.grading.grader import Grader
 
+REVERSED = "make_float4(sums[i + 3][j], sums[i + 2][j], sums[i + 1][j], sums[i][j])"
 FFMAS_OF_11 = """for (int j = 0; j < TN; ++j) {
         for (int i = 0; i < TM; ++i) {
           const int row = j % 2 == 0 ? i : TM - 1 - i;
@@ -65,7 +66,19 @@ VARIANTS = {
     "few terms ahead": ("10_prefetch", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
     "nothing ahead of the end": (
         "10_prefetch",
-        [("load_fragments(0, stage ^ 1, 0);", "if (k0 + BK < g.K) load_fragments(0, stage ^ 1, 0);")],
+        [
+            (
+                "load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);",
+                "if (k0 + BK < g.K) load_fragments(0, stage ^ 1, 0);",
+            )
+        ],
+    ),
+    "zeros past the end": (
+        "10_prefetch",
+        [
+            ("if (left > 0) copy_tiles(stage ^ 1);", "copy_tiles(stage ^ 1);"),
+            ("load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);", "load_fragments(0, stage ^ 1, 0);"),
+        ],
     ),
     "sets that begin at zero": (
         "10_prefetch",
@@ -86,21 +99,37 @@ VARIANTS = {
         "11_operand_banks",
         [("(j * TM + i) * THREADS + threadIdx.x * 4", "threadIdx.x * TM * TN + j * TM + i")],
     ),
-    "lanes in pairs": (
-        "12_larger_tiles",
+    # The other orders in which each sum has another parity than its element of A.
+    "sums swapped in pairs": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j])")],
+    ),
+    "sums moved up": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 3][j], sums[i][j], sums[i + 1][j], sums[i + 2][j])")],
+    ),
+    "sums moved down": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 1][j], sums[i + 2][j], sums[i + 3][j], sums[i][j])")],
+    ),
+    # Here the compiler finds registers as good by itself.
+    "back and forth along the rows": (
+        "11_operand_banks",
         [
-            ("LM = 4, LN = 8;", "LM = 8, LN = 4;"),
-            ("lane / LN * 4;", "(lane / (2 * LN) * 2 + lane % 2) * 4;"),
-            ("lane % LN * 4;", "lane / 2 % LN * 4;"),
+            (
+                FFMAS_OF_11,
+                "for (int i = 0; i < TM; ++i) {\n  for (int j = 0; j < TN; ++j) {\n"
+                "    const int col = i % 2 == 0 ? j : TN - 1 - j;\n"
+                "    sums[i][col] += a[k % 2][i] * b[k % 2][col];\n  }\n}\n",
+            ),
+            ("if (g.batch < 0) {", "if (false) {"),
         ],
     ),
+    "4 x 8 lanes": ("12_larger_tiles", [("LM = 8, LN = 4;", "LM = 4, LN = 8;")]),
+    "registers not asked for": ("12_larger_tiles", [("if (g.batch < 0) {", "if (false) {")]),
     "tall tiles": (
         "12_larger_tiles",
-        [
-            ("BM = 128, BN = 256,", "BM = 256, BN = 128,"),
-            ("TM = 8, TN = 16;", "TM = 16, TN = 8;"),
-            ("LM = 4, LN = 8;", "LM = 8, LN = 4;"),
-        ],
+        [("BM = 128, BN = 256,", "BM = 256, BN = 128,"), ("TM = 8, TN = 16;", "TM = 16, TN = 8;")],
     ),
     "large tile": ("ragged_edges", [("TILE = 16;", "TILE = 32;")]),
     "large tile ahead": ("usually_right", [("TILE = 16;", "TILE = 32;")]),

@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_async_copy(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits then needs
-  // half as many passes through shared memory as if the lanes were numbered along the rows.
+  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
+  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_prefetch(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits then needs
-  // half as many passes through shared memory as if the lanes were numbered along the rows.
+  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
+  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
@@ -82,12 +82,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_prefetch(Gemm g) {
   // TODO 1: the fragments for the very first k.
 #pragma unroll 1
   for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
-    copy_tiles(stage ^ 1);
+    if (left > 0) copy_tiles(stage ^ 1);
 
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       // TODO 2: the fragments for the next k, before the FFMAs for this one. Behind the last k of these tiles
-      // comes the first one of the next: where are its fragments, and what must have happened by then?
+      // comes the first one of the next: where are its fragments, and what must have happened by then? And if
+      // there are no next tiles?
       for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; ++j) sums[i][j] += a[k % 2][i] * b[k % 2][j];
       }

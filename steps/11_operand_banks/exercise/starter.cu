@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits then needs
-  // half as many passes through shared memory as if the lanes were numbered along the rows.
+  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
+  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   load_fragments(0, 0, 0);
 #pragma unroll 1
   for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
-    copy_tiles(stage ^ 1);
+    if (left > 0) copy_tiles(stage ^ 1);
 
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
       } else {
         async_copy_wait<0>();  // this thread's part of the next tiles has arrived ...
         __syncthreads();       // ... everybody's has, and nobody needs those of `stage` any more
-        load_fragments(0, stage ^ 1, 0);
+        load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
       }
       // An operand that an FFMA shares with the one before it is not read from the registers again.
       // TODO 1: the odd columns. What does the last FFMA of one column share with the first of the next?

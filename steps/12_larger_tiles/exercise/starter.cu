@@ -1,6 +1,6 @@
 // Exercise 12: a thread computes 8 x 16 elements, a block 128 x 256, and an SM holds one block.
 //
-// The kernel is right, and a load from shared memory serves 16 products: 4 loads for 8 x 8 sums.
+// The kernel is step 11's, and right: 4 loads from shared memory serve 8 x 8 sums.
 // Give each thread 8 x 16 sums: 6 loads then serve 128 products. That takes more registers than two blocks
 // on an SM can have, and more shared memory than __shared__ variables can be.
 
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_larger_tiles(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits then needs
-  // half as many passes through shared memory as if the lanes were numbered along the rows.
+  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
+  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_larger_tiles(Gemm g) {
   load_fragments(0, 0, 0);
 #pragma unroll 1
   for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
-    copy_tiles(stage ^ 1);
+    if (left > 0) copy_tiles(stage ^ 1);
 
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_larger_tiles(Gemm g) {
       } else {
         async_copy_wait<0>();  // this thread's part of the next tiles has arrived ...
         __syncthreads();       // ... everybody's has, and nobody needs those of `stage` any more
-        load_fragments(0, stage ^ 1, 0);
+        load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
       }
       // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and a
       // shared operand is not read from the registers again.
@@ -103,6 +103,18 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_larger_tiles(Gemm g) {
           const int row = j % 2 == 0 ? i : TM - 1 - i;
           sums[row][j] += a[k % 2][row] * b[k % 2][j];
         }
+      }
+    }
+  }
+
+  // Never so, as in step 11: asks for registers. Unrolled, as all loops over sums must be.
+  if (g.batch < 0) {
+#pragma unroll
+    for (int j = 0; j < TN; ++j) {
+#pragma unroll
+      for (int i = 0; i < TM; i += 4) {
+        float4_at(&C[(j * TM + i) * THREADS + threadIdx.x * 4]) =
+            make_float4(sums[i + 3][j], sums[i + 2][j], sums[i + 1][j], sums[i][j]);
       }
     }
   }
