@@ -191,3 +191,43 @@ def test_a_plan_that_the_tool_refuses(build, tmp_path, monkeypatch, plan, said):
     with pytest.raises(UsageError, match=f"experiment planned, variant 'too much': error: .*{said}"):
         experiment.build_all([of_step(*variants)], build, tmp_path)
     assert [path.parent.name for path in tmp_path.rglob("about.json")] == ["000_as_is"]
+
+
+def test_like(tmp_path):
+    path = tmp_path / "chain.toml"
+    whole = "step = '01_naive'\nquestion = '?'\n[[variant]]\nname = 'as it is'\n"
+    path.write_text(
+        whole
+        + """
+[[variant]]
+name = 'a'
+replace = [{ old = 'one', new = 'two, three' }]
+constants = { BK = 16, BM = 64 }
+
+[[variant]]
+name = 'b'
+like = 'a'
+replace = [{ old = 'three', new = 'four' }]
+constants = { BK = 32 }
+
+[[variant]]
+name = 'c'
+like = 'b'
+"""
+    )
+    kernel = "constexpr int BM = 1, BK = 1;\n// one\n"
+    sources = [variant.source(kernel) for variant in experiment.read(path).variants]
+    chained = "constexpr int BM = 64, BK = 32;\n// two, four\n"  # b's change finds what a's has made
+    assert sources == [
+        kernel,
+        "constexpr int BM = 64, BK = 16;\n// two, three\n",
+        chained,
+        chained,
+    ]
+
+    later = "[[variant]]\nname = 'b'\n"
+    for like, rest in (("nobody", ""), ("a", ""), ("b", later)):  # none, itself, one after it
+        path.write_text(f"{whole}[[variant]]\nname = 'a'\nlike = '{like}'\n{rest}")
+        with pytest.raises(UsageError, match=rf"chain\.toml.*'a' is like '{like}', none before it") as raised:
+            experiment.read(path)
+        assert "\n" not in str(raised.value)
