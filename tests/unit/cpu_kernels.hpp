@@ -56,7 +56,11 @@ extern const GridKernels plain_grid_kernels, observed_grid_kernels;
 
 struct Kernels : RunKernels, MemoryKernels, OrderKernels, AsyncKernels {};
 
-#ifndef BUILD  // for the tests; the kernels themselves are being built where it is defined
+#ifdef BUILD
+// The file's kernels have a name for each build: plain_memory_kernels, observed_memory_kernels.
+#define OF_BUILD_(build, kernels) build##_##kernels
+#define OF_BUILD(build, kernels) OF_BUILD_(build, kernels)
+#else  // for the tests
 inline const Kernels plain_kernels{plain_run_kernels, plain_memory_kernels, plain_order_kernels,
                                    plain_async_kernels};
 #ifdef HAVE_OBSERVED

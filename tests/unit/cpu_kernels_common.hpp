@@ -4,10 +4,6 @@
 
 #include "tests/unit/cpu_kernels.hpp"
 
-// The file's kernels have a name for each build: plain_memory_kernels, observed_memory_kernels.
-#define OF_BUILD_(build, kernels) build##_##kernels
-#define OF_BUILD(build, kernels) OF_BUILD_(build, kernels)
-
 // All shared variables start at multiples of 64 bytes, so that there is a gap after those that end between.
 #define SHARED __shared__ __align__(64)
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Operations of whole warps for sync_kernels.cpp, such as the CPU device will have for tensor cores. As the
-// device itself, they are not compiled for observation.
+// Operations of whole warps for sync_kernels_warps.cpp, such as the CPU device will have for tensor cores. As
+// the device itself, they are not compiled for observation.
 
 // Every thread of a warpgroup gets the sum of what all bring.
 void warpgroup_sum(float* operand, int line);
