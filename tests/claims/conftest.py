@@ -13,6 +13,8 @@ COMMON = ROOT / "common"
 sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
+HERE = "05_2d_tiling"  # the step whose claims the tests make up
+
 # A program that stands in for a step's: it writes an X-ray and counts how often it was asked.
 PROGRAM = """#!{python}
 import json, sys
@@ -151,6 +153,14 @@ def fake_profiles(tmp_path):
     }
     (folder / "05_2d_tiling.json").write_text(json.dumps(record))
     return folder
+
+
+@pytest.fixture
+def context(fake_build, fake_profiles):
+    """What expressions of step 05 see."""
+    from tools.claims.context import Context
+
+    return Context(fake_build.path, HERE, profiles=fake_profiles)
 
 
 def claims_text(*checks: str, fewest: int = 8, **more: str) -> str:

@@ -41,3 +41,11 @@ def refused(tool):
         return lines[0]
 
     return run_and_expect_refusal
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A small project with pages: pages_project.py."""
+    from pages_project import Project
+
+    return Project(tmp_path)

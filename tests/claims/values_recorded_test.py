@@ -1,0 +1,129 @@
+"""What expressions know of the recorded evidence: profiles, the ladder, experiments, the GPU's figures."""
+
+import json
+import re
+
+import pytest
+from conftest import HERE, ROOT
+from tools.base import EVIDENCE
+from tools.claims.context import Context
+from tools.claims.objects import NotAvailable, NoValue
+from tools.claims.values import evaluate
+
+
+@pytest.mark.parametrize(
+    "expression, value",
+    [
+        ("profile(here).duration_us", 100),
+        ("profile(here).stall('long_scoreboard')", 25),
+        ("profile(here).stall('barrier')", 0),
+        ("profile(here).stall_cycles('long_scoreboard')", 0.5),
+        ("profile(here).stall_cycles('dispatch')", 0.125),
+        ("profile(here).stall_cycles('barrier')", 0),
+        ("profile(here).executed()", 167),
+        ("profile(here).executed('LDS')", 150),
+        ("profile(here).executed('LDS.128')", 100),
+        ("profile(here).executed('LDS.32')", 50),
+        ("profile(here).executed('LDG.E.128')", 10),
+        ("profile(here).executed('LDG.128')", 10),
+        ("profile(here).executed('FFMA')", 0),
+        ("profile(here).sectors('LDG')", 160),
+        ("profile(here).wavefronts('LDS')", 450),
+        ("profile(here).executed('LDS', line='+= a[')", 100),
+        ("profile(here).wavefronts('LDS', line='+= a[')", 400),
+        ("profile(here).sectors('LDG', line='+= a[')", 0),
+        ("profile(here).stall_at('long_scoreboard', 'LDS')", 75),
+        ("profile(here).stall_at('wait', 'LDS')", 0),
+        ("profile(here).excess('LDS')", 200),
+        ("profile(here).excess('LDS.32')", 0),
+        ("profile(here, m=256, n=256, k=128).executed('LDS')", 3),
+    ],
+)
+def test_profile(context, expression, value):
+    assert evaluate(expression, context) == value
+
+
+@pytest.mark.parametrize(
+    "expression, error, words",
+    [
+        ("profile(here).duration", NoValue, "it has duration_us"),
+        ("profile(here).stall('boredom')", NoValue, "there are barrier"),
+        ("profile(here).stall_cycles('boredom')", NoValue, "there are barrier"),
+        ("profile(here).stall_at('boredom', 'LDS')", NoValue, "there are barrier"),
+        ("profile(here).stall_at('barrier', 'LDS')", NoValue, "no sample of barrier"),
+        ("profile(here).wavefronts('LDS', line='+= z[')", NoValue, "no line"),
+        ("profile(here).lsu_pipe_percent", NotAvailable, "without lsu_pipe_percent"),
+        ("profile(here, n=17)", NotAvailable, "no run of 17 x 17 x 17"),
+        ("profile(before)", NotAvailable, "04_1d_tiling is not recorded yet"),
+        ("profile(here, m=256, n=256, k=128).excess('LDS')", NotAvailable, "without its instructions"),
+        ("ladder(here, n=17)", NotAvailable, "no measurement"),
+        ("ladder(here).speed", NoValue, "it has"),
+        ("experiment('none', 'x')", NoValue, "there are"),
+        ("experiment('../ladder', 'x')", NoValue, "there are"),
+        ("const(here, 'M')", NoValue, "it has BM"),
+        ("const('../..', 'M')", NoValue, "names no step"),
+        ("gpu.clock", NoValue, "it has"),
+        ("1 / (const(here, 'BK') - 8)", NoValue, "division by zero"),
+        ("const(here, 'BK') < here", NoValue, "not supported"),
+        ("ladder(here) + 1", NoValue, "no number"),
+    ],
+)
+def test_what_has_no_value(context, expression, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        evaluate(expression, context)
+
+
+def test_profile_of_another_gpu(fake_profiles):
+    path = fake_profiles / f"{HERE}.json"
+    path.write_text(path.read_text().replace("NVIDIA H200", "NVIDIA A10"))
+    with pytest.raises(NotAvailable, match="NVIDIA A10"):
+        evaluate("profile(here).duration_us", Context(None, HERE, profiles=fake_profiles))
+    path.write_text("[]")
+    with pytest.raises(NoValue, match="holds no profile"):
+        evaluate("profile(here).duration_us", Context(None, HERE, profiles=fake_profiles))
+
+
+def test_ladder_is_what_was_recorded(context):
+    records = json.loads((ROOT / "docs" / "evidence" / "h200" / "ladder.json").read_text())
+    wanted = next(r for r in records if r["step"] == HERE and r["m"] == 2048)
+    assert evaluate("ladder(here, n=2048).ratio", context) == wanted["ratio_to_cublas"]
+    assert evaluate("ladder(here, n=2048).tflops", context) == wanted["tflops"]
+    of_cublas = 2 * 2048**3 / wanted["cublas_time_us"] / 1e6
+    assert evaluate("ladder(here, n=2048).cublas_tflops", context) == pytest.approx(of_cublas)
+
+
+def test_experiment(context, tmp_path):
+    def record(variant, time, right=True, experiment="stages", n=4096):
+        return {
+            **{"experiment": experiment, "variant": variant, "step": "10_prefetch", "m": n, "n": n, "k": n},
+            **{"time_us": time, "tflops": 100 / time, "ratio_to_cublas": 5 / time, "pass": right},
+            **{"machine_code": {"registers": 200, "sass_sha256": "x"}, "device": "NVIDIA H200"},
+        }
+
+    def of(*records):
+        (tmp_path / "experiments.json").write_text(json.dumps(records))
+        return Context(None, HERE, evidence=tmp_path)
+
+    good = of(record("2 stages", 10), record("3 stages", 5), record("x", 1, False, experiment="c_first"))
+    assert evaluate("experiment('stages', '3 stages').speedup", good) == 2
+    assert evaluate("experiment('stages', '3 stages').ratio", good) == 1
+    assert evaluate("experiment('stages', '2 stages').registers", good) == 200
+    for expression, error, words in (
+        ("experiment('stages', '4 stages')", NoValue, "there are '2 stages', '3 stages'"),
+        ("experiment('stages', '3 stages', n=8192)", NotAvailable, "not recorded at 8192"),
+        ("experiment('thread_index', 'x')", NotAvailable, "not recorded"),
+        ("experiment('c_first', 'x')", NoValue, "wrong result"),
+    ):
+        with pytest.raises(error, match=words):
+            evaluate(expression, good)
+
+
+def test_figures_of_the_gpu_agree_with_what_it_said(context):
+    record = json.loads((ROOT / "docs" / "evidence" / "h200" / "ladder.json").read_text())[0]
+    assert evaluate("gpu.name", context) == record["device"]
+    assert evaluate("gpu.sms", context) == record["multiprocessors"]
+    assert evaluate("gpu.max_sm_clock_mhz", context) == record["max_sm_clock_mhz"]
+    assert evaluate("gpu.peak_tflops", context) == pytest.approx(record["peak_tflops"])
+    assert evaluate("gpu.flops_per_byte", context) == pytest.approx(66.90816 / 4.8)
+    for name, figure in json.loads((EVIDENCE / "device.json").read_text())["figures"].items():
+        assert figure.keys() == {"value", "unit", "source"}, name

@@ -1,0 +1,250 @@
+"""ladder sass: loops and registers in fixed listings, and occupancy. Needs neither nvcc nor a build."""
+
+import pytest
+from sass_code import code
+from tools.machine_code.listing import SassError, parse_instruction
+from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
+from tools.machine_code.occupancies import occupancy
+
+# ---- Loops -----------------------------------------------------------------------------------------------
+
+
+def loops_of(text, arch="sm_90a"):
+    return find_loops(code(text), arch)
+
+
+FFMA = "FFMA R0, R2, R4, R0\n"
+
+
+def test_no_loop():
+    """What stands behind a kernel's end, a jump to itself, is none: no way leads there."""
+    assert loops_of("MOV R1, R2\nFFMA R0, R1, R2, R0\nEXIT\nhere: BRA >here") == []
+    assert main_loop(loops_of("here: LDS R1, [R2]\n@P0 BRA >here\nEXIT")) is None
+
+
+def test_remainder_loop_is_not_the_main_loop():
+    """A loop unrolled four times, and one for what remains, as nvcc makes them."""
+    main = main_loop(
+        loops_of(f"""
+        @!P1 BRA >rest
+        four: LDG.E R2, [R6.64]
+        {FFMA * 4}
+        @P1 BRA >four
+        rest: @!P0 EXIT
+        one: LDG.E R2, [R6.64]
+        {FFMA}
+        @P0 BRA >one
+        EXIT""")
+    )
+    assert (main.ffma, len(main.instructions), main.count("LDG"), main.outer) == (4, 6, 1, None)
+    assert main.per_ffma("LDG") == 0.25
+    assert main.share("FFMA") == 4 / 6
+    assert main.mix == {"FFMA": 4, "LDG.E": 1, "BRA": 1}
+
+
+NESTED = f"""
+    MOV R1, R2
+    tile: STS [R4], R8
+    BAR.SYNC.DEFER_BLOCKING 0x0
+    k: LDS R2, [R4]
+    {FFMA * 2}
+    @P0 BRA >k
+    BAR.SYNC.DEFER_BLOCKING 0x0
+    @!P1 BRA >tile
+    EXIT"""
+
+
+def test_nested_loops():
+    inner, outer = loops_of(NESTED)
+    assert main_loop([inner, outer]) is inner and inner.outer is outer and outer.outer is None
+    assert [i.opcode for i in inner.instructions] == ["LDS", "FFMA", "FFMA", "BRA"]
+    assert (len(outer.instructions), outer.count("BAR"), outer.count("LDS")) == (8, 2, 1)
+    tile = inner.unrolled(16)
+    assert (len(tile.instructions), tile.ffma, tile.count("LDS"), tile.count("BAR")) == (
+        4 + 16 * 4,
+        32,
+        16,
+        2,
+    )
+    with pytest.raises(SassError, match="no loop around"):
+        outer.unrolled(2)
+
+
+def test_two_ways_back_are_one_loop():
+    """`continue` in the source: both jumps go to one header."""
+    (loop,) = loops_of(f"""
+        head: ISETP.GE.AND P0, PT, R1, R2, PT
+        @P0 BRA >head
+        {FFMA}
+        @P1 BRA >head
+        EXIT""")
+    assert loop.ffma == 1 and len(loop.instructions) == 4 and loop.aside == []
+
+
+def test_loop_whose_way_back_stands_elsewhere():
+    """The body goes on behind the kernel's end; a jump backwards from there is not a loop by itself."""
+    loops = loops_of(f"""
+        head: {FFMA}
+        @P0 BRA >far
+        back: FADD R1, R1, R2
+        @P1 BRA >head
+        EXIT
+        far: FMUL R1, R1, R2
+        BRA >back""")
+    assert [len(loop.instructions) + len(loop.aside) for loop in loops] == [6]
+    assert [i.mnemonic for i in loops[0].instructions] == ["FFMA", "BRA", "FADD", "BRA"]
+    assert [i.mnemonic for i in loops[0].aside] == ["FMUL", "BRA"]
+
+
+def test_usual_way_moves_the_most_and_is_the_shortest():
+    """Three ways through a loop: tiles inside the matrix, the last tile, and no more tiles."""
+    (loop,) = loops_of(f"""
+        head: @P0 BRA >inside
+        @!P1 BRA >compute
+        ISETP.LT.AND P2, PT, R1, R2, PT
+        LDGSTS.E [R2], [R4.64], P2
+        BRA >compute
+        inside: LDGSTS.E [R2], [R4.64]
+        compute: {FFMA}
+        @P3 BRA >head
+        EXIT""")
+    assert [i.offset for i in loop.instructions] == [0, 0x50, 0x60, 0x70]
+    assert len(loop.aside) == 4 and loop.count("LDGSTS") == 1 and loop.share("LDGSTS") == 0.25
+
+
+def test_loop_left_by_a_call():
+    """nvcc leaves some loops with a conditional CALL to the code behind them."""
+    (loop,) = loops_of(f"head: {FFMA} @P0 CALL.REL.NOINC >out\nBRA >head\nout: EXIT")
+    assert [i.mnemonic for i in loop.instructions] == ["FFMA", "CALL", "BRA"]
+
+
+def test_lanes_that_part_and_meet_in_a_loop():
+    loop = main_loop(
+        loops_of(f"""
+        head: BSSY B0, >meet
+        @P0 BRA >skip
+        LDG.E R2, [R4.64]
+        skip: BSYNC B0
+        meet: {FFMA}
+        @P1 BRA.U UP0, >head
+        EXIT""")
+    )
+    assert (loop.count("LDG"), loop.ffma, len(loop.instructions)) == (1, 1, 6)
+
+
+# ---- Registers -------------------------------------------------------------------------------------------
+
+
+def conflicts(*ffmas, arch="sm_90a"):
+    loop = Loop(arch, [parse_instruction(f) for f in ffmas], [], frozenset())
+    return loop.bank_conflicts
+
+
+def test_bank_conflicts():
+    assert conflicts("FFMA R0, R2, R4, R6") == 2  # three even registers: three cycles
+    assert conflicts("FFMA R0, R2, R4, R7") == 1  # two of three
+    assert conflicts("FFMA R0, R2, R5, R2") == 0  # R2 is read once
+    assert (
+        conflicts("FFMA R0, R2, UR4, R7") == 0
+    )  # uniform registers, constants and zero are not in the banks
+    assert conflicts("FFMA R0, R2, c[0x0][0x160], R5") == 0
+    assert conflicts("FFMA R0, R2, R4, RZ") == 1
+    assert conflicts("FFMA R0, -R2, |R4|, 1") == 1
+    assert conflicts("IADD3 R0, R2, R4, R6") == 0  # the model is of FFMAs
+
+
+def test_reuse():
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 0
+    assert conflicts("FFMA R0, R2, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 1  # not marked
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R4, R2, R9") == 1 + 1  # another operand
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R5, R9", "FFMA R1, R2, R4, R9") == 1 + 1 + 1
+    assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2.reuse, R4, R9", "FFMA R3, R2, R6, R9") == 1
+    assert conflicts("IMAD R0, R2.reuse, R5, R7", "FFMA R1, R2, R4, R9") == 0  # others fill the cache, too
+    reads = register_reads(
+        [parse_instruction(t) for t in ("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4.reuse, RZ")]
+    )
+    assert (reads.operands, reads.cached) == (5, 1)
+
+
+def test_reuse_share():
+    loop = Loop(
+        "sm_90a", code("FFMA R0, R2.reuse, R5, R7\nFFMA R1, R2, R4.reuse, R9\nBRA 0x0"), [], frozenset()
+    )
+    assert loop.reuse_share == 1 / 6
+
+
+def test_lead():
+    """How long before its use a load stands; the first register of a wide load is not all it loads."""
+    lines = "FFMA R0, R1, R6, R0\nLDS.128 R4, [R9]\nLDS R8, [R9]\nIADD3 R10, R9, 0x1, RZ\nFFMA R0, R1, R8, R0"
+    loop = Loop("sm_90a", code(lines), [], frozenset())
+    assert (loop.lead("LDS.128"), loop.lead("LDS.32"), loop.lead("LDS")) == (4, 2, 3)  # 4: round the loop
+    with pytest.raises(SassError, match="nothing that LDG loads"):
+        loop.lead("LDG")
+
+
+def predicted(arch, *lines):
+    return Loop(arch, [parse_instruction(line) for line in lines], [], frozenset()).predicted_tflops_fraction
+
+
+def test_predicted_fraction():
+    clean, clash, worse = "FFMA R0, R2, R5, 1", "FFMA R0, R2, R5, R7", "FFMA R0, R2, R4, R6"
+    for arch in ("sm_86", "sm_89", "sm_90a"):  # an FFMA every cycle: all else costs
+        assert predicted(arch, clean) == 1
+        assert predicted(arch, clean, "LDS R2, [R4]") == 1 / 2
+        assert predicted(arch, clash) == 1 / 2
+        assert predicted(arch, worse) == 1 / 3
+    # 8.0: an FFMA takes two cycles, so that another instruction or a second read is free
+    assert predicted("sm_80", clean, "LDS R2, [R4]") == 1
+    assert predicted("sm_80", clash) == 1
+    assert predicted("sm_80", worse) == 2 / 3
+    assert predicted("sm_80", clean, "LDS R2, [R4]", "LDS R3, [R5]") == 2 / 3
+
+
+def test_issue_bound():
+    loop = code("FFMA R0, R2, R4, R6\nLDS R2, [R4]\nLDS R3, [R4]\nBRA 0x0")
+    assert Loop("sm_90a", loop, [], frozenset()).issue_bound == 1 / 4
+    assert Loop("sm_80", loop, [], frozenset()).issue_bound == 2 / 4
+    assert Loop("sm_80", loop[:2], [], frozenset()).issue_bound == 1
+
+
+# ---- Occupancy -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arch, registers, shared, threads, warps, blocks, limited_by",
+    [
+        ("sm_90a", 32, 0, 1024, 64, 2, ("warps", "registers")),
+        ("sm_90a", 128, 16640, 256, 16, 2, ("registers",)),
+        ("sm_90a", 129, 0, 256, 8, 1, ("registers",)),  # 136 after rounding: 3 warps to a scheduler, not 4
+        ("sm_90a", 207, 61440, 256, 8, 1, ("registers",)),
+        ("sm_90a", 16, 0, 32, 32, 32, ("blocks",)),
+        ("sm_80", 133, 8192, 256, 8, 1, ("registers",)),
+        ("sm_80", 16, 40 * 1024, 256, 32, 4, ("shared memory",)),
+        ("sm_80", 16, 41 * 1024, 256, 24, 3, ("shared memory",)),  # 164 / 41 = 4, but for the reserved 1
+        ("sm_86", 32, 0, 1024, 32, 1, ("warps",)),  # 48 warps: the second block does not fit
+        ("sm_86", 32, 0, 256, 48, 6, ("warps",)),
+        ("sm_86", 16, 0, 32, 16, 16, ("blocks",)),
+        ("sm_89", 16, 0, 32, 24, 24, ("blocks",)),
+        ("sm_89", 32, 33 * 1024, 512, 32, 2, ("shared memory",)),
+        ("sm_75", 16, 0, 1024, 32, 1, ("warps",)),
+        ("sm_90", 40, 0, 100, 48, 12, ("registers",)),  # 4 warps are 100 threads; 12 warps to a scheduler
+    ],
+)
+def test_occupancy(arch, registers, shared, threads, warps, blocks, limited_by):
+    result = occupancy(arch, registers, shared, threads)
+    assert (result.warps, result.blocks, result.limited_by) == (warps, blocks, limited_by)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("sm_42", 32, 0, 256), "not known here, only sm_75"),
+        (("sm_80", 32, 0, 0), "1 to 1024 threads, not 0"),
+        (("sm_80", 32, 0, 1025), "not 1025"),
+        (("sm_86", 32, 100 << 10, 256), "only 101376"),
+        (("sm_90a", 255, 0, 1024), "do not fit on an SM of sm_90a"),
+    ],
+)
+def test_what_does_not_fit(arguments, words):
+    with pytest.raises(SassError, match=words):
+        occupancy(*arguments)
