@@ -1,7 +1,7 @@
 #pragma once
 
-// What steps 06 to 09 introduce: four floats at a time, the layout of a thread's tile in such groups, and
-// copying them asynchronously.
+// What steps 06, 07 and 09 introduce: four floats at a time, the layout of a thread's tile in such groups,
+// and copying them asynchronously.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"

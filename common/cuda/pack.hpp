@@ -1,8 +1,9 @@
 #pragma once
 
-// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 11 needs them:
+// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 13 needs them:
 // rows that begin at multiples of 16 bytes, A transposed.
 
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/workspace.hpp"
@@ -55,7 +56,8 @@ __global__ void __launch_bounds__(THREADS) transpose(Matrices from, Matrices to,
   }
 }
 
-// to[matrix][row][col] = from[matrix][row][col] likewise.
+// to[matrix][row][col] = from[matrix][row][col] likewise. May overlap with the launch before it, a
+// transpose().
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS) copy(Matrices from, Matrices to, float* to_data) {
   const int row0 = blockIdx.x * TILE, col0 = blockIdx.y * TILE;
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(THREADS) copy(Matrices from, Matrices to, floa
     float4_at(to_data + blockIdx.z * to.stride + i * to.ld + col0 + x) =
         load4<ALIGNED>(source, i < from.rows ? from.cols - col0 - x : 0);
   }
+  wait_for_previous_launch();  // whoever waits for this launch thereby waits for that of transpose(), too
 }
 
 // Room in the workspace for [batch][rows][cols], with at least one row of at least four elements.
@@ -76,8 +79,10 @@ Matrices room(int rows, int cols, int batch, Workspace<float>& workspace) {
 }
 
 template <typename Kernel>
-void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, int rows, int cols, int batch) {
-  launch(kernel, dim3(ceil_div(rows, TILE), ceil_div(cols, TILE), batch), dim3(THREADS), 0, from, to,
+void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, int rows, int cols, int batch,
+                     bool overlaps_previous = false) {
+  const dim3 grid(ceil_div(rows, TILE), ceil_div(cols, TILE), batch);
+  launch(kernel, LaunchConfig{grid, dim3(THREADS), 0, {1, 1, 1}, overlaps_previous}, from, to,
          const_cast<float*>(to.data));
 }
 
@@ -92,14 +97,15 @@ Matrices transposed_a(const Gemm& g, Workspace<float>& workspace) {
   return to;
 }
 
-// B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy.
+// B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy. To be asked for right
+// behind transposed_a(), with which the copying overlaps.
 // Throws OutOfMemory, CudaError.
 Matrices aligned_b(const Gemm& g, Workspace<float>& workspace) {
   const Matrices from{g.B, g.K, g.N, g.ldb, g.strideB};
   if (is_aligned(g) && g.K > 0) return from;
   const Matrices to = packing::room(g.K, g.N, g.batch, workspace);
   packing::launch_on_tiles(is_aligned(g) ? packing::copy<true> : packing::copy<false>, from, to, to.rows,
-                           to.cols, g.batch);
+                           to.cols, g.batch, true);
   return to;
 }
 

@@ -9,6 +9,7 @@ but their operands. Addresses come out the same whichever way they were computed
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from tools.machine_code.listing import Instruction
 
@@ -73,6 +74,7 @@ def of_atom(*atom: Hashable) -> Sum:
     return make(0, [(atom, 1)])
 
 
+@cache
 def initial(register: str) -> Sum:
     """What a register held at the start."""
     return of_atom("in", register)

@@ -124,26 +124,19 @@ class Walk:
     def run(self) -> list[Hazard]:
         entry: list[State | None] = [None] * len(self.blocks)
         entry[0] = State()
-        todo = [0]
+        found: list[list[Hazard]] = [[] for _ in self.blocks]  # as each was gone through last
+        todo = {0}
         while todo:
-            k = todo.pop()
+            todo.remove(k := min(todo))
             state = entry[k].copy()
-            for i in self.blocks[k].instructions:
-                self.step(state, i)
+            found[k] = [hazard for i in self.blocks[k].instructions for hazard in self.step(state, i)]
             for n in self.blocks[k].next:
                 if entry[n] is None:
                     entry[n] = state.copy()
                 elif not entry[n].join(state):
                     continue
-                if n not in todo:
-                    todo.append(n)
-        found: dict[Hazard, None] = {}
-        for k, block in enumerate(self.blocks):
-            if entry[k] is not None:
-                state = entry[k].copy()
-                for i in block.instructions:
-                    found |= dict.fromkeys(self.step(state, i))
-        return list(found)
+                todo.add(n)
+        return list(dict.fromkeys(hazard for of_block in found for hazard in of_block))
 
     def step(self, state: State, i: Instruction) -> list[Hazard]:
         """Carries out an instruction; what is wrong with it."""

@@ -66,21 +66,25 @@ def liveness(instructions: list[Instruction]) -> Liveness:
     """Of all instructions of a kernel. Raises SassError for one that effects.py does not know."""
     blocks = flow(instructions)
     entry: list[Live] = [{} for _ in blocks]
+    before: list[list[int]] = [[] for _ in blocks]  # the blocks that each can follow
+    for k, block in enumerate(blocks):
+        for n in block.next:
+            before[n].append(k)
     result = Liveness()
-    changed = True
-    while changed:
-        changed = False
-        for k in reversed(range(len(blocks))):
-            live: Live = {}
-            for n in blocks[k].next:
-                for register, guards in entry[n].items():
-                    live[register] = live.get(register, frozenset()) | guards
-            for i in reversed(blocks[k].instructions):
-                result.after[i.offset] = frozenset(live)
-                live = step_back(live, i)
-                result.before[i.offset] = frozenset(live)
-            if live != entry[k]:
-                entry[k], changed = live, True
+    todo = set(range(len(blocks)))  # those of which something may have changed since they were looked at
+    while todo:
+        todo.remove(k := max(todo))
+        live: Live = {}
+        for n in blocks[k].next:
+            for register, guards in entry[n].items():
+                live[register] = live.get(register, frozenset()) | guards
+        for i in reversed(blocks[k].instructions):
+            result.after[i.offset] = frozenset(live)
+            live = step_back(live, i)
+            result.before[i.offset] = frozenset(live)
+        if live != entry[k]:
+            entry[k] = live
+            todo.update(before[k])
     return result
 
 

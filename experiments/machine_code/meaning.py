@@ -7,13 +7,14 @@ products comes out as the nest of its FFMAs, in their order: the same nest is th
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tools.machine_code.listing import Instruction, SassError
 
 from machine_code.bits import WORD
 from machine_code.effects import VARIABLE, effects, results
 from machine_code.expressions import Sum, add, evaluate, initial, number, of_atom, operand_value
-from machine_code.liveness import liveness
+from machine_code.liveness import Liveness, liveness
 
 LOOK = "SYNCS.PHASECHK.TRANS64.TRYWAIT"  # at an mbarrier: whether its phase is over
 CONSTANTS = {"LDC", "ULDC", "S2R", "S2UR"}  # read what never changes ...
@@ -168,6 +169,10 @@ class Stretch:
     body: int
     back: int
 
+    @cached_property
+    def live(self) -> Liveness:
+        return liveness(self.instructions)
+
 
 def differences(
     old: Stretch,
@@ -187,7 +192,7 @@ def differences(
     code = by_offset(new.instructions)
     before = Machine(code, dict(known)).run(new.prologue, new.body)
     own = {name: value for name, value in before.registers.items() if known.get(name) != value}
-    carried = own.keys() & liveness(new.instructions).before[new.body]
+    carried = own.keys() & new.live.before[new.body]
     now = Machine(code, dict(before.registers), list(looks), assume).run(new.body, new.back)
     # What the prologue would make of the state after: the next time round begins with the same.
     again = Machine(code, dict(was.registers)).run(new.prologue, new.body)

@@ -9,7 +9,7 @@ the compiler's choice.
 from dataclasses import dataclass, field
 
 from tools.machine_code.listing import parse_instruction
-from tools.machine_code.loops import register_reads
+from tools.machine_code.loops import Loop
 
 from machine_code.control import Control
 from machine_code.plan import Line, Plan
@@ -77,10 +77,9 @@ class Products:
         return lines
 
     def choose_inner(self) -> None:
-        """Takes the side for which fewer FFMAs want two registers of one bank."""
-        clashes = []
+        """Takes the side for which the FFMAs lose fewer cycles to busy register banks."""
+        lost = []
         for self.inner in (0, 1):
             ffmas = [parse_instruction(line.text) for step in (0, 1) for line in self.lines(step)]
-            most = register_reads(ffmas).most_of_a_bank
-            clashes.append(sum(reads - 1 for reads in most if reads > 1))
-        self.inner = clashes.index(min(clashes))
+            lost.append(Loop("sm_90a", ffmas, [], frozenset()).bank_conflicts)
+        self.inner = lost.index(min(lost))

@@ -302,9 +302,8 @@ def read_wait(loop: MainLoop, machine: Machine, outside: list[int], skip: Instru
             raise Unknown("its main loop has a second way through it")
         return
     other = Machine(loop.code, dict(loop.known), [], loop.ways[-1]).run(loop.start, loop.back)
-    differ = {
-        name for name in loop.counts if name in loop.written and skip and other.get(name) != machine.get(name)
-    }
+    written = loop.counts & loop.written if skip else set()
+    differ = {name for name in written if other.get(name) != machine.get(name)}
     fragments = {f"R{n}" for side in loop.first for n in side.values()}
     if differ - fragments:
         raise Unknown(f"{min(differ - fragments)} changes only in the rounds that wait")

@@ -62,7 +62,8 @@ def observed(build):
         ("05_2d_tiling", "BK", 16, True),
         ("07_bank_conflicts", "PAD", 0, False),
         ("08_warp_tiling", "BK", 8, False),
-        ("10_prefetch", "BK", 16, False),
+        ("10_prefetch", "BK", 8, False),
+        ("12_larger_tiles", "BK", 8, False),
     ],
 )
 def test_another_constant_fails_a_claim(

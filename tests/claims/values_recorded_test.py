@@ -92,6 +92,45 @@ def test_ladder_is_what_was_recorded(context):
     assert evaluate("ladder(here, n=2048).cublas_tflops", context) == pytest.approx(of_cublas)
 
 
+def test_ladder_of_any_shape(tmp_path):
+    """m and k are n where they are left out; a cube of the same n is another shape."""
+    shapes = [
+        (4096, 4096, 4096, 1),
+        (4096, 16, 4096, 1),
+        (16, 4096, 4096, 1),
+        (16, 16, 16, 1),
+        (16, 16, 16, 3),
+    ]
+    shapes += [(16, 16, 8, 1), (1, 4096, 4096, 1)]
+    records = [
+        {"step": HERE, "m": m, "n": n, "k": k, "batch": batch, "time_us": at}
+        for at, (m, n, k, batch) in enumerate(shapes)
+    ]
+    (tmp_path / "ladder.json").write_text(json.dumps(records))
+    context = Context(None, HERE, evidence=tmp_path)
+    for expression, wanted in (
+        ("ladder(here)", 0),
+        ("ladder(here, m=4096)", 0),
+        ("ladder(here, 16, m=4096, k=4096)", 1),
+        ("ladder(here, n=16, m=4096, k=4096)", 1),
+        ("ladder(here, m=16)", 2),
+        ("ladder(here, 4096, 1, m=16, k=4096)", 2),
+        ("ladder(here, 16)", 3),
+        ("ladder(here, 16, 3)", 4),
+        ("ladder(here, 16, k=8)", 5),
+        ("ladder(here, m=1)", 6),
+    ):
+        assert evaluate(f"{expression}.time_us", context) == wanted, expression
+    for expression, words in (
+        ("ladder(here, 16, m=4096)", "no measurement of 05_2d_tiling at 4096 x 16 x 16, batch 1"),
+        ("ladder(here, 16, k=4096)", "no measurement of 05_2d_tiling at 16 x 16 x 4096, batch 1"),
+        ("ladder(here, 16, 3, m=1)", "at 1 x 16 x 16, batch 3"),
+        ("ladder(here, 17)", "no measurement of 05_2d_tiling at 17, batch 1"),
+    ):
+        with pytest.raises(NotAvailable, match=words):
+            evaluate(f"{expression}.time_us", context)
+
+
 def test_experiment(context, tmp_path):
     def record(variant, time, right=True, experiment="stages", n=4096):
         return {

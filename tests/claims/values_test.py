@@ -207,7 +207,7 @@ def test_constants_are_those_of_the_copy(fake_build, tmp_path):
 
 def test_every_step_but_the_first_has_one_before(tmp_path):
     steps = all_steps()
-    assert len(steps) >= 11
+    assert len(steps) >= 16
     for previous, step in itertools.pairwise(steps):
         assert evaluate("before", Context(None, step)) == previous
     with pytest.raises(NoValue, match="no step comes before"):

@@ -17,8 +17,8 @@ RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 
 ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
 EXAMPLE = {"block", "warp", "execution", "addresses"}
-# Steps 11 and up launch several kernels, or one that they choose, in files of their own.
-ONE_KERNEL = [step for step in PROGRAMS if step < "11"]
+# Steps 13 and up launch several kernels, or one that they choose, in files of their own.
+ONE_KERNEL = [step for step in PROGRAMS if step < "13"]
 SERVED = {"global": {"sectors", "bytes_used"}, "shared": {"parts"}}  # what the memory makes of an example
 COUNTS = {
     "global": {"sectors", "bytes_used", "wavefronts"},
@@ -203,6 +203,27 @@ def test_several_kernels(observed, step):
             assert row["source"] == source[row["line"] - 1].strip() != ""
 
 
+@pytest.mark.parametrize(
+    "step, arguments",
+    [
+        ("13_bulk_copy", ()),
+        ("14_stream_k", ()),
+        ("15_every_shape", ()),  # a tile of 128 x 128
+        ("15_every_shape", ("--m", 256, "--n", 512, "--k", 384)),
+    ],
+)
+def test_fragments_of_tiles(observed, step, arguments):
+    """Lanes are numbered in pairs, such that the hardware joins quarters of a warp: a load takes two
+    wavefronts, not four."""
+    kernels = observed(step, arguments)[1]["xray"]["kernels"]
+    [kernel] = [kernel for kernel in kernels if "sgemm_" in kernel["kernel"]]
+    assert ("large_tiles" in kernel["kernel"]) == (step == "15_every_shape" and arguments != ())
+    loads = [r for r in kernel["accesses"] if (r["space"], r["operation"]) == ("shared", "load")]
+    assert {r["array"] for r in loads} == {"Tiles::A", "Tiles::B"}
+    assert {r["bytes"] for r in loads} == {16}
+    assert all(r["wavefronts"] == r["ideal_wavefronts"] == 2 * r["requests"] > 0 for r in loads)
+
+
 def test_a_batch_and_old_values_of_c(xray):
     _, report = xray("--m", 64, "--n", 64, "--k", 8, "--batch", 3, "--beta", 1, step="02_coalescing")
     assert report["blocks"] == 2 * 2 * 3
@@ -238,7 +259,7 @@ def test_only_with_the_option(passes, tmp_path):
     assert "xray" not in json.loads((tmp_path / "r.json").read_text())[0]
 
 
-@pytest.mark.parametrize("step", ["03_shared_memory", "10_prefetch"])
+@pytest.mark.parametrize("step", ["03_shared_memory", "12_larger_tiles"])
 def test_same_on_one_core_as_on_all(step, tmp_path):
     """However the blocks are spread over OS threads."""
     reports = []

@@ -47,8 +47,8 @@ def test_a_speed_goal_asks_for_most_of_the_recorded_gain(exercise, build):
 
 def test_the_registers_that_a_question_states_are_those_recorded(build, exercises):
     task = " ".join(exercises["occupancy"].task.split())
-    for step in ("03", "06", "10"):
-        recorded = Context(build, "10_prefetch").profile(step).registers_per_thread
+    for step in ("03", "06", "12"):
+        recorded = Context(build, "12_larger_tiles").profile(step).registers_per_thread
         assert f"{recorded:.0f} in step {step}" in task
 
 

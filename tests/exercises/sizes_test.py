@@ -106,7 +106,7 @@ def test_every_exercise_is_asked_for_other_sizes():
         assert said or exercise.kind == "predict", exercise.name
 
 
-@pytest.mark.parametrize("name", ["10_prefetch", "05_2d_tiling", "wrong_at_19"])
+@pytest.mark.parametrize("name", ["12_larger_tiles", "05_2d_tiling", "wrong_at_19"])
 def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monkeypatch):
     """The largest tiles of all solutions are as wide as the standard problem."""
     from tools.grading import grader
@@ -123,7 +123,7 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
     assert grading.finding is None
     assert len(checked) == len(exercise.goals)
     for m, n, _ in checked:
-        assert n % {"10_prefetch": 256, "05_2d_tiling": 128}.get(name, 32) == 0
+        assert n % {"12_larger_tiles": 256, "05_2d_tiling": 128}.get(name, 32) == 0
         assert (m, n) != (256, 256)
 
 

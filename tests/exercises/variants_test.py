@@ -5,6 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tools.grading.grader import Grader
 
+REVERSED = "make_float4(sums[i + 3][j], sums[i + 2][j], sums[i + 1][j], sums[i][j])"
+FFMAS_OF_11 = """for (int j = 0; j < TN; ++j) {
+        for (int i = 0; i < TM; ++i) {
+          const int row = j % 2 == 0 ? i : TM - 1 - i;
+          sums[row][j] += a[k % 2][row] * b[k % 2][j];
+        }
+      }
+"""
 # The exercise, what is other than in its solution, and a word for it.
 VARIANTS = {
     "8 sums": ("04_1d_tiling", [("int TM = 16;", "int TM = 8;"), ("(THREADS, 4)", "(THREADS)")]),
@@ -16,13 +24,22 @@ VARIANTS = {
     "4 x 8 sums": ("05_2d_tiling", [("TM = 8, TN = 8;", "TM = 4, TN = 8;")]),
     "4 x 8 sums in vectors": (
         "06_vectorization",
-        [("BM = 128, BN = 128,", "BM = 64, BN = 128,"), ("TM = 8, TN = 8;", "TM = 4, TN = 8;")],
+        [("TM = 8, TN = 8;", "TM = 4, TN = 8;"), ("int COPY_K = 8;", "int COPY_K = 16;")],
     ),
     "few terms": ("06_vectorization", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
-    "many terms": ("07_bank_conflicts", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
+    "many terms": ("07_bank_conflicts", [("BN = 128, BK = 16;", "BN = 128, BK = 32;")]),
     "few terms of a warp's": ("08_warp_tiling", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
+    "lanes in pairs along the rows": (
+        "08_warp_tiling",
+        [
+            (
+                "lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;",
+                "lane_m = lane / 2 % LM, lane_n = lane / (2 * LM) * 2 + lane % 2;",
+            )
+        ],
+    ),
     "few terms copied": ("09_async_copy", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
-    "constants in an enum": ("10_prefetch", [("constexpr int STAGES = 5;", "enum { STAGES = 5 };")]),
+    "constants in an enum": ("09_async_copy", [("constexpr int STAGES = 2;", "enum { STAGES = 2 };")]),
     "an indented constant": (
         "09_async_copy",
         [("constexpr int STAGES = 2;", "  static constexpr int STAGES{2};")],
@@ -37,8 +54,83 @@ VARIANTS = {
             )
         ],
     ),
-    "four stages": ("10_prefetch", [("STAGES = 5;", "STAGES = 4;")]),
-    "three stages": ("10_prefetch", [("STAGES = 5;", "STAGES = 3;")]),
+    "three stages": (
+        "09_async_copy",
+        [
+            ("STAGES = 2;", "STAGES = 3;"),
+            ("BN = 128, BK = 16;", "BN = 128, BK = 8;"),
+            ("k0 += BK, stage ^= 1)", "k0 += BK, stage = (stage + 1) % STAGES)"),
+            ("copy_tiles(stage ^ 1);", "copy_tiles((stage + 1) % STAGES);"),
+        ],
+    ),
+    "few terms ahead": ("10_prefetch", [("BN = 128, BK = 16;", "BN = 128, BK = 8;")]),
+    "nothing ahead of the end": (
+        "10_prefetch",
+        [
+            (
+                "load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);",
+                "if (k0 + BK < g.K) load_fragments(0, stage ^ 1, 0);",
+            )
+        ],
+    ),
+    "zeros past the end": (
+        "10_prefetch",
+        [
+            ("if (left > 0) copy_tiles(stage ^ 1);", "copy_tiles(stage ^ 1);"),
+            ("load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);", "load_fragments(0, stage ^ 1, 0);"),
+        ],
+    ),
+    "sets that begin at zero": (
+        "10_prefetch",
+        [("float a[2][TM], b[2][TN];", "float a[2][TM] = {}, b[2][TN] = {};")],
+    ),
+    "columns two by two": (
+        "11_operand_banks",
+        [
+            (
+                FFMAS_OF_11,
+                "for (int j = 0; j < TN; j += 2) {\n"
+                "  for (int i = 0; i < TM; ++i) sums[i][j] += a[k % 2][i] * b[k % 2][j];\n"
+                "  for (int i = TM - 1; i >= 0; --i) sums[i][j + 1] += a[k % 2][i] * b[k % 2][j + 1];\n}\n",
+            )
+        ],
+    ),
+    "sums stored elsewhere": (
+        "11_operand_banks",
+        [("(j * TM + i) * THREADS + threadIdx.x * 4", "threadIdx.x * TM * TN + j * TM + i")],
+    ),
+    # The other orders in which each sum has another parity than its element of A.
+    "sums swapped in pairs": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j])")],
+    ),
+    "sums moved up": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 3][j], sums[i][j], sums[i + 1][j], sums[i + 2][j])")],
+    ),
+    "sums moved down": (
+        "11_operand_banks",
+        [(REVERSED, "make_float4(sums[i + 1][j], sums[i + 2][j], sums[i + 3][j], sums[i][j])")],
+    ),
+    # Here the compiler finds registers as good by itself.
+    "back and forth along the rows": (
+        "11_operand_banks",
+        [
+            (
+                FFMAS_OF_11,
+                "for (int i = 0; i < TM; ++i) {\n  for (int j = 0; j < TN; ++j) {\n"
+                "    const int col = i % 2 == 0 ? j : TN - 1 - j;\n"
+                "    sums[i][col] += a[k % 2][i] * b[k % 2][col];\n  }\n}\n",
+            ),
+            ("if (g.batch < 0) {", "if (false) {"),
+        ],
+    ),
+    "4 x 8 lanes": ("12_larger_tiles", [("LM = 8, LN = 4;", "LM = 4, LN = 8;")]),
+    "registers not asked for": ("12_larger_tiles", [("if (g.batch < 0) {", "if (false) {")]),
+    "tall tiles": (
+        "12_larger_tiles",
+        [("BM = 128, BN = 256,", "BM = 256, BN = 128,"), ("TM = 8, TN = 16;", "TM = 16, TN = 8;")],
+    ),
     "large tile": ("ragged_edges", [("TILE = 16;", "TILE = 32;")]),
     "large tile ahead": ("usually_right", [("TILE = 16;", "TILE = 32;")]),
     "no test beyond K": (

@@ -21,10 +21,11 @@ ARITHMETIC = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "^": "|", "&&": 
 ASSIGNMENTS = {"+=": "-=", "-=": "+=", "^=": "|="}
 # What may be taken for each other; each becomes its neighbours in the group that the kernel knows, too.
 CONFUSED = (
-    *("row col", "row0 col0", "tx ty", "m n", "i j", "k k0", "a b", "a_row a_k", "b_k b_col", "warp lane"),
-    *("a_from b_from", "a_step b_step", "As Bs", "A B", "read write next", "band in_band", "M N K"),
-    *("lda ldb ldc", "strideA strideB strideC", "x y z", "v.x v.y v.z v.w", "BM BN BK", "TM TN", "TX TY"),
-    *("WM WN", "LM LN", "A_ROWS B_ROWS", "TILE BK", "COPY_K BK"),
+    *("row col", "row0 col0", "rows cols", "tx ty", "m n", "i j", "k k0", "a b", "a_row a_k", "b_k b_col"),
+    *("a_row row", "a_k b_k", "warp lane", "lane_m lane_n", "a_from b_from", "a_step b_step", "set stage"),
+    *("As Bs", "A B", "M N K", "lda ldb ldc", "strideA strideB strideC", "x y z", "v.x v.y v.z v.w"),
+    *("a4.x a4.y a4.z a4.w", "BM BN BK", "TM TN", "TX TY", "WM WN", "LM LN", "A_ROWS B_ROWS", "TILE BK"),
+    "COPY_K BK",
 )
 DECLARED = re.compile(
     r"(?:\b(?:int|float|float4|bool|auto|int64_t)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"

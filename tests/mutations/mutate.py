@@ -9,7 +9,7 @@ problem; a reason that no survivor needs is an error, too. The sample is the sam
 been run before is not run again. Examples:
 
   mutate.py --sample 16 --every '^(barrier|comparison|guard)' --table tests/mutations/table.md
-  mutate.py 07_bank_conflicts --sample 0 --every 'valid > 0'
+  mutate.py 06_vectorization --sample 0 --every 'valid > 0'
 
 The first makes the table that is kept. Two cores judge about 30 mutants a minute.
 

@@ -16,20 +16,27 @@ from tools.measuring.calibrate import grid_depends_on_device
 
 FOLDER = ROOT / "docs" / "evidence" / "h200"
 FILE = FOLDER / "ladder.json"
-# The fraction of cuBLAS that each step must reach; from 06 on at 8192 too.
+# The fraction of cuBLAS that each step must reach; from 06 on at 8192 too, where step 11 is level with it.
 TARGETS = {
     "01_naive": 0.009,
     "02_coalescing": 0.12,
     "03_shared_memory": 0.18,
     "04_1d_tiling": 0.33,
     "05_2d_tiling": 0.52,
-    "06_vectorization": 0.65,
-    "07_bank_conflicts": 0.75,
-    "08_warp_tiling": 0.88,
+    "06_vectorization": 0.70,
+    "07_bank_conflicts": 0.76,
+    "08_warp_tiling": 0.81,
     "09_async_copy": 0.92,
-    "10_prefetch": 1.00,
+    "10_prefetch": 0.935,
+    "11_operand_banks": 1.00,
+    "12_larger_tiles": 1.02,
+    "13_bulk_copy": 1.04,
+    "14_stream_k": 1.10,
+    "15_every_shape": 1.10,
 }
 FIRST_AT_8192 = "06"
+AT_8192 = {"11_operand_banks": 0.98}
+FOR_OTHER_SHAPES = "15_every_shape"  # on large squares it runs the kernel of the step before
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +70,17 @@ def test_every_result_is_right(records):
 
 @pytest.mark.parametrize("size", [4096, 8192])
 def test_targets(records, size):
-    short = {
-        step: ratio
-        for step, ratio in ratios(records, size).items()
-        if ratio < TARGETS[step] and (size == 4096 or step >= FIRST_AT_8192)
-    }
+    targets = TARGETS
+    if size == 8192:
+        targets = {step: target for step, target in (TARGETS | AT_8192).items() if step >= FIRST_AT_8192}
+    reached = ratios(records, size)
+    short = {step: reached[step] for step, target in targets.items() if reached[step] < target}
     assert short == {}
 
 
 @pytest.mark.parametrize("size", [4096, 8192])
 def test_each_step_is_faster_than_the_one_before(records, size):
-    ladder = list(ratios(records, size).values())
+    ladder = [ratio for step, ratio in ratios(records, size).items() if step != FOR_OTHER_SHAPES]
     assert all(before < after for before, after in itertools.pairwise(ladder)), ladder
 
 
@@ -95,7 +102,9 @@ def test_plot_shows_the_record(records, tool, tmp_path):
 
 # ---- The profiles ------------------------------------------------------------------------------------------
 
-STEPS = ["00_cublas", *TARGETS]
+# Step 15 runs a kernel at the small problems that Nsight Compute and the disassembler name differently.
+PROFILED = [step for step in TARGETS if step != FOR_OTHER_SHAPES]
+STEPS = ["00_cublas", *PROFILED]
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +113,15 @@ def profiles():
 
 
 def test_profiles_say_where_they_come_from(profiles, records):
-    facts = [profile["facts"] for profile in profiles.values()]
-    assert all(fact == facts[0] for fact in facts)  # recorded together
-    assert facts[0]["device"] == records[0]["device"]
-    assert facts[0]["driver"] == records[0]["driver"]
-    for name in ("date", "power_limit", "max_sm_clock", "memory_clock", "ncu", "nvcc"):
-        assert facts[0][name]
+    facts = {step: profile["facts"] for step, profile in profiles.items()}
+    for step, said in facts.items():
+        for name in ("date", "power_limit", "max_sm_clock", "memory_clock", "ncu", "nvcc"):
+            assert said[name], f"{step}: no {name}"
+    # Recorded on more than one day, but alike.
+    alike = [{name: fact for name, fact in said.items() if name != "date"} for said in facts.values()]
+    assert all(said == alike[0] for said in alike)
+    assert alike[0]["device"] == records[0]["device"]
+    assert alike[0]["driver"] == records[0]["driver"]
 
 
 def test_figures_of_the_gpu_are_what_its_driver_says(profiles):
@@ -122,7 +134,7 @@ def test_figures_of_the_gpu_are_what_its_driver_says(profiles):
 def test_profiles_hold_the_problems(profiles):
     for step, profile in profiles.items():
         problems = [(run["m"], run["n"], run["k"]) for run in profile["runs"]]
-        wanted = counters_record.PROBLEMS if step in TARGETS else counters_record.PROBLEMS[:2]
+        wanted = counters_record.PROBLEMS if step in PROFILED else counters_record.PROBLEMS[:2]
         assert problems == list(wanted), step
         for run in profile["runs"]:
             assert run["counters"]["duration_us"] > 0
@@ -133,7 +145,7 @@ def test_profiles_hold_the_problems(profiles):
 
 
 def test_profiled_ffmas_are_those_of_the_problem(profiles):
-    for step in TARGETS:
+    for step in PROFILED:
         for run in profiles[step]["runs"][:1]:
             exact = run["m"] * run["n"] * run["k"]
             assert exact <= run["counters"]["ffma_thread_instructions"] <= exact * 1.01, step
@@ -142,11 +154,11 @@ def test_profiled_ffmas_are_those_of_the_problem(profiles):
 def test_profiles_are_of_the_kernels_as_they_are(profiles):
     """Where the build's compiler is the recorded one, its machine code is the profiled one, line by line."""
     build = Path(os.environ.get("BUILD", ""))
-    programs = [build / "steps" / step / "run" for step in TARGETS]
+    programs = [build / "steps" / step / "run" for step in PROFILED]
     if not os.environ.get("BUILD") or not all(program.exists() for program in programs):
         pytest.skip("no programs are built")
     checked = 0
-    for step, program in zip(TARGETS, programs, strict=True):
+    for step, program in zip(PROFILED, programs, strict=True):
         for run in profiles[step]["runs"]:
             if run["arch"] not in sass.archs(program) or nvcc_version() != profiles[step]["facts"]["nvcc"]:
                 continue
@@ -191,7 +203,7 @@ def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):
     if not os.environ.get("BUILD"):
         pytest.skip("BUILD names no build directory")
     ratios = {}
-    for step in TARGETS:
+    for step in PROFILED:
         if grid_depends_on_device(step):
             continue
         run = profiles[step]["runs"][1]

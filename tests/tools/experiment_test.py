@@ -1,12 +1,26 @@
-"""Every experiment fits the kernels as they are; what it says of mistakes. Needs no nvcc."""
+"""Every experiment fits the kernels as they are; what it says of mistakes; variants whose main loop
+experiments/machine_code writes. Only these need nvcc."""
 
 import json
+import os
+import shutil
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
 from tools.base import UsageError
+from tools.kernel_build import KernelBuild, Result
+from tools.machine_code import sass
+from tools.machine_code.binary import find_tool
+from tools.machine_code.listing import SassError
 from tools.measuring import experiment
+
+sys.path.insert(0, str(experiment.MACHINE_CODE.parent))
+from machine_code.cubin import find_cubins
+from machine_code.plan import Plan
+from machine_code.rewrite import Refused, check_origin
 
 NAMES = sorted(path.stem for path in experiment.FOLDER.glob("*.toml"))
 
@@ -17,10 +31,14 @@ def test_variants_fit_the_kernel(name):
     kernel = (ROOT / "steps" / read.step / "kernel.cu").read_text()
     assert read.question.endswith("?")
     assert len(read.variants) >= 2
-    distinct = {(variant.source(kernel), tuple(variant.options)) for variant in read.variants}
+    plans = [v.plan if v.plan is None else replace(Plan(), **v.plan) for v in read.variants]
+    distinct = {
+        (v.source(kernel), tuple(v.options), plan) for v, plan in zip(read.variants, plans, strict=True)
+    }
     assert len(distinct) == len(read.variants)  # no variant is another one under a second name
-    # One variant is the step itself, under the name under which the pages compare.
-    assert any(variant.source(kernel) == kernel for variant in read.variants)
+    # One variant is the step itself, or with the main loop that the tool writes if it is not told otherwise:
+    # under this name the pages compare.
+    assert any(variant.source(kernel) == kernel and not variant.plan for variant in read.variants)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,3 +116,118 @@ def test_run_reports_wrong_variants(tool, tmp_path):
     assert "0.500 of cuBLAS" in result.stdout
     assert "wrong" in result.stdout
     assert len(json.loads((tmp_path / "out.json").read_text())) == 2
+
+
+# ---- Variants with a plan --------------------------------------------------------------------------------
+
+STEP = "14_stream_k"
+
+
+@pytest.fixture(scope="module")
+def build():
+    """The build directory, if it has a program whose main loop can be written anew."""
+    folder = Path(os.environ.get("BUILD", "."))
+    try:
+        find_tool("nvcc")
+        find_tool("nvdisasm")
+        for cubin in find_cubins((folder / "steps" / STEP / "run").read_bytes())[-1:]:
+            check_origin(cubin)
+            return folder
+    except (SassError, Refused, OSError) as missing:
+        pytest.skip(str(missing))
+    pytest.skip("the build has no CUDA")
+
+
+def of_step(*variants):
+    return experiment.Experiment("planned", STEP, "What is it for?", [*variants])
+
+
+def crowds(program):
+    """In how many terms of the main loop all six loads of fragments stand with one FFMA between them."""
+    loop = sass.main_kernel(sass.kernels(program, sass.archs(program)[-1])).loop
+    letters = {"FFMA": ".", "LDS": "L"}
+    return "".join(letters.get(i.mnemonic, "x") for i in loop.instructions).count("L.L.L.L.L.L")
+
+
+def test_a_plan_writes_the_main_loop_anew(build, tmp_path):
+    """The plan asks for another place of the loads than the tool would give them."""
+    variant = experiment.Variant("all loads side by side", plan={"spacing": 1})
+    experiment.build_all([of_step(variant)], build, tmp_path)
+    [folder] = (tmp_path / "planned").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"kernel.cu", "run", "about.json"}
+    source = build / "steps" / STEP / "run"
+    assert (folder / "kernel.cu").read_text() == (ROOT / "steps" / STEP / "kernel.cu").read_text()
+    assert os.access(folder / "run", os.X_OK)
+    before = experiment.machine_code(source)
+    after = json.loads((folder / "about.json").read_text())["machine_code"]
+    assert after["sass_sha256"] != before["sass_sha256"]
+    assert after["loop_ffma"] == before["loop_ffma"] > 0
+    assert crowds(folder / "run") > 10 > crowds(source) == 0
+
+
+class Copies(KernelBuild):
+    """Commands that compile nothing: the variant is the program of the build."""
+
+    def compile(self, command, source, out, timeout=None):
+        out.touch()
+        return Result([], 0, "")
+
+    def link_program(self, out, **objects):
+        shutil.copy(self.build / "steps" / STEP / "run", out)
+        return Result([], 0, "")
+
+
+@pytest.mark.parametrize(
+    "plan, said",
+    [
+        ({"spacing": 30}, "no main loop that can be written anew.*its loads do not fit"),
+        ({"speed": 9}, "--plan speed=9: should be NAME=NUMBER, with a name out of first, spacing"),
+    ],
+)
+def test_a_plan_that_the_tool_refuses(build, tmp_path, monkeypatch, plan, said):
+    """An error that names the variant: nothing is measured under a name that it does not deserve."""
+    monkeypatch.setattr(experiment, "KernelBuild", Copies)
+    variants = experiment.Variant("as is"), experiment.Variant("too much", plan=plan)
+    with pytest.raises(UsageError, match=f"experiment planned, variant 'too much': error: .*{said}"):
+        experiment.build_all([of_step(*variants)], build, tmp_path)
+    assert [path.parent.name for path in tmp_path.rglob("about.json")] == ["000_as_is"]
+
+
+def test_like(tmp_path):
+    path = tmp_path / "chain.toml"
+    whole = "step = '01_naive'\nquestion = '?'\n[[variant]]\nname = 'as it is'\n"
+    path.write_text(
+        whole
+        + """
+[[variant]]
+name = 'a'
+replace = [{ old = 'one', new = 'two, three' }]
+constants = { BK = 16, BM = 64 }
+
+[[variant]]
+name = 'b'
+like = 'a'
+replace = [{ old = 'three', new = 'four' }]
+constants = { BK = 32 }
+
+[[variant]]
+name = 'c'
+like = 'b'
+"""
+    )
+    kernel = "constexpr int BM = 1, BK = 1;\n// one\n"
+    sources = [variant.source(kernel) for variant in experiment.read(path).variants]
+    chained = "constexpr int BM = 64, BK = 32;\n// two, four\n"  # b's change finds what a's has made
+    assert sources == [
+        kernel,
+        "constexpr int BM = 64, BK = 16;\n// two, three\n",
+        chained,
+        chained,
+    ]
+
+    later = "[[variant]]\nname = 'b'\n"
+    for like, rest in (("nobody", ""), ("a", ""), ("b", later)):  # none, itself, one after it
+        path.write_text(f"{whole}[[variant]]\nname = 'a'\nlike = '{like}'\n{rest}")
+        with pytest.raises(UsageError, match=rf"chain\.toml.*'a' is like '{like}', none before it") as raised:
+            experiment.read(path)
+        assert "\n" not in str(raised.value)

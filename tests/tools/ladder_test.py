@@ -259,6 +259,22 @@ def test_record_on_the_cpu_device(tool, tmp_path):
 
 
 @needs_build
+def test_record_shapes_of_a_file(tool, refused, tmp_path):
+    (tmp_path / "shapes.txt").write_text("# flat, wide\n--m 4 --n 24 --k 8\n\n--size 8 --batch 2\n")
+    record = ["measure", "--build", BUILD, "--device", "cpu", "--steps", "02"]
+    result = tool(*record, "--cases", "shapes.txt")
+    assert result.returncode == 0, result.stderr
+    records = json.loads((tmp_path / "ladder.json").read_text())
+    assert [tuple(r[key] for key in ("m", "n", "k", "batch")) for r in records] == [
+        (4, 24, 8, 1),
+        (8, 8, 8, 2),
+    ]
+    (tmp_path / "none.txt").write_text("# nothing yet\n")
+    refused(*record, "--cases", "none.txt", words=["none.txt", "no problem"])
+    refused(*record, "--cases", "missing.txt", words=["missing.txt"])
+
+
+@needs_build
 def test_record_without_a_gpu(tool, tmp_path):
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     record = ["measure", "--build", BUILD, "--steps", "01", "--sizes", "16"]

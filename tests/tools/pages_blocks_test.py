@@ -3,7 +3,15 @@
 import json
 import re
 
-from pages_project import NEW_KERNEL, OLD_KERNEL
+import pytest
+from pages_project import NEW_KERNEL, OLD_KERNEL, measurement
+from tools.pages import pages
+
+
+@pytest.mark.parametrize("kind", sorted(pages.MAKERS))
+def test_help_lists_every_kind(kind):
+    assert re.search(rf"^  {kind}( |$)", pages.__doc__, re.MULTILINE)
+
 
 # ---- Blocks of the source --------------------------------------------------------------------------------
 
@@ -121,6 +129,41 @@ def test_speed(project):
         "| 4\N{NARROW NO-BREAK SPACE}096 | 36.86 ms | 3.73 | 50.0 % | 12.29 ms | 11.18 | 50.0 % | 3.00 × |"
         in text
     )
+
+
+def test_shapes(project, capsys):
+    """Every shape that cuBLAS was measured at, too, and the mean of the ratios as ratios have it."""
+
+    def record(m, n, k, time_us, cublas_time_us, batch=1, step="02_second"):
+        sizes = {"m": m, "n": n, "k": k, "batch": batch}
+        times = {"cublas_time_us": cublas_time_us, "ratio_to_cublas": (cublas_time_us or 0) / time_us or None}
+        return measurement(step, n, time_us) | sizes | times
+
+    records = [
+        record(4096, 16, 4096, 20.0, 40.0),
+        record(256, 256, 256, 8.0, 8.0, batch=100),
+        record(256, 256, 256, 8.0, 4.0),
+        record(16, 4096, 4096, 30.0, 15.0),
+        record(1, 1, 1, 3.0, None),
+        record(2, 2, 2, 3.0, 3.0, step="01_first"),
+    ]
+    project.write("evidence/ladder.json", json.dumps(records))
+    text = project.block("shapes")
+    thousand = "4\N{NARROW NO-BREAK SPACE}096"
+    assert [line for line in text.splitlines() if line.startswith("|")] == [
+        "| M | N | K | batch | time | cuBLAS | of cuBLAS |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+        "| 256 | 256 | 256 | 1 | 8.00 µs | 4.00 µs | 50.0 % |",
+        f"| 16 | {thousand} | {thousand} | 1 | 30.00 µs | 15.00 µs | 50.0 % |",
+        f"| {thousand} | 16 | {thousand} | 1 | 20.00 µs | 40.00 µs | 200.0 % |",
+        "| 256 | 256 | 256 | 100 | 8.00 µs | 8.00 µs | 100.0 % |",
+    ]
+    assert "`02_second`, measured in turn with cuBLAS; medians. Geometric mean of the last: 84.1 %." in text
+    assert "Test GPU, driver 1.2, CUDA 13.0, recorded 2026-01-02." in text
+    assert "| 2 | 2 | 2 | 1 | 3.00 µs | 3.00 µs | 100.0 % |" in project.block("shapes step=01")
+    project.write("evidence/ladder.json", json.dumps(records[-1:]))
+    project.block("shapes", expected=1)
+    assert "the ladder holds no measurement of 02_second" in capsys.readouterr().err
 
 
 def test_roofline(project):

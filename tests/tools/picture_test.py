@@ -123,10 +123,12 @@ ROOFLINE = [
     roofline.Point("01_naive", 16.1, 0.5),
     roofline.Point("02_coalescing", 31.7, 6.7),
     roofline.Point("03_shared_memory", 16.2, 9.7),
-    roofline.Point("07_bank_conflicts", 238, 44.7),
-    roofline.Point("08_warp_tiling", 258, 46.3),
-    roofline.Point("09_async_copy", 267, 49.4),
-    roofline.Point("10_prefetch", 321, 51.7),
+    roofline.Point("07_bank_conflicts", 238, 40.5),
+    roofline.Point("08_warp_tiling", 258, 42.8),
+    roofline.Point("09_async_copy", 267, 48.1),
+    roofline.Point("10_prefetch", 261, 48.9),
+    roofline.Point("11_operand_banks", 264, 51.5),
+    roofline.Point("12_larger_tiles", 321, 53.0),
 ]
 
 
@@ -290,10 +292,10 @@ def names_of(root):
 
 
 def test_roofline_places():
-    root = ElementTree.fromstring(DRAWINGS["roofline of 7"])
+    root = ElementTree.fromstring(DRAWINGS[f"roofline of {len(ROOFLINE)}"])
     legend, *marks = circles_of(root)
     group = ROOFLINE[3:]  # they stand so close together that they are drawn once more, enlarged
-    assert len(marks) == 7 + len(group)
+    assert len(marks) == len(ROOFLINE) + len(group)
     assert legend[2] == max(r for _, _, r in marks)
     plot = roofline.whole_plot(ROOFLINE, 66.9, 4.8)
     enlarged = roofline.inset_plot(plot, group)

@@ -153,6 +153,18 @@ def test_bank_conflicts():
     assert conflicts("IADD3 R0, R2, R4, R6") == 0  # the model is of FFMAs
 
 
+def test_a_busy_bank_delays_only_who_wants_it():
+    even, odd, neither = "FFMA R0, R2, R4, 1", "FFMA R1, R3, R5, 1", "FFMA R6, 1, 2, 3"
+    assert conflicts(even, even) == 2
+    assert conflicts(even, odd) == 0  # by turns: one bank recovers while the other is read
+    assert conflicts(even, even, odd, odd) == 2
+    assert conflicts(even, neither) == 0
+    assert conflicts(even, "MOV R7, 0x1") == 0  # what stands between two clashes is time, too
+    fresh = "FFMA R0, R2, R4, R5", "FFMA R1, R3, R5, R4"  # three operands of two banks: half as much again
+    assert conflicts(*fresh) == 1 + 1
+    assert conflicts(*fresh, neither) == 1
+
+
 def test_reuse():
     assert conflicts("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 0
     assert conflicts("FFMA R0, R2, R5, R7", "FFMA R1, R2, R4, R9") == 1 + 1  # not marked

@@ -270,12 +270,17 @@ class Context:
         lines = source.read_text().splitlines() if source.exists() else []
         return Profile(f"the profile of {step} at {run['m']} x {run['n']} x {run['k']}", run, lines)
 
-    def ladder(self, step: str, n: int = N, batch: int = 1) -> Ladder:
-        wanted = (self.directory(step), n, n, n, batch)
-        for record in self._json(self.evidence / "ladder.json", "the ladder"):
+    def ladder(self, step: str, n: int = N, batch: int = 1, m: int = 0, k: int = 0) -> Ladder:
+        """m and k are n if left out."""
+        wanted = (self.directory(step), m or n, n, k or n, batch)
+        shape = " x ".join(map(str, wanted[1:4])) if m or k else n
+        for record in self.ladder_records():
             if tuple(record[key] for key in ("step", "m", "n", "k", "batch")) == wanted:
-                return Ladder(f"the ladder of {wanted[0]} at {n}", record)
-        raise NotAvailable(f"the ladder holds no measurement of {wanted[0]} at {n}, batch {batch}")
+                return Ladder(f"the ladder of {wanted[0]} at {shape}", record)
+        raise NotAvailable(f"the ladder holds no measurement of {wanted[0]} at {shape}, batch {batch}")
+
+    def ladder_records(self) -> list[dict[str, Any]]:
+        return self._json(self.evidence / "ladder.json", "the ladder")
 
     def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
         """An experiment's variants, measured at n, each with what is known of its machine code

@@ -9,7 +9,8 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
   sass(step)              the machine code of the built program, a Kernel of machine_code/sass.py; also
                           arch='sm_80' and kernel='regex'; by default the kernel for aligned shapes
   profile(step, n=4096)   what Nsight Compute counted on the GPU; see Profile
-  ladder(step, n=4096)    measured speed, .tflops .ratio (to cuBLAS) .time_us ...; see Ladder
+  ladder(step, n=4096)    measured speed, .tflops .ratio (to cuBLAS) .time_us ...; see Ladder. Also batch=100,
+                          and m=, k= where they are not n
   experiment(name, variant)   a recorded experiment's .ratio .tflops .speedup ...
   variant(name, values)   counters of a variant, as in variant('rasterisation', 'GROUP=1')
   const(step, 'BK')       a constant of the step's kernel.cu

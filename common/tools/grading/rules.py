@@ -78,7 +78,7 @@ FORMS = {
     r"%:|<%|%>|\?\?[=/'()!<>-]": "another spelling of a bracket or a # is not allowed here.",
     r"\bextern\s+__shared__": (
         "the CPU device has no `extern __shared__`: write an array of constant size, __shared__ float "
-        "As[...][...] (in exercise 10: dynamic_shared)."
+        "As[...][...] (in exercise 12: dynamic_shared)."
     ),
     r"\b__shared__\s+alignas\b": (
         "write __shared__ __align__(16) float ...: the CPU device's compiler takes no alignas there."

@@ -149,20 +149,32 @@ class Loop:
 
     @property
     def bank_conflicts(self) -> int:
-        """Cycles that the FFMAs lose because two operands lie in one bank."""
-        return sum(reads - 1 for reads in self.registers_read.most_of_a_bank if reads > 1)
+        """Cycles that the FFMAs lose to busy register banks, in one warp's way through the loop."""
+        return self.predicted_cycles - max(self.ffma * ffma_cycles(self.arch), len(self.instructions))
 
-    @property
+    @cached_property
     def predicted_cycles(self) -> int:
-        """Of one scheduler, for one warp's way through the loop, if nothing ever has to be waited for.
+        """Of one scheduler, for one warp's way through the loop, if nothing but registers ever has to be
+        waited for.
 
-        Every instruction takes a cycle to issue, every bank conflict one more. With 16 FFMA lanes to a
-        scheduler an FFMA occupies them for two cycles, under which conflicts of two operands and other
-        instructions hide.
+        Every instruction takes a cycle to issue. A bank delivers one register in a cycle: it is busy as long
+        as an FFMA reads registers from it, and the next FFMA that wants that bank waits. FFMAs that clash in
+        one bank and in the other by turns thus lose nothing. With 16 FFMA lanes to a scheduler an FFMA
+        occupies them for two cycles, under which much of that hides.
         """
-        width, of_a_bank = ffma_cycles(self.arch), self.registers_read.most_of_a_bank
-        extra = sum(max(0, reads - width) for reads in of_a_bank)
-        return max(self.ffma * width, len(self.instructions)) + extra
+        width, cycle, lanes_free = ffma_cycles(self.arch), 0, 0
+        bank_free, passes = [0, 0], [0]
+        for _ in range(3):  # in the third what stood before the loop no longer counts
+            ffmas = iter(self.registers_read.from_banks)
+            for i in self.instructions:
+                if i.mnemonic == "FFMA":
+                    reads = next(ffmas)
+                    cycle = max(cycle, lanes_free, *(f for f, n in zip(bank_free, reads, strict=True) if n))
+                    lanes_free = cycle + width
+                    bank_free = [cycle + n if n else f for f, n in zip(bank_free, reads, strict=True)]
+                cycle += 1
+            passes.append(max(cycle, lanes_free))
+        return max(passes[-1] - passes[-2], self.ffma * width, len(self.instructions))
 
     @property
     def issue_bound(self) -> float:
@@ -174,8 +186,7 @@ class Loop:
     def predicted_tflops_fraction(self) -> float:
         """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave.
 
-        An estimate, and no bound: where clashes in one bank and in the other take turns, the hardware hides
-        some. The unaligned kernels of steps 07 and 09 measured faster than this (4095 in ladder.json).
+        An estimate, and no bound: another warp's instructions may come between two that clash.
         """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
 
@@ -196,7 +207,7 @@ class RegisterReads:
 
     operands: int = 0  # registers among their source operands
     cached: int = 0  # of those, read from the reuse cache
-    most_of_a_bank: list[int] = field(default_factory=list)  # for each FFMA
+    from_banks: list[tuple[int, int]] = field(default_factory=list)  # of each FFMA, from either bank
 
 
 def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
@@ -216,11 +227,11 @@ def register_reads(instructions: list[Instruction]) -> RegisterReads:
     for i in instructions:
         sources = source_registers(i)
         if i.mnemonic == "FFMA":
-            from_banks = {r for place, (r, _) in sources.items() if cache.get(place) != r}
+            fresh = {r for place, (r, _) in sources.items() if cache.get(place) != r}
             result.operands += len(sources)
             result.cached += sum(cache.get(place) == r for place, (r, _) in sources.items())
-            banks = Counter(r % 2 for r in from_banks)
-            result.most_of_a_bank.append(max(banks.values(), default=0))
+            odd = sum(r % 2 for r in fresh)
+            result.from_banks.append((len(fresh) - odd, odd))
         cache = {place: r for place, (r, marked) in sources.items() if marked}
     return result
 

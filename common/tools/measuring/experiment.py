@@ -6,10 +6,11 @@
   ladder experiment [NAME...] --out FILE [--build DIR]      both, on one machine
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant is made by
-replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`) or options of
-the program (`options`). Each variant runs in turn with cuBLAS, so that the ratios compare; the records
-go to one JSON file. A piece of source that is not there exactly once is an error: an experiment cannot
-silently test nothing.
+replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`), options of the
+program (`options`), or by writing its main loop anew (`plan`, see experiments/machine_code); `like` names a
+variant before it, whose changes come first. Each variant runs in turn with cuBLAS, so that the ratios
+compare; the records go to one JSON file. A piece of source that is not there exactly once is an error: an
+experiment cannot silently test nothing.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
@@ -32,6 +33,7 @@ from tools.machine_code.identity import sass_sha256
 from tools.measuring.counters_record import NO_GPU
 
 FOLDER = ROOT / "docs" / "experiments"
+MACHINE_CODE = ROOT / "experiments" / "machine_code"
 Record = dict[str, Any]
 
 
@@ -63,12 +65,15 @@ class Change:
 
 @dataclass
 class Variant:
-    """Of a step's kernel. options: of the program."""
+    """Of a step's kernel. like: the name of one before it, whose changes come first. options: of the program.
+    plan: of experiments/machine_code, which writes the main loop anew."""
 
     name: str
+    like: str = ""
     replace: list[Change] = field(default_factory=list)
     constants: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
+    plan: dict | None = None
 
     def source(self, kernel: str) -> str:
         """The step's source with this variant's changes. Raises UsageError where one does not fit."""
@@ -96,6 +101,13 @@ class Experiment:
         names = [variant.name for variant in self.variants]
         if len(set(names)) != len(names):
             raise ValueError("two variants have the same name")
+        for n, variant in enumerate(self.variants):
+            if variant.like and variant.like not in names[:n]:
+                raise ValueError(f"variant '{variant.name}' is like '{variant.like}', none before it")
+            if variant.like:
+                model = self.variants[names.index(variant.like)]
+                variant.replace = [*model.replace, *variant.replace]
+                variant.constants = model.constants | variant.constants
         kernel_of(self.step)
 
 
@@ -140,6 +152,12 @@ def build_one(experiment: Experiment, variant: Variant, folder: Path, commands: 
     if result.returncode == 0:
         result = commands.link_program(program, gpu=unit)
         unit.unlink()
+    if result.returncode == 0 and variant.plan is not None:
+        plan = [word for name, value in variant.plan.items() for word in ("--plan", f"{name}={int(value)}")]
+        command = [sys.executable, str(MACHINE_CODE), str(program), "-o", str(folder / "rewritten"), *plan]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode == 0:
+            (folder / "rewritten").replace(program)
     if result.returncode:
         return first_error(result)
     about = {"experiment": experiment.name, "sizes": experiment.sizes, "variant": variant.name}

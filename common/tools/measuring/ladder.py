@@ -116,6 +116,10 @@ def record(args: argparse.Namespace) -> None:
     cases = [f"--size {size}" for size in sizes or SIZES[device]]
     if device == "gpu" and not args.sizes and args.batched:
         cases.append(BATCHED)
+    if args.cases:
+        cases = [line for line in read_text(args.cases).splitlines() if line.strip()[:1] not in ("", "#")]
+        if not cases:
+            raise UsageError(f"{args.cases} holds no problem; give lines such as --m 64 --n 32 --k 16")
     options = ["--device", device] + (["--repeat", str(args.repeat)] if args.repeat is not None else [])
     args.out.parent.mkdir(parents=True, exist_ok=True)
     total = len(programs) * len(cases)
@@ -158,6 +162,9 @@ def measure() -> int:
     parser.add_argument("--device", choices=("auto", "gpu", "cpu"), default="auto")
     parser.add_argument("--steps", default="", help="e.g. 05,06 [all that are built]")
     parser.add_argument("--sizes", default="", help="M = N = K, e.g. 512,4096 [by device]")
+    parser.add_argument(
+        "--cases", type=Path, help="a file of problems, as of `run --cases`, instead of sizes"
+    )
     parser.add_argument("--no-batched", dest="batched", action="store_false", help="without the batch")
     parser.add_argument("--repeat", type=int, help="timed repetitions [GPU 20, CPU 1]")
     record(parser.parse_args())

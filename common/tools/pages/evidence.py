@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
+from statistics import geometric_mean
 from typing import Any
 
 from tools.base import UsageError, markdown
@@ -136,6 +137,29 @@ def make_speed(request: Request) -> str:
     names = " and ".join(map(code, steps))
     facts = blocks.facts_line(request.context.ladder(steps[-1], SIZES[0])._figures)
     return f"{markdown(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
+
+
+@block("step", alone=True)
+def make_shapes(request: Request) -> str:
+    """Every shape that was measured with a step, the smallest product first."""
+    step = request.step
+    records = [r for r in request.context.ladder_records() if r["step"] == step and r["ratio_to_cublas"]]
+    if not records:
+        raise NotAvailable(f"the ladder holds no measurement of {step}")
+    records.sort(key=lambda r: (r["m"] * r["n"] * r["k"] * r["batch"], r["m"], r["n"]))
+    rows = [
+        [
+            *(whole(r[size]) for size in ("m", "n", "k", "batch")),
+            blocks.time(r["time_us"]),
+            blocks.time(r["cublas_time_us"]),
+            blocks.percent(100 * r["ratio_to_cublas"]),
+        ]
+        for r in records
+    ]
+    head = ["M", "N", "K", "batch", "time", "cuBLAS", "of cuBLAS"]
+    mean = 100 * geometric_mean(r["ratio_to_cublas"] for r in records)
+    about = f"{code(step)}, measured in turn with cuBLAS; medians. Geometric mean of the last: {mean:.1f} %"
+    return f"{markdown(head, rows, left=0)}\n\n{about}. {blocks.facts_line(records[-1])}"
 
 
 # ---- Machine code ----------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ before. Generated parts are blocks
   profile [STEP ...]         counters, by default those of the previous step and this
   stalls [STEP ...]          the reasons why warps wait
   speed [STEP ...]           time, TFLOP/s and fraction of cuBLAS at several sizes
+  shapes                     time and fraction of cuBLAS at every shape that was measured
   roofline                   the steps so far, this one marked
   experiment NAME            the variants of an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, sass, roofline and claims take step=NN)
+                             (diff, code, picture, sass, shapes, roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 

@@ -2,7 +2,8 @@
 //
 // async_copy_wait<1> leaves the latest group under way, whichever that is. In the last round no group has
 // been asked for after the one that is needed, so that one is the latest.
-// (Closing an empty group in the last round would do as well; step 10 does it so.)
+// (Closing an empty group in the last round would do as well, or asking for tiles past the last term, which
+// bring zeros.)
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"

@@ -1,0 +1,110 @@
+#pragma once
+
+// Which kernel, with which tile and how many parts of K: a model of the time each would take, and the least
+// of them.
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/step.hpp"
+
+// In an unnamed namespace, as a step's kernel is: a program holds all this for both devices.
+namespace {
+
+enum class Tile { large, large_swapped, t128x128, t64x64, t64x32, t32x64, t16x256 };
+
+// parts: into how many parts the terms of a tile are cut; at most, if the tile is large.
+struct Choice {
+  Tile tile;
+  int parts;
+  double seconds;
+};
+
+namespace model {
+
+// A multiprocessor's FFMAs in a second, if nothing else were to do: 128 in each cycle.
+constexpr double FFMAS = 128 * 1.95e9;
+
+// A small tile: its size, how many blocks of it a multiprocessor holds, and what part of FFMAS the
+// multiprocessor reaches with one of them and with all.
+struct SmallTile {
+  Tile tile;
+  int BM, BN, BK, blocks;
+  double one, all;
+};
+
+// Fitted to the times of these tiles, at many shapes and splits, on an H200.
+constexpr SmallTile SMALL_TILES[] = {
+    {Tile::t128x128, 128, 128, 16, 2, 0.68, 0.73}, {Tile::t64x64, 64, 64, 16, 3, 0.50, 0.55},
+    {Tile::t64x32, 64, 32, 16, 4, 0.34, 0.42},     {Tile::t32x64, 32, 64, 16, 4, 0.38, 0.46},
+    {Tile::t16x256, 16, 256, 16, 3, 0.44, 0.47},
+};
+constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
+constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
+
+// Seconds. A tile's copies, from wherever, bring TRAFFIC bytes a second; a pass that packs a matrix or adds
+// up partial sums PASS bytes a second.
+constexpr double LAUNCH = 6e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 8e12;
+constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.6e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
+// Where rows are not aligned: the part of the small tiles' speed that is left, the launch that packs B, too,
+// and bytes a second of packing.
+constexpr double UNALIGNED = 0.8, UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
+
+double small(const Gemm& g, const SmallTile& t, int splits) {
+  const int terms = ceil_div(ceil_div(g.K, splits), t.BK) * t.BK;
+  splits = max(ceil_div(g.K, max(terms, 1)), 1);
+  const double blocks = 1.0 * ceil_div(g.M, t.BM) * ceil_div(g.N, t.BN) * g.batch * splits;
+  // So many blocks on each multiprocessor at a time: full waves, and one of what is left.
+  const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : UNALIGNED);
+  const auto wave = [&](double resident) {
+    return resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
+  };
+  const double at_a_time = 1.0 * t.blocks * multiprocessors();
+  const double waves = std::floor(blocks / at_a_time), left = blocks - waves * at_a_time;
+  double seconds = waves * wave(t.blocks) + (left > 0 ? wave(std::ceil(left / multiprocessors())) : 0.0);
+  seconds = std::max(seconds, 4.0 * terms * (t.BM + t.BN) * blocks / TRAFFIC) + LAUNCH;
+  if (splits > 1) seconds += SECOND_LAUNCH + 4.0 * g.M * g.N * g.batch * (splits + 1) / ADDING;
+  return seconds;
+}
+
+double large(const Gemm& g, bool swapped, int parts) {
+  const int M = swapped ? g.N : g.M, N = swapped ? g.M : g.N;
+  const double tiles = 1.0 * ceil_div(M, 128) * ceil_div(N, 256) * g.batch, slabs = max(ceil_div(g.K, 64), 1);
+  const double blocks = std::min<double>(multiprocessors(), std::min<double>(parts, slabs) * tiles);
+  const double share = tiles * slabs / blocks, whole = std::ceil(tiles / blocks);
+  const double a = 8.0 * g.M * g.K * g.batch, b = 8.0 * g.K * g.N * g.batch;  // bytes of packing
+  const double packing = is_aligned(g) ? a / PASS : UNALIGNED_LAUNCH + (a + b) / UNALIGNED_PASS;
+  const bool even = tiles / blocks == whole;
+  return LARGE_LAUNCHES + packing + share * SLAB + (even ? 0.0 : PART * std::ceil(slabs / share)) +
+         LARGE_STORE * whole;
+}
+
+}  // namespace model
+
+// The choice takes some microseconds, which a small product notices: for the same shape it is made once.
+Choice choose(const Gemm& g) {
+  struct Shape {
+    int M, N, K, batch;
+    bool aligned;
+    bool operator==(const Shape&) const = default;
+  };
+  static Shape last{};
+  static Choice best{};
+  const Shape shape{g.M, g.N, g.K, g.batch, is_aligned(g)};
+  if (shape == last) return best;
+  best = {Tile::large, 1, model::large(g, false, 1)};
+  const auto consider = [&](Tile tile, int parts, double seconds) {
+    if (seconds < best.seconds) best = {tile, parts, seconds};
+  };
+  for (const int parts : model::PARTS) {
+    consider(Tile::large, parts, model::large(g, false, parts));
+    consider(Tile::large_swapped, parts, model::large(g, true, parts));
+  }
+  for (const model::SmallTile& tile : model::SMALL_TILES) {
+    for (const int splits : model::SPLITS) consider(tile.tile, splits, model::small(g, tile, splits));
+  }
+  last = shape;
+  return best;
+}
+
+}  // namespace

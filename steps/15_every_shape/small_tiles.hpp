@@ -1,0 +1,186 @@
+#pragma once
+
+// Tiles of any size, filled by cp.async as in step 09, for shapes that large tiles do not fill. The K terms
+// of a tile may be split among several blocks; a second kernel adds up their sums.
+
+#include "common/cuda/async_copy.hpp"
+#include "common/cuda/dependent_launch.hpp"
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/float4.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+namespace small_tiles {
+
+// A block's tile is BM_ x BN_ of C, BK_ terms at a time; a thread's TM_ x TN_; a warp has LM_ lanes down.
+template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int STAGES_, int BLOCKS_>
+struct Shape {
+  static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, LM = LM_, LN = 32 / LM;
+  static constexpr int STAGES = STAGES_;  // buffers for the tiles
+  static constexpr int BLOCKS = BLOCKS_;  // that an SM holds at the same time
+  static constexpr int WM = LM * TM, WN = LN * TN, WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
+  static constexpr int PAD = 4, COPY_K = 8, A_ROWS = THREADS / COPY_K, B_ROWS = THREADS * 4 / BN;
+  static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0 && BK % COPY_K == 0);
+  static_assert((BM % A_ROWS == 0 || BM < A_ROWS) && BK % B_ROWS == 0);
+
+  struct Tiles {
+    float A[STAGES][BK][BM + PAD];  // [k][row]: A transposed
+    float B[STAGES][BK][BN];        // [k][col]
+  };
+};
+
+// The terms [split * terms, (split + 1) * terms) of a tile. Where there are several splits, each writes its
+// sums to partial[matrix][split][M][N].
+template <typename S, bool ALIGNED>
+__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+    sgemm_small_tiles(Gemm g, int splits, int terms, float* partial) {
+  constexpr int BM = S::BM, BN = S::BN, BK = S::BK, TM = S::TM, TN = S::TN, LM = S::LM, LN = S::LN;
+  constexpr int STAGES = S::STAGES;
+  auto& [As, Bs] = dynamic_shared<typename S::Tiles>();
+
+  const int matrix = blockIdx.z / splits, split = blockIdx.z % splits;
+  const float* A = g.A + matrix * g.strideA;  // [M][K]
+  const float* B = g.B + matrix * g.strideB;  // [K][N]
+
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int col0 = blockIdx.x * BN, cols = g.N - col0;
+  const int first = split * terms, end = min(g.K, first + terms);  // the block's terms
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;  // as in step 08
+  const int m = warp / S::WARPS_N * S::WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp % S::WARPS_N * S::WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
+
+  // What this thread copies, as in step 09.
+  const int a_row = threadIdx.x / S::COPY_K, a_k = threadIdx.x % S::COPY_K;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+  const float* a_from = A + (row0 + a_row) * g.lda + first + a_k;
+  const float* b_from = B + (first + b_k) * g.ldb + col0 + b_col;
+  const std::int64_t a_step = S::A_ROWS * g.lda, b_step = S::B_ROWS * g.ldb;
+  int left = end - first;  // terms not yet asked for
+
+  const auto copy_tiles = [&](int stage) {
+#pragma unroll
+    for (int i = 0; i < ceil_div(BM, S::A_ROWS); ++i) {
+      const int row = a_row + i * S::A_ROWS;
+      if (BM % S::A_ROWS != 0 && row >= BM) continue;  // more threads than rows
+#pragma unroll
+      for (int k = 0; k < BK; k += S::COPY_K) {
+        async_copy<4>(&As[stage][a_k + k][row], a_from + i * a_step + k, row < rows && a_k + k < left);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < BK; k += S::B_ROWS, b_from += b_step) {
+      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from, b_k + k < left ? cols - b_col : 0);
+    }
+    a_from += BK;
+    left -= BK;
+    async_copy_commit();
+  };
+
+  __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
+  const auto load_fragments = [&](int set, int stage, int k) {
+#pragma unroll
+    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(&As[stage][k][m + spread(i, LM * 4)]);
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(&Bs[stage][k][n + spread(j, LN * 4)]);
+  };
+
+  float sums[TM][TN] = {};
+#pragma unroll 1
+  for (int stage = 0; stage < STAGES - 1; ++stage) copy_tiles(stage);
+  async_copy_wait<STAGES - 2>();
+  __syncthreads();  // the first tiles have arrived
+  load_fragments(0, 0, 0);
+  int stage = 0, stage_to_fill = STAGES - 1;
+#pragma unroll 1
+  for (int k0 = first; k0 < end; k0 += BK) {
+    copy_tiles(stage_to_fill);  // past the last term: zeros
+    stage_to_fill = stage_to_fill + 1 == STAGES ? 0 : stage_to_fill + 1;
+    const int next = stage + 1 == STAGES ? 0 : stage + 1;
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      if (k + 1 < BK) {
+        load_fragments((k + 1) % 2, stage, k + 1);
+      } else {
+        async_copy_wait<STAGES - 2>();  // this thread's part of the next tiles has arrived ...
+        __syncthreads();                // ... everybody's has, and nobody needs those of `stage` any more
+        load_fragments(0, next, 0);
+      }
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+          const int row = j % 2 == 0 ? i : TM - 1 - i;
+          sums[row][j] += a[k % 2][row] * b[k % 2][j];
+        }
+      }
+    }
+    stage = next;
+  }
+  async_copy_wait<0>();
+
+  const std::int64_t size = static_cast<std::int64_t>(g.M) * g.N;
+  float* C = splits > 1 ? partial + blockIdx.z * size : g.C + matrix * g.strideC;
+  const std::int64_t ldc = splits > 1 ? g.N : g.ldc;
+  const float alpha = splits > 1 ? 1.0f : g.alpha, beta = splits > 1 ? 0.0f : g.beta;
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      const int row = m + spread(i, LM * 4), col = n + spread(j, LN * 4);  // within the block's tile
+      update4<ALIGNED>(&C[(row0 + row) * ldc + col0 + col], row < rows ? cols - col : 0, &sums[i][j], alpha,
+                       beta);
+    }
+  }
+}
+
+// C = alpha * (the sum of the splits) + beta * C. A block adds up 32 groups of four neighbours; GROUPS
+// threads share the splits of each.
+constexpr int GROUPS = 8;
+template <bool ALIGNED>
+__global__ void __launch_bounds__(32 * GROUPS) add_splits(Gemm g, int splits, const float* partial) {
+  __shared__ __align__(16) float parts[GROUPS][32 * 4];
+  const std::int64_t size = static_cast<std::int64_t>(g.M) * g.N, matrix = blockIdx.y;
+  const int across = ceil_div(g.N, 4), x = threadIdx.x % 32, y = threadIdx.x / 32;
+  const std::int64_t quad = static_cast<std::int64_t>(blockIdx.x) * 32 + x;
+  const std::int64_t row = quad / across;
+  const int col = static_cast<int>(quad % across) * 4, left = row < g.M ? g.N - col : 0;
+  const float* from = partial + matrix * splits * size + row * g.N + col;
+  float sums[4] = {};
+  wait_for_previous_launch();
+#pragma unroll 4
+  for (int split = y; split < splits; split += GROUPS) {
+    const float4 v = load4<ALIGNED>(from + split * size, left);
+    sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
+  }
+  float4_at(&parts[y][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+  __syncthreads();
+  if (y > 0) return;
+  for (int other = 1; other < min(GROUPS, splits); ++other) {
+    const float4 v = float4_at(&parts[other][x * 4]);
+    sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
+  }
+  update4<ALIGNED>(g.C + matrix * g.strideC + row * g.ldc + col, left, sums, g.alpha, g.beta);
+}
+
+template <typename S>
+void run(const Gemm& g, int splits) {
+  static Workspace<float> workspace("partial sums");
+  const int terms = ceil_div(ceil_div(g.K, splits), S::BK) * S::BK;  // of a split
+  splits = max(ceil_div(g.K, max(terms, 1)), 1);
+  const std::size_t size = static_cast<std::size_t>(g.M) * g.N * g.batch;
+  float* partial = splits > 1 ? workspace.at_least(size * splits) : nullptr;
+  const dim3 grid(ceil_div(g.N, S::BN), ceil_div(g.M, S::BM), g.batch * splits);
+  launch(is_aligned(g) ? sgemm_small_tiles<S, true> : sgemm_small_tiles<S, false>, grid, dim3(S::THREADS),
+         sizeof(typename S::Tiles), g, splits, terms, partial);
+  if (splits == 1) return;
+  const std::int64_t quads = static_cast<std::int64_t>(g.M) * ceil_div(g.N, 4);
+  const dim3 blocks(static_cast<unsigned>((quads + 31) / 32), g.batch);
+  launch(is_aligned(g) ? add_splits<true> : add_splits<false>,
+         LaunchConfig{blocks, dim3(32 * GROUPS), 0, {1, 1, 1}, true}, g, splits,
+         static_cast<const float*>(partial));
+}
+
+}  // namespace small_tiles
+}  // namespace
