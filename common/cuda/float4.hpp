@@ -1,13 +1,27 @@
 #pragma once
 
-// What steps 06, 07 and 09 introduce: four floats at a time, the layout of a thread's tile in such groups,
-// and copying them asynchronously.
+// What steps 06, 07, 09 and 12 introduce: four floats at a time, the layout of a thread's tile in such
+// groups, and copying them asynchronously.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"
 
 // The float4 that begins at p, a multiple of 16 bytes.
 __device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
+
+// The same of shared memory, loaded where it is written in the program: step 12. The compiler may put off
+// other loads until just before their first use, to save registers.
+__device__ __forceinline__ float4 load4_now(const float* p) {
+#ifdef __CUDACC__
+  float4 v;
+  asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(p))));
+  return v;
+#else
+  return *reinterpret_cast<const float4*>(p);
+#endif
+}
 
 // Four neighbours in a row, of which only the first `valid` exist; zeros for the others. ALIGNED: p is a
 // multiple of 16 bytes, and all four exist or none.

@@ -3,7 +3,9 @@
 // Idea      One block to an SM may use up to 255 registers a thread, enough for 8 x 16 sums. 6 shared loads
 //           then serve 128 FFMAs instead of 4 serving 64, and a block copies three quarters as much for
 //           each element of C.
-// Change    TN, BN, and the shared memory, which is more than __shared__ variables can have.
+// Change    TN, BN, and the shared memory, which is more than __shared__ variables can have. What the larger
+//           tile asks for besides: BK = 8, so that the loop stays short; lanes that lie row by row; and loads
+//           that stay where they are written, where the compiler would put them off to save registers.
 // Bound     Of the issue slots that FFMAs do not take, most belong to the copies now.
 
 #include "common/cuda/async_copy.hpp"
@@ -13,11 +15,11 @@
 
 namespace {
 
-constexpr int BM = 128, BN = 256, BK = 16;  // the block's tile: BM x BN of C, BK terms at a time
-constexpr int TM = 8, TN = 16;              // the thread's tile: TM x TN of C
-constexpr int LM = 8, LN = 4;               // the lanes of a warp: LM down, LN across
-constexpr int WM = LM * TM, WN = LN * TN;   // the warp's tile: WM x WN of C
-constexpr int WARPS_N = BN / WN;            // warps across the block's tile
+constexpr int BM = 128, BN = 256, BK = 8;  // the block's tile: BM x BN of C, BK terms at a time
+constexpr int TM = 8, TN = 16;             // the thread's tile: TM x TN of C
+constexpr int LM = 2, LN = 16;             // the lanes of a warp: LM down, LN across
+constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile: WM x WN of C
+constexpr int WARPS_N = BN / WN;           // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
 constexpr int PAD = 4;                    // shifts each row of As by 4 banks against the one before
@@ -43,11 +45,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
-  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
-  const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
-  const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
-  const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
+  // The lanes lie row by row again. In pairs, as in step 08, a load takes half as many passes through shared
+  // memory; but this is no longer what there is too little of, and the FFMAs next to it would wait more.
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
 
   // What this thread copies: single elements of A, COPY_K terms and A_ROWS rows apart; 4 neighbours of a row
   // of B, B_ROWS rows apart.
@@ -76,8 +77,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
 
   __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
-    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(&As[stage][k][m + spread(i, LM * 4)]);
-    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(&Bs[stage][k][n + spread(j, LN * 4)]);
+    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = load4_now(&As[stage][k][m + spread(i, LM * 4)]);
+    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = load4_now(&Bs[stage][k][n + spread(j, LN * 4)]);
   };
 
   float sums[TM][TN] = {};
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
 #pragma unroll
       for (int i = 0; i < TM; i += 4) {
         float4_at(&C[(j * TM + i) * THREADS + threadIdx.x * 4]) =
-            make_float4(sums[i + 3][j], sums[i + 2][j], sums[i + 1][j], sums[i][j]);
+            make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j]);
       }
     }
   }

@@ -45,7 +45,7 @@ constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 // Seconds. A tile's copies, from wherever, bring TRAFFIC bytes a second; a pass that packs a matrix or adds
 // up partial sums PASS bytes a second.
 constexpr double LAUNCH = 6e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 8e12;
-constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.6e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
+constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
 // Where rows are not aligned: the part of the small tiles' speed that is left, the launch that packs B, too,
 // and bytes a second of packing.
 constexpr double UNALIGNED = 0.8, UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;

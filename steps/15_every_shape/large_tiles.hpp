@@ -20,13 +20,13 @@ namespace large_tiles {
 // transposed times A transposed. The kernel reads A transposed and B in either case: only the stores differ.
 constexpr int BM = 128, BN = 256, BK = 64;
 constexpr int TM = 8, TN = 16;             // the thread's tile: TM x TN of C
-constexpr int LM = 8, LN = 4;              // the lanes of a warp: LM down, LN across
+constexpr int LM = 2, LN = 16;             // the lanes of a warp: LM down, LN across
 constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;           // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
-constexpr int STAGES = 2;   // buffers for the tiles
-constexpr int UNROLL = 16;  // terms in a pass of the innermost loop
+constexpr int STAGES = 2;  // buffers for the tiles
+constexpr int UNROLL = 8;  // terms in a pass of the innermost loop
 static_assert(BK % UNROLL == 0);
 
 struct alignas(128) Tiles {
@@ -96,11 +96,8 @@ __global__ void __launch_bounds__(THREADS)
   const int M = SWAPPED ? g.N : g.M, N = SWAPPED ? g.M : g.N;
   const Schedule schedule(M, N, g.K, g.batch);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
-  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
-  const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
-  const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
-  const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
+  const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) mbarrier_init(&full[stage], 1);
@@ -129,8 +126,8 @@ __global__ void __launch_bounds__(THREADS)
 
   __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
   const auto load_fragments = [&](int set, float* a_from, float* b_from, int k) {
-    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(a_from + k * BM + spread(i, LM * 4));
-    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(b_from + k * BN + spread(j, LN * 4));
+    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = load4_now(a_from + k * BM + spread(i, LM * 4));
+    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = load4_now(b_from + k * BN + spread(j, LN * 4));
   };
 
   if (threadIdx.x == 0) copy_slab();
