@@ -25,37 +25,36 @@ namespace model {
 // A multiprocessor's FFMAs in a second, if nothing else were to do: 128 in each cycle.
 constexpr double FFMAS = 128 * 1.95e9;
 
-// A small tile: its size, how many blocks of it a multiprocessor holds, and what part of FFMAS the
-// multiprocessor reaches with one of them and with all.
+// A small tile: its size, how many blocks of it a multiprocessor holds, what part of FFMAS the
+// multiprocessor reaches with one of them and with all, and what part of that where rows are not aligned.
 struct SmallTile {
   Tile tile;
   int BM, BN, BK, blocks;
-  double one, all;
+  double one, all, unaligned;
 };
 
 // Fitted to the times of these tiles, at many shapes and splits, on an H200.
 constexpr SmallTile SMALL_TILES[] = {
-    {Tile::t128x128, 128, 128, 16, 2, 0.68, 0.73}, {Tile::t64x64, 64, 64, 16, 3, 0.50, 0.55},
-    {Tile::t64x32, 64, 32, 16, 4, 0.34, 0.42},     {Tile::t32x64, 32, 64, 16, 4, 0.38, 0.46},
-    {Tile::t16x256, 16, 256, 16, 3, 0.44, 0.47},
+    {Tile::t128x128, 128, 128, 16, 2, 0.77, 0.77, 0.78}, {Tile::t64x64, 64, 64, 16, 3, 0.59, 0.645, 0.86},
+    {Tile::t64x32, 64, 32, 16, 4, 0.425, 0.52, 0.84},    {Tile::t32x64, 32, 64, 16, 4, 0.5, 0.575, 0.77},
+    {Tile::t16x256, 16, 256, 16, 3, 0.56, 0.63, 0.47},
 };
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 
 // Seconds. A tile's copies, from wherever, bring TRAFFIC bytes a second; a pass that packs a matrix or adds
 // up partial sums PASS bytes a second.
-constexpr double LAUNCH = 6e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 8e12;
-constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.5e-6;
-// Where rows are not aligned: the part of the small tiles' speed that is left, the launch that packs B, too,
-// and bytes a second of packing.
-constexpr double UNALIGNED = 0.8, UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
+constexpr double LAUNCH = 3.4e-6, SECOND_LAUNCH = 1.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 1.9e12;
+constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.1e-6;
+// Of large tiles where rows are not aligned: the launch that packs B, too, and bytes a second of packing.
+constexpr double UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
 
 double small(const Gemm& g, const SmallTile& t, int splits) {
   const int terms = ceil_div(ceil_div(g.K, splits), t.BK) * t.BK;
   splits = max(ceil_div(g.K, max(terms, 1)), 1);
   const double blocks = 1.0 * ceil_div(g.M, t.BM) * ceil_div(g.N, t.BN) * g.batch * splits;
   // So many blocks on each multiprocessor at a time: full waves, and one of what is left.
-  const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : UNALIGNED);
+  const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : t.unaligned);
   const auto wave = [&](double resident) {
     return resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
   };

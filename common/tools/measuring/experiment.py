@@ -219,7 +219,8 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
         if result.returncode == NO_GPU:
             raise no_gpu(result.stderr)
         fine = fine and result.returncode == 0
-        if result.returncode not in (0, 1):
+        if result.returncode not in (0, 1) or not report.exists():
+            fine = False
             print(f"{about['variant']}: {result.stderr.strip()}", file=sys.stderr)
             continue
         about.pop("sizes")
