@@ -177,6 +177,8 @@ def test_register_banks(context, tmp_path):
         ("register_banks('three').off", 0.2),
         ("register_banks('three', 1).off", -0.25),
         ("register_banks('three').model('next 1')", 2),
+        ("len(register_banks('three').patterns)", 2),
+        ("max([register_banks(p, 1).off for p in register_banks('three', 1).patterns])", -0.25),
     ):
         assert evaluate(expression, good) == pytest.approx(value), expression
     for expression, error, words in (

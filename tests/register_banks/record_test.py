@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import run_tool
-from register_banks.model import MODELS, errors, predict
+from register_banks.model import MODELS, errors, predict, reads
 from register_banks.patterns import LARGE_PATTERNS, PATTERNS, in_notation
 from register_banks.record import code_of, from_numbers, in_numbers, make_record
 from tools.base import EVIDENCE, UsageError
@@ -114,6 +114,33 @@ def test_no_other_model_is_nearer(record, patterns, warps):
     assert min(off, key=lambda model: off[model][0]) == PROJECTS
     assert off[PROJECTS] == (pytest.approx(0.036 if warps > 1 else 0.062, abs=0.002), EXCEPTION)
     assert off["next 1"][0] > 2.5 * off[PROJECTS][0]
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4])
+def test_what_was_found(record, warps):
+    """The sentences of the README, with the few per cent that the loop's end costs."""
+    measured = of(record, warps)
+    for cycles, names in (
+        (1, "ideal result_even result_odd clash_turns_1"),
+        (2, "clash clash_b_c clash_a_b clash_remainders_0_0 clash_remainders_0_2 three_eeo"),
+        (1.5, "clash_turns_2 clash_every_2 three_eeo_ooe three_eee_ooo"),
+        (3, "three_eee"),
+        (1.25, "clash_every_4 clash_turns_1_of_4"),
+        (1, "cache_other_bank_between cache_other_bank_7_between"),
+        (2, "cache_other_place cache_same_bank_between cache_unmarked_between"),
+    ):
+        for name in names.split():
+            assert measured[name] == pytest.approx(cycles, rel=0.03), name
+
+
+def test_long_loops_with_one_warp(record):
+    assert of(record, 1)["ideal_large"] > 1.15 > 1.04 > of(record, 2)["ideal_large"]
+
+
+def test_most_clashes_in_the_replays_are_of_three_fresh_operands(codes):
+    for name in ("replay_09_async_copy", "replay_10_prefetch", "replay_11_operand_banks"):
+        clashes = [both for both in reads(codes[name], by_bank=True) if max(both) > 1]
+        assert sum(sum(both) == 3 for both in clashes) > 0.8 * len(clashes), name
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4])

@@ -324,7 +324,9 @@ class Context:
             raise NoValue(f"{pattern} was measured with {', '.join(map(str, found))} warps, not with {warps}")
         if not found[warps]["pass"]:
             raise NoValue(f"{pattern} gave a wrong result")
-        return RegisterBanks(f"the pattern {pattern} with {warps} warps", found[warps], models[pattern])
+        ran = {r["pattern"] for r in record["measured"] if r["warps_per_scheduler"] == warps}
+        figures = {**found[warps], "patterns": [name for name in models if name in ran]}
+        return RegisterBanks(f"the pattern {pattern} with {warps} warps", figures, models[pattern])
 
     def const(self, step: str, name: str) -> int:
         step = self.directory(step)

@@ -181,7 +181,7 @@ class Ladder(Figures):
 
 class RegisterBanks(Figures):
     """A pattern of experiments/register_banks: the fields of its measurement, and what models say of it, in
-    cycles for an FFMA of a scheduler."""
+    cycles for an FFMA of a scheduler. patterns: all that were measured with so many warps, by name."""
 
     _derived: ClassVar = {
         "predicted": lambda b: b.model(f"bank {QUEUE}"),  # the rule of machine_code/loops.py
