@@ -3,9 +3,11 @@
   python3 experiments/register_banks build/experiments/register_banks/probes -o OUT
   OUT/register_banks --json FILE            on the machine with the GPU; needs only what is in OUT
   python3 experiments/register_banks compare FILE --patterns OUT/patterns.txt
+  python3 experiments/register_banks record FILE --patterns OUT/patterns.txt
 
 The first writes the program OUT/register_banks and what it put into it, OUT/patterns.txt. It says what the
 models predict, for each pattern and for the main loops of the steps; without -o, that is all it does.
+`compare` prints what was measured beside it; `record` writes both to docs/evidence, for the pages.
 
 Exit status: 0 done; 1 the tool found a mistake in its own work; 2 refused, or bad usage.
 """
@@ -16,11 +18,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from machine_code.command import write
 from machine_code.cubin import find_cubins
 from machine_code.rewrite import ARCH, Broken, Refused, check_origin, disassemble
-from tools.base import Parser, UsageError
+from tools.base import EVIDENCE, Parser, UsageError, write_json
 from tools.machine_code import sass
 from tools.machine_code.listing import Instruction, parse_instruction
 from tools.machine_code.loops import Loop
@@ -28,6 +31,7 @@ from tools.machine_code.loops import Loop
 from register_banks.model import MODELS, errors, predict
 from register_banks.patch import Probe, check, find_probes, put
 from register_banks.patterns import LARGE_PATTERNS, PATTERNS, in_notation, replay
+from register_banks.record import make_record
 
 SMALL_STEPS = ("09", "10", "11")  # with few enough registers for four warps per scheduler
 LARGE_STEPS = ("12", "13", "14")
@@ -52,6 +56,8 @@ class Pattern:
 def main() -> int:
     if sys.argv[1:2] == ["compare"]:
         return compare(sys.argv[2:])
+    if sys.argv[1:2] == ["record"]:
+        return record(sys.argv[2:])
     parser = Parser(__doc__)
     parser.add_argument("program", type=Path, help="<build>/experiments/register_banks/probes")
     parser.add_argument("-o", "--out", type=Path, metavar="FOLDER", help="where to write the changed copy")
@@ -145,22 +151,46 @@ def read_patterns(path: Path) -> dict[str, Pattern]:
     return found
 
 
-def compare(arguments: list[str]) -> int:
-    """Prints what was measured beside what each model predicts, and how far off each is."""
-    parser = Parser(compare.__doc__)
+def measured_parser(description: str | None) -> Parser:
+    parser = Parser(description)
     parser.add_argument("measured", type=Path, help="what the program wrote with --json")
     parser.add_argument("--patterns", type=Path, help="default: patterns.txt in the same folder")
-    parser.add_argument("--warps", type=int, nargs="+", default=[1, 2, 4], help="per scheduler")
-    args = parser.parse_args(arguments)
+    return parser
+
+
+def read_measured(measured: Path, listed: Path | None) -> tuple[dict[str, Pattern], list[dict[str, Any]]]:
+    """The patterns, and what was measured of them. What is not right is refused."""
     try:
-        patterns = read_patterns(args.patterns or args.measured.with_name("patterns.txt"))
-        results = json.loads(args.measured.read_text(encoding="utf-8"))
+        patterns = read_patterns(listed or measured.with_name("patterns.txt"))
+        results = json.loads(measured.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot be read: {error}") from None
     if not results:
-        raise UsageError(f"{args.measured} is empty")
+        raise UsageError(f"{measured} is empty")
     if wrong := sorted({r["pattern"] for r in results if not r["pass"] or r["pattern"] not in patterns}):
         raise UsageError(f"wrong sums, or patterns of another run: {', '.join(wrong)}")
+    return patterns, results
+
+
+def record(arguments: list[str]) -> int:
+    """Writes what was measured, the patterns and what the models say of them to the project's evidence."""
+    parser = measured_parser(record.__doc__)
+    parser.add_argument("-o", "--out", type=Path, default=EVIDENCE / "register_banks.json", metavar="FILE")
+    args = parser.parse_args(arguments)
+    patterns, results = read_measured(args.measured, args.patterns)
+    if missing := sorted(patterns.keys() - {r["pattern"] for r in results}):
+        raise UsageError(f"{args.measured} lacks {', '.join(missing)}")
+    write_json(args.out, make_record([*patterns.values()], results))
+    print(f"{args.out} written: {len(patterns)} patterns, {len(results)} measurements")
+    return 0
+
+
+def compare(arguments: list[str]) -> int:
+    """Prints what was measured beside what each model predicts, and how far off each is."""
+    parser = measured_parser(compare.__doc__)
+    parser.add_argument("--warps", type=int, nargs="+", default=[1, 2, 4], help="per scheduler")
+    args = parser.parse_args(arguments)
+    patterns, results = read_measured(args.measured, args.patterns)
     predicted = {p.name: predict(p.code, p.others) for p in patterns.values()}
     first = results[0]
     print(f"{first['device']}, driver {first['driver']}, CUDA {first['cuda']}, {first['date']}")

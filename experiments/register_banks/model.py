@@ -1,7 +1,7 @@
 """How many cycles FFMAs take, by competing models. Each is a pair of answers:
 
 What does the reuse cache hold? An operand that is marked .reuse,
-  next   for the next instruction, in the same place (what tools.machine_code.loops counts);
+  next   for the next instruction, in the same place;
   bank   until an operand of the same bank is read in the same place: there is an entry for each place and
          bank. It stays on if it is marked there again.
 
@@ -12,7 +12,8 @@ What do reads from the banks cost? A bank delivers one register a cycle.
          has nothing else to do.
   any    the queue is as long as need be: what counts is the reads of each bank in all.
 
-"next, 1" is the model of tools.machine_code.loops.
+"bank, 2" is the model of tools.machine_code.loops. On an H200 it is the nearest; the record is
+docs/evidence/h200/register_banks.json.
 """
 
 from collections.abc import Iterable, Mapping

@@ -157,6 +157,42 @@ def test_experiment(context, tmp_path):
             evaluate(expression, good)
 
 
+def test_register_banks(context, tmp_path):
+    def measured(pattern, warps, cycles, right=True):
+        of = {"pattern": pattern, "warps_per_scheduler": warps, "cycles_per_ffma": cycles, "pass": right}
+        return {**of, "device": "NVIDIA H200"}
+
+    models = {"next 1": 2.0, "bank 2": 1.5}
+    record = {
+        "registers": {"small": [2, 3]},
+        "patterns": [{"pattern": name, "models": models} for name in ("three", "wrong")],
+        "measured": [measured("three", 1, 2), measured("three", 4, 1.25), measured("wrong", 4, 1, False)],
+    }
+    (tmp_path / "register_banks.json").write_text(json.dumps(record))
+    good = Context(None, HERE, evidence=tmp_path)
+    for expression, value in (
+        ("register_banks('three').cycles_per_ffma", 1.25),
+        ("register_banks('three', warps=1).cycles_per_ffma", 2),
+        ("register_banks('three', 1).predicted", 1.5),
+        ("register_banks('three').off", 0.2),
+        ("register_banks('three', 1).off", -0.25),
+        ("register_banks('three').model('next 1')", 2),
+        ("len(register_banks('three').patterns)", 2),
+        ("max([register_banks(p, 1).off for p in register_banks('three', 1).patterns])", -0.25),
+    ):
+        assert evaluate(expression, good) == pytest.approx(value), expression
+    for expression, error, words in (
+        ("register_banks('four')", NoValue, "no pattern 'four' was measured; there are three, wrong"),
+        ("register_banks('three', warps=2)", NoValue, "with 1, 4 warps, not with 2"),
+        ("register_banks('three').model('bank')", NoValue, "no model 'bank'; there are next 1, bank 2"),
+        ("register_banks('wrong')", NoValue, "wrong result"),
+    ):
+        with pytest.raises(error, match=words):
+            evaluate(expression, good)
+    with pytest.raises(NotAvailable, match="not recorded yet"):
+        evaluate("register_banks('three')", Context(None, HERE, evidence=tmp_path / "none"))
+
+
 def test_figures_of_the_gpu_agree_with_what_it_said(context):
     record = json.loads((ROOT / "docs" / "evidence" / "h200" / "ladder.json").read_text())[0]
     assert evaluate("gpu.name", context) == record["device"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import EVIDENCE, ROOT, UsageError, read_text, write_whole
-from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, Xray
+from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, RegisterBanks, Xray
 from tools.machine_code import sass
 
 N = 4096  # the size that measurements are quoted for
@@ -312,6 +312,21 @@ class Context:
             if values in (record.get("values"), record.get("variant")):
                 return Figures(f"the variant {values} of {name}", record)
         raise NoValue(f"{path} has no variant '{values}'")
+
+    def register_banks(self, pattern: str, warps: int = 4) -> RegisterBanks:
+        """A pattern of experiments/register_banks as it was measured, with so many warps to a scheduler."""
+        record = self._json(self.evidence / "register_banks.json", "experiments/register_banks")
+        models = {row["pattern"]: row["models"] for row in record["patterns"]}
+        if pattern not in models:
+            raise NoValue(f"no pattern '{pattern}' was measured; there are {', '.join(models)}")
+        found = {r["warps_per_scheduler"]: r for r in record["measured"] if r["pattern"] == pattern}
+        if warps not in found:
+            raise NoValue(f"{pattern} was measured with {', '.join(map(str, found))} warps, not with {warps}")
+        if not found[warps]["pass"]:
+            raise NoValue(f"{pattern} gave a wrong result")
+        ran = {r["pattern"] for r in record["measured"] if r["warps_per_scheduler"] == warps}
+        figures = {**found[warps], "patterns": [name for name in models if name in ran]}
+        return RegisterBanks(f"the pattern {pattern} with {warps} warps", figures, models[pattern])
 
     def const(self, step: str, name: str) -> int:
         step = self.directory(step)

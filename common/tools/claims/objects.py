@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
+from tools.machine_code.loops import QUEUE
 from tools.measuring.counters_record import STALLS
 
 Text = str | None
@@ -176,6 +177,26 @@ class Ladder(Figures):
         "ratio": lambda m: m.ratio_to_cublas,
         "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
     }
+
+
+class RegisterBanks(Figures):
+    """A pattern of experiments/register_banks: the fields of its measurement, and what models say of it, in
+    cycles for an FFMA of a scheduler. patterns: all that were measured with so many warps, by name."""
+
+    _derived: ClassVar = {
+        "predicted": lambda b: b.model(f"bank {QUEUE}"),  # the rule of machine_code/loops.py
+        "off": lambda b: b.predicted / b.cycles_per_ffma - 1,
+    }
+
+    def __init__(self, what: str, figures: Mapping[str, Any], models: Mapping[str, float]):
+        super().__init__(what, figures)
+        self._models = models
+
+    def model(self, name: str) -> float:
+        """By a model of experiments/register_banks/model.py: 'next 1', 'bank any', ..."""
+        if name not in self._models:
+            raise NoValue(f"there is no model '{name}'; there are {', '.join(self._models)}")
+        return self._models[name]
 
 
 class Profile(Figures):

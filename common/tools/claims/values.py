@@ -13,6 +13,9 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
                           and m=, k= where they are not n
   experiment(name, variant)   a recorded experiment's .ratio .tflops .speedup ...
   variant(name, values)   counters of a variant, as in variant('rasterisation', 'GROUP=1')
+  register_banks(pattern, warps=4)   a loop of FFMAs with chosen registers, by warps to a scheduler, measured:
+                          .cycles_per_ffma, .predicted (by the model of sass(step).loop), .off (predicted
+                          against measured, -0.2 is a fifth too few); see RegisterBanks
   const(step, 'BK')       a constant of the step's kernel.cu
   min max abs round sum len all any
 
@@ -37,7 +40,7 @@ from tools.claims.context import MINE, Context, N
 from tools.claims.objects import ExpressionError, NotAvailable, NoValue
 from tools.machine_code import sass
 
-SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "const")
+SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "register_banks", "const")
 PLAIN: dict[str, Callable[..., Any]] = {
     **{"min": min, "max": max, "abs": abs, "round": round},
     **{"sum": sum, "len": len, "all": all, "any": any},

@@ -3,8 +3,11 @@
 The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
 has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
 An operand marked .reuse stays in a small cache, which has an entry for each place of an operand and each
-bank, until an operand of the same bank is read in the same place. What remains is read from the banks, where
-at most two reads wait. Measured on an H200: experiments/register_banks.
+bank, until an operand of the same bank is read in the same place. What remains is read from the banks, and no
+more than QUEUE reads stand at a bank at a time.
+
+Of the models in experiments/register_banks this one, "bank 2", is the nearest to what FFMAs took on an H200.
+What instructions other than FFMAs leave in the cache was not measured: they are taken to do as FFMAs do.
 """
 
 import re
@@ -16,7 +19,7 @@ from itertools import pairwise
 
 from tools.machine_code.listing import Instruction, SassError, count, matches
 
-QUEUE = 2  # reads that may wait for a bank of registers
+QUEUE = 2  # reads that may stand at a bank of registers: the one that is being done and one that waits
 
 REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
 
@@ -160,10 +163,10 @@ class Loop:
         """Of one scheduler, for one warp's way through the loop, if nothing but registers ever has to be
         waited for.
 
-        Every instruction takes a cycle to issue. A bank delivers one register in a cycle, and QUEUE reads
-        may wait for it: an FFMA starts when its own find room. FFMAs that clash in one bank and in the other
-        by turns thus lose nothing. With 16 FFMA lanes to a scheduler an FFMA occupies them for two cycles,
-        under which much of that hides.
+        Every instruction takes a cycle to issue. A bank delivers one register in a cycle. An FFMA starts when
+        with its own reads no more than QUEUE stand at either bank, or none but its own if these are more.
+        FFMAs that clash in one bank and in the other by turns thus lose nothing. With 16 FFMA lanes to a
+        scheduler an FFMA occupies them for two cycles, under which much of that hides.
         """
         width, cycle, lanes_free = ffma_cycles(self.arch), 0, 0
         bank_free, passes = [0, 0], [0]
@@ -227,6 +230,7 @@ def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
 
 def register_reads(instructions: list[Instruction]) -> RegisterReads:
     result = RegisterReads()
+    """Of a loop: in its first round, as the cache is empty at the beginning."""
     cache: dict[tuple[int, int], int] = {}  # operand's place, bank -> register
     for i in instructions:
         sources = source_registers(i)

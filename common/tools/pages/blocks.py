@@ -343,6 +343,7 @@ KINDS = {
     "ladder": "measured speed",
     "experiment": "experiment",
     "variant": "experiment",
+    "register_banks": "experiment",
     "const": "source",
     "gpu": "the GPU's figures",
 }
