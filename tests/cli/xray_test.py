@@ -213,8 +213,9 @@ def test_several_kernels(observed, step):
     ],
 )
 def test_fragments_of_tiles(observed, step, arguments, of_b):
-    """A load from A takes two wavefronts. One from B takes four where lanes lie row by row, as in the tiles of
-    128 x 256; where they are numbered in pairs, the hardware joins quarters of a warp, and it takes two."""
+    """A load from A takes two wavefronts. One from B takes four where lanes lie row by row, as in the tiles
+    of 128 x 256; where they are numbered in pairs, the hardware joins quarters of a warp, and it takes two.
+    """
     kernels = observed(step, arguments)[1]["xray"]["kernels"]
     [kernel] = [kernel for kernel in kernels if "sgemm_" in kernel["kernel"]]
     assert ("large_tiles" in kernel["kernel"]) == (step == "15_every_shape" and arguments != ())

@@ -1,5 +1,6 @@
 // The X-ray of the steps, against what they say of themselves: 02 reads B in whole sectors, 06 has bank
-// conflicts in two places, the later ones have none; 08 to 11 read their fragments of B in half the wavefronts.
+// conflicts in two places, the later ones have none; 08 to 11 read their fragments of B in half the
+// wavefronts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -283,8 +284,9 @@ TEST_P(LaterStep, HasNoConflicts) {
   EXPECT_TRUE(fragments) << "no loads of 16 bytes were seen";
 }
 
-// A load of a fragment of A takes two wavefronts. One of B takes two in the steps from 08 to 11, whose lanes are
-// numbered such that the hardware joins quarters of it, and four in steps 07 and 12, whose lanes lie row by row.
+// A load of a fragment of A takes two wavefronts. One of B takes two in the steps from 08 to 11, whose lanes
+// are numbered such that the hardware joins quarters of it; in steps 07 and 12 lanes lie row by row, and it
+// takes four.
 TEST_P(LaterStep, WavefrontsOfFragments) {
   const bool in_pairs = GetParam().name >= "08" && GetParam().name < "12";
   std::set<std::string> arrays;
