@@ -63,7 +63,7 @@ def observed(build):
         ("07_bank_conflicts", "PAD", 0, False),
         ("08_warp_tiling", "BK", 8, False),
         ("10_prefetch", "BK", 8, False),
-        ("12_larger_tiles", "BK", 8, False),
+        ("12_larger_tiles", "BM", 64, False),
     ],
 )
 def test_another_constant_fails_a_claim(

@@ -204,24 +204,28 @@ def test_several_kernels(observed, step):
 
 
 @pytest.mark.parametrize(
-    "step, arguments",
+    "step, arguments, of_b",
     [
-        ("13_bulk_copy", ()),
-        ("14_stream_k", ()),
-        ("15_every_shape", ()),  # a tile of 128 x 128
-        ("15_every_shape", ("--m", 256, "--n", 512, "--k", 384)),
+        ("13_bulk_copy", (), 4),
+        ("14_stream_k", (), 4),
+        ("15_every_shape", (), 2),  # a tile of 128 x 128
+        ("15_every_shape", ("--m", 256, "--n", 512, "--k", 384), 4),
     ],
 )
-def test_fragments_of_tiles(observed, step, arguments):
-    """Lanes are numbered in pairs, such that the hardware joins quarters of a warp: a load takes two
-    wavefronts, not four."""
+def test_fragments_of_tiles(observed, step, arguments, of_b):
+    """A load from A takes two wavefronts. One from B takes four where lanes lie row by row, as in the tiles
+    of 128 x 256; where they are numbered in pairs, the hardware joins quarters of a warp, and it takes two.
+    """
     kernels = observed(step, arguments)[1]["xray"]["kernels"]
     [kernel] = [kernel for kernel in kernels if "sgemm_" in kernel["kernel"]]
     assert ("large_tiles" in kernel["kernel"]) == (step == "15_every_shape" and arguments != ())
     loads = [r for r in kernel["accesses"] if (r["space"], r["operation"]) == ("shared", "load")]
     assert {r["array"] for r in loads} == {"Tiles::A", "Tiles::B"}
     assert {r["bytes"] for r in loads} == {16}
-    assert all(r["wavefronts"] == r["ideal_wavefronts"] == 2 * r["requests"] > 0 for r in loads)
+    wavefronts = {"Tiles::A": 2, "Tiles::B": of_b}
+    assert all(
+        r["wavefronts"] == r["ideal_wavefronts"] == wavefronts[r["array"]] * r["requests"] > 0 for r in loads
+    )
 
 
 def test_a_batch_and_old_values_of_c(xray):

@@ -82,7 +82,7 @@ LACKING = {
     ),
     "8 x 16 sums in the old tile": (
         "12_larger_tiles",
-        [("BM = 128, BN = 256,", "BM = 128, BN = 128,")],
+        [("BM = 128, BN = 256,", "BM = 128, BN = 128,"), ("LM = 2, LN = 16;", "LM = 4, LN = 8;")],
         "Blocks copy three quarters",
     ),
 }

@@ -125,7 +125,20 @@ VARIANTS = {
             ("if (g.batch < 0) {", "if (false) {"),
         ],
     ),
-    "4 x 8 lanes": ("12_larger_tiles", [("LM = 8, LN = 4;", "LM = 4, LN = 8;")]),
+    "4 x 8 lanes": ("12_larger_tiles", [("LM = 2, LN = 16;", "LM = 4, LN = 8;")]),
+    "lanes in pairs as in step 11": (
+        "12_larger_tiles",
+        [
+            ("LM = 2, LN = 16;", "LM = 8, LN = 4;"),
+            ("WM + lane / LN * 4;", "WM + (lane / (2 * LN) * 2 + lane % 2) * 4;"),
+            ("WN + lane % LN * 4;", "WN + lane / 2 % LN * 4;"),
+        ],
+    ),
+    "more terms": ("12_larger_tiles", [("BN = 256, BK = 8;", "BN = 256, BK = 16;")]),
+    "loads where the compiler puts them": (
+        "12_larger_tiles",
+        [("= load4_now(&As[", "= float4_at(&As["), ("= load4_now(&Bs[", "= float4_at(&Bs[")],
+    ),
     "registers not asked for": ("12_larger_tiles", [("if (g.batch < 0) {", "if (false) {")]),
     "tall tiles": (
         "12_larger_tiles",

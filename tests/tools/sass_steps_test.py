@@ -144,15 +144,15 @@ def check_step_05(kernel):
     assert (tile.ffma, tile.count("BAR"), tile.count("LDG"), tile.count("STS")) == (8 * 64, 2, 8, 8)
 
 
-TILES_OF_12 = 4 * 2 * 16 * (128 + 4 + 256)  # bytes: two buffers, 16 terms, rows of A padded by 4
+TILES_OF_12 = 4 * 2 * 8 * (128 + 4 + 256)  # bytes: two buffers, 8 terms, rows of A padded by 4
 
 
 def check_step_12(kernel):
     """One term of k is an 8 x 16 outer product from 6 loads of 16 bytes."""
     loop = kernel.loop
-    assert loop.count("LDS") == loop.count("LDS.128") == 6 * 16 and loop.ffma == 16 * 128
-    assert loop.count("LDGSTS.32") == (8 if kernel.name == "sgemm_larger_tiles<true>" else 24)
-    assert loop.count("LDGSTS.128") == (4 if kernel.name == "sgemm_larger_tiles<true>" else 0)
+    assert loop.count("LDS") == loop.count("LDS.128") == 6 * 8 and loop.ffma == 8 * 128
+    assert loop.count("LDGSTS.32") == (4 if kernel.name == "sgemm_larger_tiles<true>" else 12)
+    assert loop.count("LDGSTS.128") == (2 if kernel.name == "sgemm_larger_tiles<true>" else 0)
     assert loop.count("LDG") == loop.count("STS") == 0
     assert loop.count("BAR") == loop.count("LDGDEPBAR") == loop.count("DEPBAR") == 1
     assert loop.aside == []  # the last tile is copied as the others are

@@ -1,5 +1,6 @@
 // The X-ray of the steps, against what they say of themselves: 02 reads B in whole sectors, 06 has bank
-// conflicts in two places, the later ones have none; 08 reads its fragments of B in half the wavefronts.
+// conflicts in two places, the later ones have none; 08 to 11 read their fragments of B in half the
+// wavefronts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -283,10 +284,11 @@ TEST_P(LaterStep, HasNoConflicts) {
   EXPECT_TRUE(fragments) << "no loads of 16 bytes were seen";
 }
 
-// A load of a fragment of A takes two wavefronts. One of B takes four in step 07, and two from 08 on, whose
-// lanes are numbered such that the hardware joins quarters of it.
+// A load of a fragment of A takes two wavefronts. One of B takes two in the steps from 08 to 11, whose lanes
+// are numbered such that the hardware joins quarters of it; in steps 07 and 12 lanes lie row by row, and it
+// takes four.
 TEST_P(LaterStep, WavefrontsOfFragments) {
-  const bool in_pairs = GetParam().name >= "08";
+  const bool in_pairs = GetParam().name >= "08" && GetParam().name < "12";
   std::set<std::string> arrays;
   for (const XrayRow& r : traffic_of(GetParam(), 256, 256, 64, 0)) {
     if (r.space != Space::shared || r.operation != Operation::load) continue;
@@ -321,6 +323,26 @@ TEST(Step09, LoadsDuringCopies) {
     loads += load;
   }
   EXPECT_GT(loads, 0);
+}
+
+// load4_now() stands in common/, loads in a way of its own on a GPU, and counts for the line that calls it.
+TEST(Step12, LoadsItsFragmentsWhereTheyAreWritten) {
+  const StepUnderTest step{"12_larger_tiles", step_12_larger_tiles};
+  std::map<std::string, std::string> arrays;  // by place
+  for (const XrayRow& r : traffic_of(step, 256, 256, 128, 0)) {
+    if (r.space != Space::shared || r.operation != Operation::load) continue;
+    EXPECT_EQ(r.bytes, 16u) << place_of(r);
+    EXPECT_EQ(r.counts.lanes, r.counts.requests * 32) << place_of(r);
+    EXPECT_TRUE(arrays.emplace(place_of(r), r.array).second) << place_of(r);
+  }
+  std::map<std::string, std::string> expected;
+  for (const std::string array : {"A", "B"}) {
+    for (const std::string& place : lines_with(step, "= load4_now(&" + array + "s[")) {
+      expected[place] = "Tiles::" + array;
+    }
+  }
+  EXPECT_EQ(expected.size(), 2u);
+  EXPECT_EQ(arrays, expected);
 }
 
 TEST(Step12, NamesItsDynamicSharedMemory) {
