@@ -3,9 +3,9 @@
 // Idea      One block to an SM may use up to 255 registers a thread, enough for 8 x 16 sums. 6 shared loads
 //           then serve 128 FFMAs instead of 4 serving 64, and a block copies three quarters as much for
 //           each element of C.
-// Change    TN, BN, and the shared memory, which is more than __shared__ variables can have. What the larger
-//           tile asks for besides: BK = 8, so that the loop stays short; lanes that lie row by row; and loads
-//           that stay where they are written, where the compiler would put them off to save registers.
+// Change    TN and BN; shared memory is asked for at the launch, as much as a deeper tile may want. What the
+//           larger tile asks for besides: BK = 8, so that the loop stays short; lanes that lie row by row; and
+//           loads that stay where they are written, where the compiler puts others off to save registers.
 // Bound     Of the issue slots that FFMAs do not take, most belong to the copies now.
 
 #include "common/cuda/async_copy.hpp"

@@ -306,7 +306,7 @@ class Context:
 
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
-        variant('rasterisation', 'GROUP=1')."""
+        variant('bands', 'tiles in bands of 4 rows')."""
         path = self.evidence / f"{name}.json"
         for record in self._json(path, f"the variants {name}"):
             if values in (record.get("values"), record.get("variant")):

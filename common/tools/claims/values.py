@@ -12,7 +12,7 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
   ladder(step, n=4096)    measured speed, .tflops .ratio (to cuBLAS) .time_us ...; see Ladder. Also batch=100,
                           and m=, k= where they are not n
   experiment(name, variant)   a recorded experiment's .ratio .tflops .speedup ...
-  variant(name, values)   counters of a variant, as in variant('rasterisation', 'GROUP=1')
+  variant(name, values)   counters of a variant, as in variant('bands', 'tiles in bands of 4 rows')
   register_banks(pattern, warps=4)   a loop of FFMAs with chosen registers, by warps to a scheduler, measured:
                           .cycles_per_ffma, .predicted (by the model of sass(step).loop), .off (predicted
                           against measured, -0.2 is a fifth too few); see RegisterBanks
