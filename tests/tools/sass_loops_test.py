@@ -234,6 +234,7 @@ def test_lead():
     lines = "FFMA R0, R1, R6, R0\nLDS.128 R4, [R9]\nLDS R8, [R9]\nIADD3 R10, R9, 0x1, RZ\nFFMA R0, R1, R8, R0"
     loop = Loop("sm_90a", code(lines), [], frozenset())
     assert (loop.lead("LDS.128"), loop.lead("LDS.32"), loop.lead("LDS")) == (4, 2, 3)  # 4: round the loop
+    assert (loop.leads("LDS"), loop.leads("LDG")) == ([4, 2], [])
     with pytest.raises(SassError, match="nothing that LDG loads"):
         loop.lead("LDG")
 

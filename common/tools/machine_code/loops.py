@@ -122,8 +122,8 @@ class Loop:
         named = (i.opcode if i.bytes else i.mnemonic for i in self.instructions if not i.never)
         return dict(Counter(named).most_common())
 
-    def lead(self, pattern: str) -> float:
-        """How many instructions before its first use a load stands, on average: 1 if just before it.
+    def leads(self, pattern: str) -> list[int]:
+        """How many instructions before its first use each of these loads stands: 1 if just before it.
 
         The loop is taken to go round: what is used after the jump back counts. Loads that nothing in the
         loop uses do not.
@@ -139,7 +139,11 @@ class Loop:
                 if loaded & {register for register, _ in reads}:
                     leads.append(distance)
                     break
-        if not leads:
+        return leads
+
+    def lead(self, pattern: str) -> float:
+        """The average of leads(). It hides the few that stand just before their use."""
+        if not (leads := self.leads(pattern)):
             raise SassError(f"the loop uses nothing that {pattern} loads")
         return sum(leads) / len(leads)
 
