@@ -10,7 +10,8 @@ Since Volta a scheduler does not look whether an operand is ready. Each instruct
                  none. For what takes as long as it takes, such as loads.
   read_barrier   the same, but down when the source registers have been read and may be overwritten; 7: none.
   wait           the counters, one bit each, that must be 0 before this instruction starts.
-  reuse          the source operands, one bit each, that stay in the reuse cache for the next instruction.
+  reuse          the source operands, one bit each, that stay in the reuse cache, until an operand of the same
+                 register bank is read in the same place (experiments/register_banks).
 
 NVIDIA does not document these. The places of the bits follow from what nvdisasm prints when one is flipped;
 what they do, from published microbenchmarks and from what ptxas writes, which hazards.py is held against.
