@@ -1,7 +1,7 @@
 // Step 08: a warp computes a compact tile of its own, and its lanes are numbered so that they share loads.
 //
 // Idea      Per k, a warp of step 07 fetches 16 different elements of A and 128 of B; as 8 x 4 lanes it
-//           would fetch 64 and 32. That alone saves little: the hardware takes a load of 128 bits apart
+//           would fetch 64 and 32. That alone saves nothing: the hardware takes a load of 128 bits apart
 //           into quarters of the warp, whatever lanes share. But it joins quarters if each lane wants the
 //           same as its neighbour, or the same as the lane 2 further.
 // Change    The block's tile is divided among warps (WM x WN each), the warp's among its lanes, and these

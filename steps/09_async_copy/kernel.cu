@@ -6,7 +6,7 @@
 // Change    Two buffers for the tiles: one is computed from, the other one filled. One barrier a tile is
 //           enough. A is transposed by copying single elements, which needs no registers either. The
 //           pointers move along, so that a copy computes few addresses.
-// Bound     The latency of global memory hides behind a whole tile's FFMAs; that of shared memory does not.
+// Bound     The latency of global memory hides behind a whole tile's FFMAs. Waiting at the barrier is left.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/float4.hpp"

@@ -3,9 +3,9 @@
 // Idea      One block to an SM may use up to 255 registers a thread, enough for 8 x 16 sums. 6 shared loads
 //           then serve 128 FFMAs instead of 4 serving 64, and a block copies three quarters as much for
 //           each element of C.
-// Change    TN and BN; shared memory is asked for at the launch, as much as a deeper tile may want. What the
-//           larger tile asks for besides: BK = 8, so that the loop stays short; lanes that lie row by row; and
-//           loads that stay where they are written, where the compiler puts others off to save registers.
+// Change    TN and BN; shared memory is sized at the launch. What the larger tile asks for besides: loads
+//           that stay where they are written, where the compiler would put them off to save registers;
+//           sums asked for in another order; lanes that lie row by row; BK = 8, a shorter loop.
 // Bound     Of the issue slots that FFMAs do not take, most belong to the copies now.
 
 #include "common/cuda/async_copy.hpp"
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // The lanes lie row by row again. In pairs, as in step 08, a load takes half as many passes through shared
-  // memory; but this is no longer what there is too little of, and the FFMAs next to it would wait more.
+  // memory; but of these there is no lack any more, and the next steps are faster with lanes in rows.
   const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
     }
   }
 
-  // Never so, as in step 11: asks for registers.
+  // Never so, as in step 11: asks for registers, here swapped in pairs.
   if (g.batch < 0) {
 #pragma unroll
     for (int j = 0; j < TN; ++j) {

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(THREADS)
     } while (--slabs_left);
 
     float* C = g.C + work.matrix * g.strideC;  // [M][N]
-    // Never so, as in step 11: asks for registers, here swapped in pairs.
+    // Never so, as in step 12: asks for registers.
     if (g.batch < 0) {
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
