@@ -56,7 +56,7 @@ def test_claims_that_hold(claims_py, step_dir, fake_build, fake_profiles):
         # ladder
         (f"{SPEED} > 1", "[= 0.6"),
         (f"not 0.5 < {SPEED} < 0.7", "0.5 < ladder"),
-        ("all(ladder(s).ratio < 1 for s in steps)", "ladder('11_operand_banks').ratio [= 1.0"),
+        ("all(ladder(s).ratio < 1 for s in steps)", "ladder('12_larger_tiles').ratio [= 1.0"),
         # const
         ("const(here, 'BK') == 16", "const(here, 'BK') [= 8] == 16"),
         ("const(here, 'BK') == const(before, 'BK')", "[= 8] == const(before, 'BK') [= 16]"),

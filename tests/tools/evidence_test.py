@@ -16,26 +16,26 @@ from tools.measuring.calibrate import grid_depends_on_device
 
 FOLDER = ROOT / "docs" / "evidence" / "h200"
 FILE = FOLDER / "ladder.json"
-# The fraction of cuBLAS that each step must reach; from 06 on at 8192 too, where step 11 is level with it.
+# The fraction of cuBLAS that each step must reach, a little below the record; from 06 on at 8192 too. Step 11
+# is level with cuBLAS, and from 12 on the steps are faster.
 TARGETS = {
     "01_naive": 0.009,
     "02_coalescing": 0.12,
     "03_shared_memory": 0.18,
-    "04_1d_tiling": 0.33,
-    "05_2d_tiling": 0.52,
+    "04_1d_tiling": 0.37,
+    "05_2d_tiling": 0.58,
     "06_vectorization": 0.70,
     "07_bank_conflicts": 0.76,
     "08_warp_tiling": 0.81,
     "09_async_copy": 0.92,
     "10_prefetch": 0.935,
-    "11_operand_banks": 1.00,
-    "12_larger_tiles": 1.02,
-    "13_bulk_copy": 1.04,
-    "14_stream_k": 1.10,
+    "11_operand_banks": 0.98,
+    "12_larger_tiles": 1.005,
+    "13_bulk_copy": 1.06,
+    "14_stream_k": 1.11,
     "15_every_shape": 1.10,
 }
 FIRST_AT_8192 = "06"
-AT_8192 = {"11_operand_banks": 0.98}
 FOR_OTHER_SHAPES = "15_every_shape"  # on large squares it runs the kernel of the step before
 
 
@@ -72,7 +72,7 @@ def test_every_result_is_right(records):
 def test_targets(records, size):
     targets = TARGETS
     if size == 8192:
-        targets = {step: target for step, target in (TARGETS | AT_8192).items() if step >= FIRST_AT_8192}
+        targets = {step: target for step, target in TARGETS.items() if step >= FIRST_AT_8192}
     reached = ratios(records, size)
     short = {step: reached[step] for step, target in targets.items() if reached[step] < target}
     assert short == {}
@@ -221,8 +221,12 @@ def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):
         rows = [r for r in kernel["accesses"] if (r["space"], r["operation"]) != ("global", "copy")]
         ratios[step] = run["counters"]["lsu_wavefronts"] / sum(row["wavefronts"] for row in rows)
     merged = {"03_shared_memory", "04_1d_tiling"}  # there nvcc makes one wide load of several
+    # Where a warp stores to eight rows at once, the GPU counts stores inexactly, their sectors too.
+    inexact = {"08_warp_tiling", "09_async_copy", "10_prefetch", "11_operand_banks"}
     assert {
-        step: ratio for step, ratio in ratios.items() if step not in merged and abs(ratio - 1) > 0.01
+        step: ratio
+        for step, ratio in ratios.items()
+        if step not in merged and abs(ratio - 1) > (0.02 if step in inexact else 0.01)
     } == {}
     assert all(ratios[step] < 0.8 for step in merged)
 

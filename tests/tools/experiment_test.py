@@ -162,7 +162,7 @@ def test_a_plan_writes_the_main_loop_anew(build, tmp_path):
     after = json.loads((folder / "about.json").read_text())["machine_code"]
     assert after["sass_sha256"] != before["sass_sha256"]
     assert after["loop_ffma"] == before["loop_ffma"] > 0
-    assert crowds(folder / "run") > 10 > crowds(source) == 0
+    assert crowds(folder / "run") > 6 > crowds(source) == 0  # of 8 terms
 
 
 class Copies(KernelBuild):

@@ -119,16 +119,18 @@ PICTURES = {
     "three pieces": shared(12, lambda i: 12 * i, pieces=[(0, 3), (4, 7), (8, 11)]),
     "scattered": shared(4, lambda i: 4 * (37 * i * i % 1024)),
 }
-ROOFLINE = [
+ROOFLINE = [  # as recorded on an H200
+    roofline.Point("00_cublas", 347, 50.1),
     roofline.Point("01_naive", 16.1, 0.5),
-    roofline.Point("02_coalescing", 31.7, 6.7),
-    roofline.Point("03_shared_memory", 16.2, 9.7),
-    roofline.Point("07_bank_conflicts", 238, 40.5),
-    roofline.Point("08_warp_tiling", 258, 42.8),
-    roofline.Point("09_async_copy", 267, 48.1),
-    roofline.Point("10_prefetch", 261, 48.9),
-    roofline.Point("11_operand_banks", 264, 51.5),
-    roofline.Point("12_larger_tiles", 321, 53.0),
+    roofline.Point("02_coalescing", 31.7, 6.6),
+    roofline.Point("03_shared_memory", 16.2, 9.6),
+    roofline.Point("04_1d_tiling", 64.4, 19.9),
+    roofline.Point("05_2d_tiling", 323, 30.7),
+    roofline.Point("06_vectorization", 332, 36.5),
+    roofline.Point("07_bank_conflicts", 333, 40.0),
+    roofline.Point("08_warp_tiling", 336, 42.5),
+    roofline.Point("09_async_copy", 207, 47.7),
+    roofline.Point("10_prefetch", 211, 48.7),
 ]
 
 
@@ -294,10 +296,11 @@ def names_of(root):
 def test_roofline_places():
     root = ElementTree.fromstring(DRAWINGS[f"roofline of {len(ROOFLINE)}"])
     legend, *marks = circles_of(root)
-    group = ROOFLINE[3:]  # they stand so close together that they are drawn once more, enlarged
+    plot = roofline.whole_plot(ROOFLINE, 66.9, 4.8)
+    group = roofline.crowd(plot, ROOFLINE)  # that is drawn once more, enlarged
+    assert [p.step for p in group] == [p.step for p in ROOFLINE if p.tflops > 30]
     assert len(marks) == len(ROOFLINE) + len(group)
     assert legend[2] == max(r for _, _, r in marks)
-    plot = roofline.whole_plot(ROOFLINE, 66.9, 4.8)
     enlarged = roofline.inset_plot(plot, group)
     for axes, points in ((plot, ROOFLINE), (enlarged, group)):
         for point in points:
@@ -309,7 +312,7 @@ def test_roofline_places():
     assert plot.y(1) - plot.y(10) == pytest.approx(plot.y(10) - plot.y(100))
     assert plot.y(10) < plot.y(1)
     # Nothing lies under the enlarged part.
-    for point in ROOFLINE[:3]:
+    for point in ROOFLINE:
         x, y = plot.place(*point[1:])
         assert not (x > enlarged.left - 30 and y > enlarged.top)
 
