@@ -131,6 +131,8 @@ ROOFLINE = [  # as recorded on an H200
     roofline.Point("08_warp_tiling", 336, 42.5),
     roofline.Point("09_async_copy", 207, 47.7),
     roofline.Point("10_prefetch", 211, 48.7),
+    roofline.Point("11_operand_banks", 208, 50.9),
+    roofline.Point("12_larger_tiles", 347, 51.4),
 ]
 
 

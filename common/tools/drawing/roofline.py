@@ -203,8 +203,9 @@ def free_place(
 ) -> tuple[Box, bool]:
     """Where a point's name can stand, and whether a line leads there: the nearest place below `top` where
     nothing is. Beside the point, if none of the other points is nearly as close to the name; else at the end
-    of a line that runs through nothing, either."""
-    for distance, sixteenth in product(range(1, 17), DIRECTIONS):
+    of a line that runs through nothing, either, or, if others cover a part of the point, through nothing
+    outside of it."""
+    for covered, distance, sixteenth in product((False, True), range(1, 17), DIRECTIONS):
         angle = math.tau * sixteenth / 16
         reach = dot.width / 2 + (12 if distance == 1 else 8 + 8 * distance)
         x, y = dot.x + (reach + width / 2 - 5) * math.cos(angle), dot.y + reach * math.sin(angle)
@@ -214,9 +215,9 @@ def free_place(
         )
         if not inside or any(name.overlaps(other) for other in (*taken, *others, dot)):
             continue
-        if distance == 1:
-            if all(name.gap(other) > 1.5 * name.gap(dot) for other in others):
-                return name, False
-        elif not any(part.overlaps(other) for part in along(dot, name) for other in (*taken, *others)):
+        if distance == 1 and all(name.gap(other) > 1.5 * name.gap(dot) for other in others):
+            return name, False
+        parts = [part for part in along(dot, name) if not (covered and part.overlaps(dot))]
+        if distance > 1 and not any(part.overlaps(other) for part in parts for other in (*taken, *others)):
             return name, True
     return Box(dot.x, dot.y - 14, width, FONT), False
