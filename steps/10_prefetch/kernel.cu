@@ -1,11 +1,11 @@
 // Step 10: fragments are fetched one step ahead, into a second set of registers.
 //
-// Idea      The FFMAs for one k wait for the shared loads of that k. With two sets of fragment registers the
-//           loads for the next k run under the FFMAs of this one.
+// Idea      Within a tile the compiler moves loads ahead by itself, but not across the barrier. With two sets
+//           of fragment registers the first loads of the next tile run under the FFMAs of the last k.
 // Change    a[2], b[2]; in the last k of a tile the first fragments of the next one are fetched, behind the
 //           barrier.
-// Bound     The two blocks of an SM hid most of that latency already: the gain is small here. With larger
-//           tiles, and one block to an SM (step 12), nothing else would hide it.
+// Bound     The gain is small where two blocks share an SM. With larger tiles, and one block to an SM
+//           (step 12), there is less else to hide the loads.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/float4.hpp"

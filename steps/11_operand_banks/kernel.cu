@@ -1,8 +1,8 @@
 // Step 11: the order of the FFMAs, and the registers of their sums, such that operands arrive in time.
 //
 // Idea      The registers lie in two banks, by their number's parity, and a bank delivers one operand a
-//           cycle. An FFMA needs three: FFMAs can start in every cycle only if each keeps one operand from
-//           the one before (.reuse), and no bank is wanted again while it still delivers.
+//           cycle. An FFMA needs three. FFMAs follow each other in every cycle if each finds one operand
+//           in the reuse cache (.reuse), and the other two come from different banks.
 // Change    The FFMAs go down one column of the thread's tile and up the next. And the compiler is asked to
 //           put a column's sums in registers of the other parity than the elements of A that they meet.
 // Bound     What is left beside the FFMAs: loads, copies, addresses, each in a slot of its own.

@@ -6,7 +6,7 @@
 // Change    TN and BN; shared memory is sized at the launch. What the larger tile asks for besides: loads
 //           that stay where they are written, where the compiler would put them off to save registers;
 //           sums asked for in another order; lanes that lie row by row; BK = 8, a shorter loop.
-// Bound     Of the issue slots that FFMAs do not take, most belong to the copies now.
+// Bound     Waiting, of which two warps to a scheduler hide little; and the last wave, which is not full.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/dynamic_shared.hpp"
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // The lanes lie row by row again. In pairs, as in step 08, a load takes half as many passes through shared
-  // memory; but of these there is no lack any more, and the next steps are faster with lanes in rows.
+  // The lanes lie row by row again. In pairs, as in step 08, a load from Bs takes two passes through shared
+  // memory instead of four; but that gains nothing here, and the next steps are faster with lanes in rows.
   const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
 
