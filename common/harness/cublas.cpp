@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
@@ -100,30 +101,38 @@ struct Cublas::Impl {
                           workspace, workspace_bytes, nullptr);
   }
 
-  // The best of three runs, in milliseconds, after one to warm up; negative if the candidate fails.
+  // Calls run(problem) with one problem after the other, `runs` times; seconds of one run. Whether a run
+  // failed goes into `well`.
   template <typename Run>
-  float time(const Run& run) {
+  double sample(const Run& run, const std::vector<AnyGemm>& problems, int runs, bool& well) {
     cudaEvent_t start = nullptr, stop = nullptr;
     CUDA_CHECK(cudaEventCreate(&start));
     CUDA_CHECK(cudaEventCreate(&stop));
-    float best = -1;
-    for (int i = 0; i < 4; ++i) {
-      CUDA_CHECK(cudaEventRecord(start));
-      const bool ran = run();
-      CUDA_CHECK(cudaEventRecord(stop));
-      CUDA_CHECK(cudaEventSynchronize(stop));
-      float ms = 0;
-      CUDA_CHECK(cudaEventElapsedTime(&ms, start, stop));
-      if (!ran) {
-        best = -1;
-        break;
-      }
-      if (i > 0) best = best < 0 ? ms : std::min(best, ms);
-    }
+    CUDA_CHECK(cudaEventRecord(start));
+    for (int i = 0; i < runs; ++i, ++next) well = run(problems[next % problems.size()]) && well;
+    CUDA_CHECK(cudaEventRecord(stop));
+    CUDA_CHECK(cudaEventSynchronize(stop));
+    float ms = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, start, stop));
     CUDA_CHECK(cudaEventDestroy(start));
     CUDA_CHECK(cudaEventDestroy(stop));
-    return best;
+    return ms / 1e3 / runs;
   }
+
+  // Seconds of one run, the best of three samples; negative if the candidate fails. A sample is as many runs
+  // as fill half a millisecond: of a single short one the events' own time would be a large part.
+  template <typename Run>
+  double time(const Run& run, const std::vector<AnyGemm>& problems) {
+    bool well = true;
+    sample(run, problems, 1, well);
+    const double once = sample(run, problems, 1, well);
+    const int runs = std::clamp(static_cast<int>(0.5e-3 / std::max(once, 1e-6)), 1, 100);
+    double best = sample(run, problems, runs, well);
+    for (int i = 1; i < 3; ++i) best = std::min(best, sample(run, problems, runs, well));
+    return well ? best : -1;
+  }
+
+  std::size_t next = 0;  // the problem whose turn it is
 };
 
 Cublas::Cublas() : impl_(std::make_unique<Impl>()) {
@@ -150,8 +159,9 @@ Cublas::~Cublas() {
   cudaFree(impl_->workspace);
 }
 
-void Cublas::choose(const AnyGemm& g) {
+void Cublas::choose(const std::vector<AnyGemm>& alike) {
   Impl& i = *impl_;
+  const AnyGemm& g = alike.at(0);
   i.forget();
   const Types types = types_of(g.input);
   CUBLAS_CHECK(cublasSetMathMode(i.handle, types.math));
@@ -175,14 +185,24 @@ void Cublas::choose(const AnyGemm& g) {
   if (status == CUBLAS_STATUS_SUCCESS) i.candidates.assign(found.begin(), found.begin() + count);
 
   i.name = types.plain_call;
-  float best = i.time([&] {
-    i.plain_call(g);
+  const auto plain_call = [&](const AnyGemm& problem) {
+    i.plain_call(problem);
     return true;
-  });
+  };
+  // An idle GPU's clock rises only under load: what is tried first would seem slow.
+  bool well = true;
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {
+    i.sample(plain_call, alike, 1, well);
+  }
+  double best = i.time(plain_call, alike);
   for (std::size_t c = 0; c < i.candidates.size(); ++c) {
-    const float ms = i.time([&] { return i.matmul(g, i.candidates[c]) == CUBLAS_STATUS_SUCCESS; });
-    if (ms < 0 || ms >= best) continue;
-    best = ms;
+    const auto matmul = [&](const AnyGemm& problem) {
+      return i.matmul(problem, i.candidates[c]) == CUBLAS_STATUS_SUCCESS;
+    };
+    const double seconds = i.time(matmul, alike);
+    if (seconds < 0 || seconds >= best) continue;
+    best = seconds;
     i.chosen = static_cast<int>(c);
     i.name = fmt::format("cublasLt heuristic {} of {}", c + 1, i.candidates.size());
   }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/harness/entry.hpp"
 
@@ -16,9 +17,11 @@ class Cublas {
   Cublas();
   ~Cublas();
 
-  // Tries the candidates on this problem and keeps the fastest. C is overwritten.
-  void choose(const AnyGemm& gemm);
-  // Launches the chosen one on the default stream; the same problem as in choose(), in other memory maybe.
+  // Tries the candidates on these problems, alike but for the memory they lie in, and keeps the fastest. They
+  // run in turn, as they will be timed: where they do not all fit into the L2 cache, another candidate may be
+  // the fastest. C is overwritten.
+  void choose(const std::vector<AnyGemm>& alike);
+  // Launches the chosen one on the default stream; a problem as in choose().
   void run(const AnyGemm& gemm);
   // "cublasSgemm" or "cublasGemmEx", or "cublasLt heuristic 3 of 8".
   std::string chosen() const;

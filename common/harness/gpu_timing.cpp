@@ -67,7 +67,9 @@ Timing time(const Entry& step, const std::vector<AnyGemm>& sets, const std::vect
   };
   if (baseline) {
     if (cublas == nullptr) cublas = std::make_unique<Cublas>();
-    cublas->choose(baseline_problem(0));
+    std::vector<AnyGemm> problems;
+    for (std::size_t set = 0; set < sets.size(); ++set) problems.push_back(baseline_problem(set));
+    cublas->choose(problems);
     timing.baseline = cublas->chosen();
   }
   std::size_t next = 0;  // the set whose turn it is

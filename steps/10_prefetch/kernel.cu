@@ -1,4 +1,4 @@
-// Step 10: fragments are fetched one step ahead, into a second set of registers.
+// Step 10: fragments are fetched one k ahead, into a second set of registers.
 //
 // Idea      Within a tile the compiler moves loads ahead by itself, but not across the barrier. With two sets
 //           of fragment registers the first loads of the next tile run under the FFMAs of the last k.

@@ -103,8 +103,6 @@ __global__ void __launch_bounds__(THREADS) sgemm_bulk_copy(Gemm g, const __grid_
       a_here = a_next, b_here = b_next;
     } while (--passes);
   }
-  const int copied = ceil_div(g.K, BK);  // the last tiles, of zeros: a block ends when its copies have
-  mbarrier_wait(&full[copied % STAGES], copied / STAGES % 2);
 
   // Never so, as in step 12: asks for registers.
   if (g.batch < 0) {

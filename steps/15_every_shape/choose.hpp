@@ -42,9 +42,10 @@ constexpr SmallTile SMALL_TILES[] = {
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 
-// Seconds. A tile's copies, from wherever, bring TRAFFIC bytes a second; a pass that packs a matrix or adds
-// up partial sums PASS bytes a second.
-constexpr double LAUNCH = 3.4e-6, SECOND_LAUNCH = 1.7e-6, TRAFFIC = 1.2e13, PASS = 4e12, ADDING = 1.9e12;
+// Seconds. A wave's blocks begin by waiting for their first copies: WAVE. A tile's copies, from wherever,
+// bring TRAFFIC bytes a second; a pass that packs a matrix PASS, one that adds up partial sums ADDING.
+constexpr double LAUNCH = 2.5e-6, WAVE = 0.9e-6, SECOND_LAUNCH = 1.7e-6, TRAFFIC = 1.2e13, PASS = 4e12,
+                 ADDING = 1.9e12;
 constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.1e-6;
 // Of large tiles where rows are not aligned: the launch that packs B, too, and bytes a second of packing.
 constexpr double UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
@@ -56,7 +57,7 @@ double small(const Gemm& g, const SmallTile& t, int splits) {
   // So many blocks on each multiprocessor at a time: full waves, and one of what is left.
   const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : t.unaligned);
   const auto wave = [&](double resident) {
-    return resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
+    return WAVE + resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
   };
   const double at_a_time = 1.0 * t.blocks * multiprocessors();
   const double waves = std::floor(blocks / at_a_time), left = blocks - waves * at_a_time;

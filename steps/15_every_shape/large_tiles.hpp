@@ -28,6 +28,7 @@ static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
 constexpr int STAGES = 2;  // buffers for the tiles
 constexpr int UNROLL = 8;  // terms in a pass of the innermost loop
 static_assert(BK % UNROLL == 0);
+constexpr int BAND = 4;  // rows of tiles gone through together, column after column
 
 struct alignas(128) Tiles {
   float A[STAGES * BK][BM];    // [k][row]: one stage behind the other
@@ -82,7 +83,9 @@ __device__ __forceinline__ bool find_work(const Schedule& s, int n, Work& work) 
   }
   const int in_matrix = work.tile % (s.tiles_m * s.tiles_n);
   work.matrix = work.tile / (s.tiles_m * s.tiles_n);
-  work.row0 = in_matrix / s.tiles_n * BM, work.col0 = in_matrix % s.tiles_n * BN;
+  const int band = in_matrix / (BAND * s.tiles_n), in_band = in_matrix % (BAND * s.tiles_n);
+  const int rows = min(BAND, s.tiles_m - band * BAND);
+  work.row0 = (band * BAND + in_band % rows) * BM, work.col0 = in_band / rows * BN;
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Exercise 10: fragments are fetched one step ahead, into a second set of registers.
+// Exercise 10: fragments are fetched one k ahead, into a second set of registers.
 //
 // There are two sets of fragments, a[2] and b[2], and the FFMAs for term k use set k % 2; but nobody fills
 // them. Load every set one k before its FFMAs, also the first of the next tiles, which must have arrived by
