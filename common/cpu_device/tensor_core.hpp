@@ -37,6 +37,11 @@ constexpr std::uint32_t canonical_nan = 0x7fffffff;
 float multiply_add(const TensorCoreArithmetic& model, std::span<const std::uint32_t> a,
                    std::span<const std::uint32_t> b, float c);
 
+// The same for each element of D: a [M][K], b [N][K] (a column of B in a row), d [M][N], C before and D
+// after.
+void multiply_add(const TensorCoreArithmetic& model, int M, int N, int K, const std::uint32_t* a,
+                  const std::uint32_t* b, float* d);
+
 // Of mma_tf32() and mma_bf16() on Hopper.
 constexpr TensorCoreArithmetic tf32_arithmetic{.products = 8, .fraction_bits = 25};
 constexpr TensorCoreArithmetic bf16_arithmetic{.products = 16, .fraction_bits = 25};
