@@ -19,8 +19,6 @@ struct Term {
   int fraction = 0;
 };
 
-constexpr int no_exponent = std::numeric_limits<int>::min() / 2;
-
 bool is_nan(std::uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
 bool is_infinite(std::uint32_t bits) { return (bits & 0x7fffffff) == 0x7f800000; }
 bool is_finite(std::uint32_t bits) { return (bits & 0x7f800000) != 0x7f800000; }
@@ -79,7 +77,7 @@ constexpr int max_products = 16;
 float step(const TensorCoreArithmetic& model, const Factor* a, const Factor* b, float c, bool with_c) {
   std::array<Term, max_products + 1> terms;
   std::size_t count = 0;
-  int largest = no_exponent;
+  int largest = model.least_exponent;
   const auto take = [&](const Term& term) {
     if (term.significand != 0 || model.zeros_have_exponents) largest = std::max(largest, term.exponent);
     if (term.significand != 0) terms[count++] = term;

@@ -25,6 +25,7 @@ struct TensorCoreArithmetic {
   // product, 1.125 * 2^1.
   bool normalised_products = false;
   bool zeros_have_exponents = false;  // true: a zero counts as 2^-126 when exponents are compared
+  int least_exponent = -1000;         // where all exponents are less, this is taken for the largest
 };
 
 // How many bits below the leading one an operand may have. TF32 has 10; a float with more is cut off.
@@ -42,8 +43,8 @@ float multiply_add(const TensorCoreArithmetic& model, std::span<const std::uint3
 void multiply_add(const TensorCoreArithmetic& model, int M, int N, int K, const std::uint32_t* a,
                   const std::uint32_t* b, float* d);
 
-// Of mma_tf32() and mma_bf16() on Hopper.
-constexpr TensorCoreArithmetic tf32_arithmetic{.products = 8, .fraction_bits = 25};
-constexpr TensorCoreArithmetic bf16_arithmetic{.products = 16, .fraction_bits = 25};
+// Of mma_tf32() and mma_bf16() on Hopper: measured on an H200.
+constexpr TensorCoreArithmetic tf32_arithmetic{.products = 8, .fraction_bits = 25, .least_exponent = -133};
+constexpr TensorCoreArithmetic bf16_arithmetic{.products = 16, .fraction_bits = 25, .least_exponent = -133};
 
 }  // namespace cpu_device

@@ -116,6 +116,8 @@ def print_readings(part: dict[str, Any]) -> None:
         ("1 + 2^-j differs from 1 down to", kept("result", lambda d, _: d != 1)),
         ("1 + 3 * 2^-j differs from 1 down to", kept("result_three", lambda d, _: d != 1)),
     ]
+    lost = [f"2^-{j}" for j in range(151, 181) if got.get(f"tiny_terms_{j}") == 0]
+    rows.append(("of terms that are all tiny, the last place kept is", ", ".join(lost) or "below 2^-180"))
     width = max(len(text) for text, _ in rows)
     for text, value in rows:
         print(f"  {text:<{width}}  {value}")

@@ -15,7 +15,7 @@ Bits = np.ndarray  # of uint32
 Ints = np.ndarray  # of int64
 
 NAN = np.uint32(0x7FFFFFFF)
-NO_EXPONENT = -(10**6)
+LEAST = (-133, -1000)  # exponents that are tried
 ROUNDINGS = ("to_zero", "down", "to_nearest")
 
 
@@ -28,6 +28,7 @@ class Model:
     c_with_products: bool = True  # or added to the float that the products gave
     normalised_products: bool = False  # a product's exponent: its own, or the sum of its factors'
     zeros_have_exponents: bool = False
+    least_exponent: int = -1000  # where all exponents are less, this is taken for the largest
 
     def __str__(self) -> str:
         words = [f"{self.products} products at a time", f"{self.fraction_bits} bits of fraction"]
@@ -35,13 +36,16 @@ class Model:
         words.append("C with the products" if self.c_with_products else "C afterwards")
         words += ["products normalised"] * self.normalised_products
         words += ["zeros have exponents"] * self.zeros_have_exponents
+        words += [f"exponents from {self.least_exponent} on"] * (self.least_exponent > -1000)
         return ", ".join(words).replace("_", " ")
 
 
 def all_models(k: int) -> Iterator[Model]:
     steps = [n for n in (16, 8, 4, 2) if n <= k]
     yes_no = (False, True)
-    for fields in product(steps, range(23, 31), ROUNDINGS, ROUNDINGS[::2], (True, False), yes_no, yes_no):
+    for fields in product(
+        steps, range(23, 31), ROUNDINGS, ROUNDINGS[::2], (True, False), yes_no, yes_no, LEAST
+    ):
         yield Model(*fields)
 
 
@@ -109,7 +113,8 @@ def add_up(model: Model, a: Bits, b: Bits, c: np.ndarray | None) -> np.ndarray:
         exponents = np.hstack([exponents, old_exponent])
         places = np.hstack([places, np.full_like(old, 23)])
     counts = np.full(significands.shape, True) if model.zeros_have_exponents else significands != 0
-    largest = np.where(counts, exponents, NO_EXPONENT).max(1, keepdims=True)
+    largest = np.where(counts, exponents, model.least_exponent).max(1, keepdims=True)
+    largest = np.maximum(largest, model.least_exponent)
     shift = exponents - largest + model.fraction_bits - places
     total = scaled(significands, np.where(significands != 0, shift, 0), model.terms).sum(1)
     exponent = largest[:, 0] - model.fraction_bits

@@ -85,9 +85,15 @@ __global__ void round_to_tf32(const Bits* from, Bits* to, int count) {
   if (i < count) to[i] = to_tf32(__uint_as_float(from[i]));
 }
 
+__device__ __forceinline__ long long nanoseconds() {
+  long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
 // Independent mma's: AS * BS chains, as in a warp's tile of AS * 16 rows and BS * 8 columns. operands: bits,
 // of which every lane takes its own. sums: [threads of the grid], so that nothing is left out. times: [warps
-// of the grid][start, stop].
+// of the grid][start, stop in cycles of the SM, start, stop in nanoseconds].
 template <typename Shape, int AS, int BS>
 __global__ void multiply_much(const Bits* operands, float* sums, long long* times, int passes) {
   std::uint32_t a[AS][4], b[BS][2];
@@ -97,7 +103,7 @@ __global__ void multiply_much(const Bits* operands, float* sums, long long* time
   for (int i = 0; i < BS * 2; ++i) b[i / 2][i % 2] = operands[(AS * 4 + i) * 32 + threadIdx.x % 32];
   for (int i = 0; i < AS * BS * 4; ++i) d[i / 4 / BS][i / 4 % BS][i % 4] = 0.0f;
   __syncthreads();
-  const long long start = clock64();
+  const long long start_ns = nanoseconds(), start = clock64();
 #pragma unroll 4
   for (int pass = 0; pass < passes; ++pass) {
 #pragma unroll
@@ -113,12 +119,16 @@ __global__ void multiply_much(const Bits* operands, float* sums, long long* time
     }
   }
   const long long stop = clock64();  // the last ones may be under way: nothing beside so many passes
+  const long long stop_ns = nanoseconds();
   float sum = 0.0f;
   for (int i = 0; i < AS * BS * 4; ++i) sum += d[i / 4 / BS][i / 4 % BS][i % 4];
   sums[thread] = sum;
   if (threadIdx.x % 32 == 0) {
-    times[thread / 32 * 2] = start;
-    times[thread / 32 * 2 + 1] = stop;
+    long long* to = times + thread / 32 * 4;
+    to[0] = start;
+    to[1] = stop;
+    to[2] = start_ns;
+    to[3] = stop_ns;
   }
 }
 
@@ -268,6 +278,16 @@ std::vector<Case> cases_of(const Type& type) {
         {{std::ldexp(1.0f, -70), std::ldexp(1.0f, 70 - j)},
          {std::ldexp(1.0f, -70), std::ldexp(1.0f, 70 - j)}},
         smallest);
+  }
+  // Terms that are all tiny, and exactly 2^-149 together. It is 2^-149 if all are kept, and also if the last
+  // four are all lost; 0 where the first of these is kept, and those of half its size are not.
+  for (int j = 1; j <= 30; ++j) {
+    const auto term = [](float sign, int exponent) {
+      return std::pair{sign * 0x1p-70f, std::ldexp(1.0f, exponent + 70)};
+    };
+    const auto large = term(1, -151), half = term(1, -151 - j);
+    ask("tiny_terms_" + std::to_string(150 + j), {large, large, large, large, term(-1, -150 - j), half, half},
+        0);
   }
   // Zeros and their signs.
   ask("zero", {}, 0);
@@ -422,13 +442,14 @@ const std::vector<Family> families{
     {"c_small", 4, -36, -4},
     {"cancelling", 6, -30, 4, 0, Family::cancelling},
     {"positive", 1, 0, 6, 0, Family::positive},
-    {"zeros", 60, -60, 60, 0, Family::zeros},
+    {"zeros", 0, -110, -10, 0, Family::zeros},
     {"unrounded", 6, -6, 8, 0, Family::unrounded},
     {"tiny", 24, -160, -120, -68},
+    {"tiniest", 20, -170, -140, -75},
     {"huge", 6, 118, 127, 62},
     {"specials", 12, -12, 14, 0, Family::specials},
 };
-constexpr std::size_t mmas_of_family = 1600, sampled_of_family = 340;
+constexpr std::size_t mmas_of_family = 1550, sampled_of_family = 320;
 
 Operands draw(const Type& type, const Family& family, unsigned seed) {
   std::mt19937_64 random(seed);
@@ -440,8 +461,13 @@ Operands draw(const Type& type, const Family& family, unsigned seed) {
     return family.kind != Family::positive && (random() & 1) != 0 ? bits | 0x80000000 : bits;
   };
   const Bits mask = family.kind == Family::unrounded ? ~0u : type.mask;
+  // Half of A is zero, and what it would be multiplied by is often larger than all others: if a zero had an
+  // exponent, that of its product would be the largest.
+  const auto a_of_zeros = [&]() -> Bits {
+    return random() & 1 ? static_cast<Bits>(random() & 1) << 31 : number(-126 + below(14), mask);
+  };
+  const auto b_of_zeros = [&] { return below(10) == 0 ? 0 : number(20 + below(108), mask); };
   const auto operand = [&]() -> Bits {
-    if (family.kind == Family::zeros && below(10) < 3) return random() & 1 ? 0x80000000 : 0;
     if (family.kind == Family::specials && below(100) < 2) {
       return (random() & 1 ? 0x7f800000u : 0xff800000u) | (below(3) == 0 ? 0x00410000u : 0u);
     }
@@ -450,8 +476,9 @@ Operands draw(const Type& type, const Family& family, unsigned seed) {
   Operands o;
   for (std::size_t mma = 0; mma < mmas_of_family; ++mma) {
     std::vector<Bits> a(static_cast<std::size_t>(M * type.K)), b(static_cast<std::size_t>(type.K * N));
-    for (Bits& bits : a) bits = operand();
-    for (Bits& bits : b) bits = operand();
+    const bool zeros = family.kind == Family::zeros;
+    for (Bits& bits : a) bits = zeros ? a_of_zeros() : operand();
+    for (Bits& bits : b) bits = zeros ? b_of_zeros() : operand();
     if (family.kind == Family::cancelling) {  // most products have an opposite somewhere
       std::vector<int> order(type.K);
       std::iota(order.begin(), order.end(), 0);
@@ -480,9 +507,9 @@ std::vector<TensorCoreArithmetic> all_models(int K) {
     for (int bits = 23; bits <= 30; ++bits) {
       for (Rounding terms : {Rounding::to_zero, Rounding::down, Rounding::to_nearest}) {
         for (Rounding result : {Rounding::to_zero, Rounding::to_nearest}) {
-          for (int more = 0; more < 8; ++more) {
-            models.push_back(
-                {products, bits, terms, result, (more & 1) == 0, (more & 2) != 0, (more & 4) != 0});
+          for (int more = 0; more < 16; ++more) {
+            models.push_back({products, bits, terms, result, (more & 1) == 0, (more & 2) != 0,
+                              (more & 4) != 0, (more & 8) == 0 ? -133 : -1000});
           }
         }
       }
@@ -503,7 +530,8 @@ json to_json(const TensorCoreArithmetic& m) {
           {"result", name_of(m.result)},
           {"c_with_products", m.c_with_products},
           {"normalised_products", m.normalised_products},
-          {"zeros_have_exponents", m.zeros_have_exponents}};
+          {"zeros_have_exponents", m.zeros_have_exponents},
+          {"least_exponent", m.least_exponent}};
 }
 
 // The elements of all random mma's, the sampled ones, and the models that come nearest: by how many families
@@ -532,25 +560,31 @@ json run_random(const Type& type) {
     all.push_back(std::move(drawn));
   }
   const std::size_t of_family = mmas_of_family * M * N;
+  // How many of the first `elements` a model gets wrong, up to `enough`; `some`: the first of them.
   const auto wrong = [&](const TensorCoreArithmetic& model, const Drawn& drawn, std::size_t elements,
-                         std::size_t enough) {
+                         std::size_t enough, json* some = nullptr) {
+    constexpr std::size_t to_show = 3;
     std::size_t found = 0;
     for (std::size_t n = 0; n < elements && found < enough; ++n) {
       const Element e = element(drawn.operands, type, n / (M * N), static_cast<int>(n % (M * N)) / N,
                                 static_cast<int>(n % N));
-      found += bits_of(e.by(model, type.mask)) != drawn.d[n];
+      if (bits_of(e.by(model, type.mask)) == drawn.d[n]) continue;
+      if (some != nullptr && found < to_show) {
+        some->push_back({drawn.family->name, hex(e.a, type), hex(e.b, type), hex(e.c), hex(drawn.d[n])});
+      }
+      ++found;
     }
     return found;
   };
   struct Ranked {
     TensorCoreArithmetic model;
     std::size_t families = 0, wrong = 0;
-    json by_family;
+    json by_family, some = json::array();  // some: as a sample is
   };
   // By some of the elements first, the nearest then by all.
   std::vector<Ranked> ranked;
   for (const TensorCoreArithmetic& model : all_models(type.K)) {
-    Ranked r{model, 0, 0, {}};
+    Ranked r{.model = model, .by_family = {}};
     for (const Drawn& drawn : all) {
       r.wrong += wrong(model, drawn, 100, 100);
       r.families += wrong(model, drawn, 2000, 1) == 0;
@@ -565,7 +599,7 @@ json run_random(const Type& type) {
   for (Ranked& r : ranked) {
     r.families = r.wrong = 0;
     for (const Drawn& drawn : all) {
-      const std::size_t found = wrong(r.model, drawn, of_family, of_family);
+      const std::size_t found = wrong(r.model, drawn, of_family, of_family, &r.some);
       r.by_family[drawn.family->name] = found;
       r.wrong += found;
       r.families += found == 0;
@@ -577,7 +611,8 @@ json run_random(const Type& type) {
     json row{{"model", to_json(r.model)},
              {"families_right", r.families},
              {"wrong", r.wrong},
-             {"wrong_by_family", r.by_family}};
+             {"wrong_by_family", r.by_family},
+             {"some_wrong", r.some}};
     std::printf("%s: %zu of %zu families, %zu of %zu elements wrong: %s\n", type.name, r.families, all.size(),
                 r.wrong, of_family * all.size(), to_json(r.model).dump().c_str());
     models.push_back(std::move(row));
@@ -660,62 +695,98 @@ json run_rates(const Type& type, int multiprocessors, harness::Sampler& sampler)
   }
   const double flop = 2.0 * M * N * type.K;
   Buffer<float> sums(static_cast<std::size_t>(multiprocessors) * most_warps * 32);
-  Buffer<long long> times(static_cast<std::size_t>(multiprocessors) * most_warps * 2);
+  Buffer<long long> times(static_cast<std::size_t>(multiprocessors) * most_warps * 4);
   Events events;
+  // What the SMs' clocks say of the latest launch: cycles per mma and scheduler, sorted by SM, and the clock,
+  // as cycles by nanoseconds.
+  struct Clocks {
+    std::vector<double> cycles;
+    double mhz;
+    double median() const { return cycles[cycles.size() / 2]; }
+  };
+  const auto read_clocks = [&](int warps, double mmas_of_warp) {
+    const std::vector<long long> t = times.read();
+    Clocks clocks;
+    std::vector<double> mhz;
+    for (int block = 0; block < multiprocessors; ++block) {
+      const long long* first = &t[static_cast<std::size_t>(block * warps) * 4];
+      long long start = first[0], stop = first[1];
+      for (int warp = 1; warp < warps; ++warp) {
+        start = std::min(start, first[warp * 4]);
+        stop = std::max(stop, first[warp * 4 + 1]);
+      }
+      clocks.cycles.push_back(double(stop - start) * schedulers / (warps * mmas_of_warp));
+      mhz.push_back(double(first[1] - first[0]) / double(first[3] - first[2]) * 1e3);
+    }
+    std::sort(clocks.cycles.begin(), clocks.cycles.end());
+    std::sort(mhz.begin(), mhz.end());
+    clocks.mhz = mhz[mhz.size() / 2];
+    return clocks;
+  };
   const auto with = [&](const char* data, const Rate& rate, int warps) {
     Buffer<Bits> operands(std::strcmp(data, "zeros") == 0 ? zeros : random_operands);
-    const auto launch = [&] {
+    const auto launch = [&](int passes) {
       rate.kernel<<<multiprocessors, warps * 32>>>(operands.data(), sums.data(), times.data(), passes);
     };
     const double mmas = double(multiprocessors) * warps * rate.chains * passes;
-    // Rested: one launch after an idle gap. The clock is high, and the power limit has not been felt.
-    std::vector<double> seconds, cycles;
+    const double of_warp = double(rate.chains) * passes;
+    // Rested: one launch after an idle gap.
+    std::vector<double> seconds, cycles, slowest, mhz;
     for (int run = -1; run < rested_runs; ++run) {
       std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      const double s = events.seconds(launch);
+      const double s = events.seconds([&] { launch(passes); });
       if (run < 0) continue;
+      const Clocks clocks = read_clocks(warps, of_warp);
       seconds.push_back(s);
-      const std::vector<long long> t = times.read();
-      for (int block = 0; block < multiprocessors; ++block) {
-        long long start = std::numeric_limits<long long>::max(), stop = 0;
-        for (int warp = 0; warp < warps; ++warp) {
-          start = std::min(start, t[(block * warps + warp) * 2]);
-          stop = std::max(stop, t[(block * warps + warp) * 2 + 1]);
-        }
-        cycles.push_back(double(stop - start) * schedulers / (double(warps) * rate.chains * passes));
-      }
+      cycles.push_back(clocks.median());
+      slowest.push_back(clocks.cycles.back());
+      mhz.push_back(clocks.mhz);
     }
-    std::sort(seconds.begin(), seconds.end());
-    std::sort(cycles.begin(), cycles.end());
+    const auto median = [](std::vector<double>& values) {
+      std::sort(values.begin(), values.end());
+      return values[values.size() / 2];
+    };
+    const double s = median(seconds);
     json row{{"type", type.name},
              {"data", data},
              {"chains", rate.chains},
              {"warps_per_scheduler", warps / schedulers},
              {"mmas", mmas},
-             {"seconds", seconds[seconds.size() / 2]},
-             {"tflops", mmas * flop / seconds[seconds.size() / 2] * 1e-12},
-             {"cycles_per_mma_and_scheduler", cycles[cycles.size() / 2]}};
-    std::printf("%s %-7s %2d chains, %d warps per scheduler: %6.1f TFLOP/s, %6.2f cycles per mma", type.name,
-                data, rate.chains, warps / schedulers, row["tflops"].get<double>(),
-                row["cycles_per_mma_and_scheduler"].get<double>());
-    if (rate.chains >= 8) {  // sustained: back to back, until the power has settled, and then a second more
-      const int launches = std::max(1, static_cast<int>(1.0 / seconds[seconds.size() / 2]));
-      events.seconds([&] {
-        for (int n = 0; n < launches; ++n) launch();
-      });
+             {"seconds", s},
+             {"tflops", mmas * flop / s * 1e-12},
+             {"cycles_per_mma_and_scheduler", median(cycles)},
+             {"cycles_of_slowest_sm", median(slowest)},
+             {"sm_clock_by_counters_mhz", median(mhz)}};
+    std::printf(
+        "%s %-7s %2d chains, %d warps per scheduler: %6.1f TFLOP/s, %6.2f cycles per mma (%.2f) at %.0f MHz",
+        type.name, data, rate.chains, warps / schedulers, row["tflops"].get<double>(),
+        row["cycles_per_mma_and_scheduler"].get<double>(), row["cycles_of_slowest_sm"].get<double>(),
+        row["sm_clock_by_counters_mhz"].get<double>());
+    if (rate.chains >= 8) {
+      // Sustained: back to back, a second for the power to settle, and then another one. Each launch ten
+      // times as long, so that what is between launches does not count.
+      constexpr int longer = 10;
+      const int launches = std::max(1, static_cast<int>(1.0 / (s * longer)));
+      const auto work = [&] {
+        for (int n = 0; n < launches; ++n) launch(passes * longer);
+      };
+      events.seconds(work);
       sampler.start();
-      const double s = events.seconds([&] {
-        for (int n = 0; n < launches; ++n) launch();
-      });
+      const double all = events.seconds(work);
       const harness::Telemetry t = sampler.stop();
-      row["sustained"] = {{"seconds", s},
+      const Clocks clocks = read_clocks(warps, of_warp * longer);
+      const double tflops = mmas * longer * launches * flop / all * 1e-12;
+      row["sustained"] = {{"seconds", all},
                           {"launches", launches},
-                          {"tflops", mmas * launches * flop / s * 1e-12},
+                          {"tflops", tflops},
+                          {"cycles_per_mma_and_scheduler", clocks.median()},
+                          {"cycles_of_slowest_sm", clocks.cycles.back()},
+                          {"sm_clock_by_counters_mhz", clocks.mhz},
                           {"sm_clock_mhz", t.sm_clock_mhz},
                           {"power_watts", t.power_watts},
                           {"temperature_celsius", t.temperature}};
-      std::printf("; sustained %6.1f TFLOP/s at %.0f MHz, %.0f W", mmas * launches * flop / s * 1e-12,
-                  t.sm_clock_mhz, t.power_watts);
+      std::printf("; sustained %6.1f TFLOP/s, %.2f cycles (%.2f) at %.0f MHz, by NVML %.0f, %.0f W", tflops,
+                  clocks.median(), clocks.cycles.back(), clocks.mhz, t.sm_clock_mhz, t.power_watts);
     }
     std::printf("\n");
     rows.push_back(std::move(row));

@@ -117,6 +117,21 @@ TEST(TensorCore, SmallAndLarge) {
   EXPECT_EQ(sum_of({}, {{infinity, 1}, {-0x1p64f, 0x1p64f}}, 0), infinity);
 }
 
+// Four times 2^-151 and three terms that cancel: 2^-149, if those are kept, or lost, all three.
+TEST(TensorCore, TermsThatAreAllTiny) {
+  const auto sum = [](int least, int exponent) {
+    const float one = std::ldexp(1.0f, -151 + 70), tiny = std::ldexp(1.0f, exponent + 70);
+    const std::vector<std::pair<float, float>> products{
+        {0x1p-70f, one},   {0x1p-70f, one},      {0x1p-70f, one},     {0x1p-70f, one},
+        {-0x1p-70f, tiny}, {0x1p-70f, tiny / 2}, {0x1p-70f, tiny / 2}};
+    return sum_of({.fraction_bits = 25, .least_exponent = least}, products, 0);
+  };
+  for (int exponent = -152; exponent >= -175; --exponent) {
+    EXPECT_EQ(sum(-133, exponent), exponent == -158 ? 0 : 0x1p-149f) << exponent;
+    EXPECT_EQ(sum(-1000, exponent), 0x1p-149f) << exponent;
+  }
+}
+
 TEST(TensorCore, NoNumbers) {
   const auto bits = [](const std::vector<std::pair<float, float>>& products, float c) {
     return std::bit_cast<Bits>(sum_of({}, products, c));
