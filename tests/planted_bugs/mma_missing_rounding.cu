@@ -1,12 +1,12 @@
 // bug: mma_missing_rounding
 // check: operand not rounded to TF32
 // place: mma_tf32(sums, a, b);
-// gpu: none (cut-off operands make C smaller by 0.06 %, and a bound for rounded ones lets that pass at this K)
+// gpu: none (cut-off operands make C smaller by 0.06 %; a bound for rounded ones lets that pass)
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     Elements of A and B go to the tensor core as they are.
-// Seen      It does not look at their last 13 bits: errors of up to twice those of rounding, all towards zero, which
-//           sums do not average out. The CPU device looks.
+// Seen      It does not look at their last 13 bits: errors of up to twice those of rounding, and all towards
+//           zero, which sums do not average out. The CPU device looks.
 
 #include "common/cuda/mma.hpp"
 #include "common/step.hpp"
