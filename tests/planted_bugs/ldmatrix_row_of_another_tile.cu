@@ -5,9 +5,9 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     The rows of A's tile are taken to lie as far apart as those of B's.
-// Seen      The lower ones lie in the tile of the other stage then, which nobody has written the first time.
-// Later
-//           on the other warps write there while this one reads; at the end of the array it would leave it.
+// Seen      The lower ones lie in the tile of the other stage then, which nobody has written the first
+//           time. Later on the other warps write there while this one reads; at the end of the array it
+//           would leave it.
 
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mma.hpp"

@@ -6,7 +6,7 @@
 //
 // Wrong     Only the lanes whose column of B exists multiply.
 // Seen      mma is an instruction of the whole warp: where N is no multiple of 8, lanes at the edge are
-// waited for.
+//           waited for.
 
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mma.hpp"

@@ -5,8 +5,8 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     Elements of A and B go to the tensor core as they are.
-// Seen      It does not look at their last 13 bits: errors of up to twice those of rounding, and all towards
-//           zero, which sums do not average out. The CPU device looks.
+// Seen      It does not look at their last 13 bits: errors of up to twice those of rounding, and all
+//           towards zero, which sums do not average out. The CPU device looks.
 
 #include "common/cuda/mma.hpp"
 #include "common/step.hpp"

@@ -4,8 +4,8 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     The lanes give the four quarters of A row by row: upper left, upper right, lower left, lower
-// right. Seen      mma wants the lower left before the upper right; terms of one row are multiplied for
-// another.
+//           right.
+// Seen      mma wants the lower left before the upper right; terms of one row are multiplied for another.
 
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mma.hpp"

@@ -3,8 +3,9 @@
 // gpu: verify
 // cases: --m 35 --n 79 --k 43
 //
-// Wrong     A lane takes its four sums for columns lane % 4 and lane % 4 + 4, as it holds the columns of A in
-// TF32. Seen      The sums are right and stand in the wrong columns of C: they belong to two neighbours.
+// Wrong     A lane takes its four sums for columns lane % 4 and lane % 4 + 4, as it holds the columns of
+//           A in TF32.
+// Seen      The sums are right and stand in the wrong columns of C: they belong to two neighbours.
 
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mma.hpp"

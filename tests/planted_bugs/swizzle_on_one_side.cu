@@ -4,8 +4,7 @@
 // cases: --m 35 --n 79 --k 43
 //
 // Wrong     The halves of every other four rows of A's tile are stored the other way round, so that eight
-// rows lie in
-//           different banks without padding; ldmatrix loads them as if they were not.
+//           rows lie in different banks without padding; ldmatrix loads them as if they were not.
 // Seen      Terms are multiplied by those of other k. Nothing is out of bounds, nothing races.
 
 #include "common/cuda/ldmatrix.hpp"
