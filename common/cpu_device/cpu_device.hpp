@@ -61,6 +61,7 @@ enum class FaultKind {
   barrier_misuse,
   mbarrier_misuse,
   flag_misuse,
+  unrounded_operand,
   unsupported,
   deadlock,
 };
@@ -132,7 +133,8 @@ struct Access {
   bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
 };
 
-enum class Operation : std::uint8_t { load, store, copy };
+// matrix: by ldmatrix, whose lanes say where rows lie, and get elements of others.
+enum class Operation : std::uint8_t { load, store, copy, matrix };
 
 // What a bulk copy reads, if not all its bytes in a row: so many rows, the first of them where the copy
 // begins. They may have fewer bytes than the copy, whose others are zeros.

@@ -148,6 +148,8 @@ const char* to_string(FaultKind kind) {
       return "misuse of an mbarrier";
     case FaultKind::flag_misuse:
       return "misuse of a flag";
+    case FaultKind::unrounded_operand:
+      return "operand not rounded to TF32";
     case FaultKind::unsupported:
       return "beyond the CPU device";
     case FaultKind::deadlock:

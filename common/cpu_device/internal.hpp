@@ -256,6 +256,8 @@ void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 void mark_pending(const void* shared, unsigned bytes, bool pending);
 // An engine has filled this place.
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+// Whether an address lies in the block's shared memory, or right behind a part of it.
+bool is_shared(const void* address);
 // The byte offset of an address in shared memory, as an Access has it.
 std::size_t shared_offset(const void* shared);
 // Fills memory with the NaN that stands for what has not arrived or was never written.

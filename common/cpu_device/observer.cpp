@@ -176,6 +176,10 @@ void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick,
   });
 }
 
+bool is_shared(const void* address) {
+  return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(address), 1).shared;
+}
+
 std::size_t shared_offset(const void* shared) {
   return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), 1).offset;
 }

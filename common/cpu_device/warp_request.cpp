@@ -139,6 +139,26 @@ Wavefronts wavefronts(const WarpRequest& request, unsigned bytes) {
   return result;
 }
 
+std::vector<Part> matrix_parts(const WarpRequest& request) {
+  constexpr unsigned rows = 8, row_bytes = 16;  // of a matrix
+  std::vector<Part> found;
+  for (unsigned begin = 0; begin < 32; begin += rows) {
+    if ((request.active >> begin & 0xff) == 0) continue;
+    found.push_back(
+        {begin, begin + rows - 1, 0, row_bytes - 1, words_of_banks(request, row_bytes, begin, begin + rows)});
+  }
+  return found;
+}
+
+Wavefronts matrix_wavefronts(const WarpRequest& request) {
+  Wavefronts result;
+  for (const Part& part : matrix_parts(request)) {
+    result.wavefronts += part.wavefronts();
+    ++result.ideal;
+  }
+  return result;
+}
+
 Wavefronts bulk_wavefronts(const MemoryRows& rows) {
   constexpr unsigned line = banks * bank_bytes;
   std::uint64_t lines = 0;

@@ -65,6 +65,12 @@ struct Part {
 // each takes one.
 std::vector<Part> parts(const WarpRequest& request, unsigned bytes);
 
+// Of an ldmatrix, whose lanes give the addresses of rows of 16 bytes: the eight rows of a matrix are served
+// at once, as eight lanes with 16 bytes each are, and in one wavefront if they lie in different banks; no two
+// matrices are. To be held against a GPU's counters.
+Wavefronts matrix_wavefronts(const WarpRequest& request);
+std::vector<Part> matrix_parts(const WarpRequest& request);
+
 // Of a bulk copy, which has no lanes: a wavefront for each line of 128 bytes that a row touches.
 Wavefronts bulk_wavefronts(const MemoryRows& rows);
 

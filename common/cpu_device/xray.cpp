@@ -47,6 +47,8 @@ const char* to_string(Operation operation) {
       return "store";
     case Operation::copy:
       return "copy";
+    case Operation::matrix:
+      return "ldmatrix";
   }
   return "?";
 }
@@ -264,7 +266,9 @@ void Xray::on_request(const CollectiveRequest& collective) {
   const auto& [count, bytes, pitch] = collective.rows;
   const MemoryRows bulk = count > 0 ? MemoryRows{request.addresses[0], count, bytes, pitch}
                                     : MemoryRows{request.addresses[0], 1, collective.bytes, 0};
-  const Wavefronts w = request.active == 0 ? bulk_wavefronts(bulk) : wavefronts(request, collective.bytes);
+  const Wavefronts w = request.active == 0                         ? bulk_wavefronts(bulk)
+                       : collective.operation == Operation::matrix ? matrix_wavefronts(request)
+                                                                   : wavefronts(request, collective.bytes);
   count_side(runner, key, stream,
              {collective.space, request, stream.before++, runner.sequence++, w, w.wavefronts,
               collective.during_copies, bulk});

@@ -35,7 +35,7 @@
 namespace cpu_device {
 
 const char* to_string(Space space);          // "global", "shared"
-const char* to_string(Operation operation);  // "load", "store", "copy"
+const char* to_string(Operation operation);  // "load", "store", "copy", "ldmatrix"
 
 // Sums over requests, that is, over instructions executed by a warp.
 struct XrayCounts {
@@ -77,7 +77,7 @@ struct XrayRow {
 struct XrayKernel {
   std::string name;  // with template arguments
   unsigned threads_per_block = 0;
-  std::vector<XrayRow> rows;  // by file, line, global before shared, load, store, copy, array, bytes
+  std::vector<XrayRow> rows;  // by file, line, global before shared, operation, array, bytes
   XrayCounts totals(Space space) const;
 };
 

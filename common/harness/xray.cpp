@@ -194,7 +194,10 @@ nlohmann::json example_of(const XrayRow& row) {
     return json;
   }
   json["parts"] = nlohmann::json::array();
-  for (const cpu_device::Part& part : cpu_device::parts(request, row.bytes)) {
+  const std::vector<cpu_device::Part> parts = row.operation == cpu_device::Operation::matrix
+                                                  ? cpu_device::matrix_parts(request)
+                                                  : cpu_device::parts(request, row.bytes);
+  for (const cpu_device::Part& part : parts) {
     json["parts"].push_back({{"lanes", {part.first_lane, part.last_lane}},
                              {"bytes", {part.first_byte, part.last_byte}},
                              {"wavefronts", part.wavefronts()},

@@ -281,6 +281,13 @@ def test_copies_make_no_promise_of_wavefronts():
     assert words(picture.picture(copy))[0] == "One warp copies to As, 4 bytes a lane"
 
 
+def test_an_ldmatrix_has_rows():
+    row = shared_row(16, lambda i: 144 * i, at_once=8) | {"operation": "ldmatrix"}
+    shown = words(picture.picture(picture.from_xray(row)))
+    assert shown[0] == "One warp loads matrices from As, 16 bytes a row"
+    assert "4 wavefronts: no bank conflict" in shown
+
+
 def circles_of(root):
     return [(float(c.get("cx")), float(c.get("cy")), float(c.get("r"))) for c in root.iter(f"{SVG}circle")]
 

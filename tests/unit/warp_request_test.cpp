@@ -40,6 +40,36 @@ Wavefronts of_warp(unsigned bytes, const std::function<unsigned(unsigned)>& elem
   return result;
 }
 
+// Of an ldmatrix of so many matrices, whose lanes give rows at float number element(lane).
+Wavefronts of_matrices(int count, const std::function<unsigned(unsigned)>& element) {
+  WarpRequest request;
+  request.active = count == 4 ? ~0u : (1u << 8 * count) - 1;
+  for (unsigned lane = 0; lane < 32; ++lane) request.addresses[lane] = 4 * element(lane);
+  return cpu_device::matrix_wavefronts(request);
+}
+
+TEST(Matrices, RowsOfATileByTheirPitch) {
+  // Rows of 32 floats: all eight of a matrix begin in one bank. Four more floats, or four fewer, and none do.
+  for (const int count : {1, 2, 4}) {
+    const auto matrices = static_cast<std::uint64_t>(count);
+    EXPECT_EQ(of_matrices(count, [](unsigned lane) { return lane * 32; }), takes(8 * matrices, matrices));
+    EXPECT_EQ(of_matrices(count, [](unsigned lane) { return lane * 36; }), takes(matrices, matrices));
+    EXPECT_EQ(of_matrices(count, [](unsigned lane) { return lane * 28; }), takes(matrices, matrices));
+    EXPECT_EQ(of_matrices(count, [](unsigned lane) { return lane * 16; }), takes(4 * matrices, matrices));
+    EXPECT_EQ(of_matrices(count, [](unsigned lane) { return lane * 8; }), takes(2 * matrices, matrices));
+  }
+}
+
+TEST(Matrices, RowsSwizzled) {  // group g of four floats of row r stands at g ^ r % 8
+  EXPECT_EQ(of_matrices(4, [](unsigned lane) { return lane % 8 * 32 + (lane / 8 ^ lane % 8) * 4; }),
+            takes(4, 4));
+}
+
+// Unlike lanes with 16 bytes each, of which two parts may become one: no two matrices do.
+TEST(Matrices, OfOneRow) {
+  EXPECT_EQ(of_matrices(4, [](unsigned) { return 0u; }), takes(4, 4));
+}
+
 // Counted by Nsight Compute on an H200.
 TEST(Hardware, FloatsByStride) {
   EXPECT_EQ(of_warp(4, [](unsigned lane) { return lane; }), takes(1, 1));

@@ -307,6 +307,21 @@ std::vector<std::string> texts(Xray& xray) {
   return all;
 }
 
+// Of an ldmatrix each matrix is served by itself, whatever the others want; lanes without a row do not count.
+TEST(Requests, OfMatrices) {
+  Xray xray;
+  xray.on_request(request(0, 0, 0, 16, 0, ~0u, Space::shared, Operation::matrix));
+  xray.on_request(request(0, 0, 1, 16, 36, 0xffff, Space::shared, Operation::matrix));
+  const std::vector<XrayRow> all = rows(xray);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_STREQ(to_string(all[0].operation), "ldmatrix");
+  EXPECT_EQ(all[0].counts.requests, 2u);
+  EXPECT_EQ(all[0].counts.lanes, 48u);
+  EXPECT_EQ(all[0].counts.wavefronts, 4u + 2);
+  EXPECT_EQ(all[0].counts.ideal_wavefronts, 4u + 2);
+  EXPECT_EQ(all[0].counts.conflicts, 0u);
+}
+
 // Counted as the same request put together from lanes: as LDS.128 where a lane has 16 bytes.
 TEST(Requests, AreCountedAsThoseOfLanes) {
   Xray known, from_lanes;

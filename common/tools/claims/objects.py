@@ -155,6 +155,7 @@ class Xray(Accesses):
     load = partialmethod(_select, "load")
     store = partialmethod(_select, "store")
     copy = partialmethod(_select, "copy")
+    ldmatrix = partialmethod(_select, "ldmatrix")
     access = partialmethod(_select, None)
 
 

@@ -87,7 +87,7 @@ def from_xray(row: dict[str, Any]) -> Access:
 
 # ---- Words -----------------------------------------------------------------------------------------------
 
-VERBS = {"load": "loads from", "store": "stores to", "copy": "copies"}
+VERBS = {"load": "loads from", "store": "stores to", "copy": "copies", "ldmatrix": "loads matrices from"}
 
 
 def ranges(lanes: Sequence[int]) -> str:
@@ -99,7 +99,8 @@ def ranges(lanes: Sequence[int]) -> str:
 def title(access: Access) -> str:
     """One warp loads from As, 16 bytes a lane"""
     way = (" from" if access.space == "global" else " to") if access.operation == "copy" else ""
-    return f"One warp {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a lane"
+    each = "row" if access.operation == "ldmatrix" else "lane"
+    return f"One warp {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a {each}"
 
 
 def verdict(access: Access) -> str:
@@ -334,7 +335,7 @@ def find(
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("file")
-    parser.add_argument("operation", choices=("load", "store", "copy"))
+    parser.add_argument("operation", choices=tuple(VERBS))
     parser.add_argument("array")
     parser.add_argument("out", metavar="OUT.svg")
     space = parser.add_mutually_exclusive_group()

@@ -209,7 +209,7 @@ def make_code(request: Request) -> str:
 
 # ---- X-ray -----------------------------------------------------------------------------------------------
 
-OPERATIONS = {"load": "load", "store": "store", "copy": "`cp.async`"}
+OPERATIONS = {"load": "load", "store": "store", "copy": "`cp.async`", "ldmatrix": "`ldmatrix`"}
 COPIES = (
     "A copy takes as many wavefronts as its dearer side: here the words that it reads lie in the same banks "
     "of the L1 cache; that is no conflict of the shared memory that it writes."

@@ -1,0 +1,184 @@
+// What the 32 lanes of a warp do with matrices: mma and ldmatrix.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/tensor_core.hpp"
+#include "common/cuda/fragments.hpp"
+#include "common/cuda/ldmatrix.hpp"
+#include "common/cuda/mma.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+constexpr unsigned all_lanes = 0xffffffff;
+
+// ---- mma -------------------------------------------------------------------------------------------------
+
+struct MmaOperand {  // of a lane
+  float* d;
+  const std::uint32_t *a, *b;
+  bool unrounded;  // is meant to be
+};
+
+// Element i of the fragment in these registers, as the bits of a float.
+std::uint32_t element(MmaTf32Shape, const std::uint32_t* registers, int i) { return registers[i]; }
+std::uint32_t element(MmaBf16Shape, const std::uint32_t* registers, int i) {
+  return i % 2 == 0 ? registers[i / 2] << 16 : registers[i / 2] & 0xffff0000;
+}
+
+// A NaN is no matter of rounding: it may stand for what was never written, which others report.
+bool is_unrounded(std::uint32_t bits) {
+  return (bits & ~tf32_mask) != 0 && (bits & 0x7f800000) != 0x7f800000;
+}
+
+void report_unrounded(Worker& worker, const Rendezvous& r, unsigned lane, char matrix, Place at, int i,
+                      std::uint32_t bits) {
+  if (reported_before(FaultKind::unrounded_operand, r.pc(lane))) return;
+  report(FaultKind::unrounded_operand, r.pc(lane),
+         fmt::format(
+             "brings {}[{}][{}] = {:.9g} in register {}, which has more bits than TF32: to_tf32() rounds "
+             "it, and Unrounded::cut_off says that it is meant",
+             matrix, at.row, at.col, std::bit_cast<float>(bits), i),
+         worker, r.thread(lane));
+}
+
+template <typename Shape>
+void multiply(Worker& worker, Rendezvous& r) {
+  constexpr bool tf32 = Shape::K == MmaTf32Shape::K;
+  std::array<std::array<std::uint32_t, Shape::K>, Shape::M> a;
+  std::array<std::array<std::uint32_t, Shape::K>, Shape::N> b;  // a column of B in a row
+  std::array<std::array<float, Shape::N>, Shape::M> d;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const auto& operand = *static_cast<const MmaOperand*>(r.operand(lane));
+    const int l = static_cast<int>(lane);
+    const auto take = [&](char matrix, Place at, const std::uint32_t* registers, int i) {
+      const std::uint32_t bits = element(Shape{}, registers, i);
+      if (tf32 && !operand.unrounded && is_unrounded(bits)) {
+        report_unrounded(worker, r, lane, matrix, at, i, bits);
+      }
+      return tf32 ? bits & tf32_mask : bits;
+    };
+    for (int i = 0; i < Shape::a_elements; ++i) {
+      const Place at = Shape::a(l, i);
+      a[at.row][at.col] = take('A', at, operand.a, i);
+    }
+    for (int i = 0; i < Shape::b_elements; ++i) {
+      const Place at = Shape::b(l, i);
+      b[at.col][at.row] = take('B', at, operand.b, i);
+    }
+    for (int i = 0; i < Shape::c_elements; ++i) {
+      const Place at = Shape::c(l, i);
+      d[at.row][at.col] = operand.d[i];
+    }
+  }
+  multiply_add(tf32 ? tf32_arithmetic : bf16_arithmetic, Shape::M, Shape::N, Shape::K, a[0].data(),
+               b[0].data(), d[0].data());
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const auto& operand = *static_cast<const MmaOperand*>(r.operand(lane));
+    for (int i = 0; i < Shape::c_elements; ++i) {
+      const Place at = Shape::c(static_cast<int>(lane), i);
+      operand.d[i] = d[at.row][at.col];
+    }
+  }
+}
+
+constexpr Collective mma_of_tf32{"mma_tf32", true, false, multiply<MmaTf32Shape>};
+constexpr Collective mma_of_bf16{"mma_bf16", true, false, multiply<MmaBf16Shape>};
+
+// ---- ldmatrix --------------------------------------------------------------------------------------------
+
+constexpr int rows_of_matrix = 8;
+constexpr unsigned row_bytes = 16;
+
+struct LoadOperand {  // of a lane
+  std::uint32_t* registers;
+  const void* row;
+};
+
+using Row = std::array<std::uint16_t, row_bytes / sizeof(std::uint16_t)>;
+
+// Reads the row that a lane points to, on its behalf.
+Row read_row(Worker& worker, const Rendezvous& r, unsigned lane) {
+  const void* from = static_cast<const LoadOperand*>(r.operand(lane))->row;
+  const auto address = reinterpret_cast<std::uintptr_t>(from);
+  worker.current = r.thread(lane);
+  if (!is_shared(from)) {
+    report(FaultKind::out_of_bounds_shared, r.pc(lane),
+           std::string("gives ") + r.operation->name + " the address of a row that is not in shared memory");
+    stop_launch();
+  }
+  if (address % row_bytes != 0) {
+    report(FaultKind::misaligned, r.pc(lane),
+           std::string("gives ") + r.operation->name + " the address of a row that is no multiple of 16");
+  }
+  if (worker.launch->checked) check_memory(address, row_bytes, false, r.pc(lane));
+  Row row;
+  std::memcpy(row.data(), from, row_bytes);
+  return row;
+}
+
+template <int COUNT, bool TRANS>
+void load(Worker& worker, Rendezvous& r) {
+  std::array<std::array<Row, rows_of_matrix>, COUNT> matrices;
+  CollectiveRequest request;
+  request.pc = r.pc(0);
+  request.operation = Operation::matrix;
+  request.bytes = row_bytes;
+  request.block = worker.block;
+  request.warp = r.first / 32;
+  for (int m = 0; m < COUNT; ++m) {
+    for (int row = 0; row < rows_of_matrix; ++row) {
+      const auto lane = static_cast<unsigned>(ldmatrix_address_lane(m, row));
+      matrices[m][row] = read_row(worker, r, lane);
+      request.active |= 1u << lane;
+      request.addresses[lane] = shared_offset(static_cast<const LoadOperand*>(r.operand(lane))->row);
+      if (!worker.async_copies[r.thread(lane)].waiting.empty()) request.during_copies |= 1u << lane;
+    }
+  }
+  if (worker.launch->checked) tell_request(request);
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (int m = 0; m < COUNT; ++m) {
+      std::uint32_t bits = 0;
+      for (int i = 0; i < 2; ++i) {
+        const int l = static_cast<int>(lane);
+        const Place at = TRANS ? ldmatrix_trans_place(l, i) : ldmatrix_place(l, i);
+        bits |= std::uint32_t{matrices[m][at.row][at.col]} << 16 * i;
+      }
+      static_cast<const LoadOperand*>(r.operand(lane))->registers[m] = bits;
+    }
+  }
+}
+
+// By the number of matrices, halved.
+constexpr std::array<Collective, 3> loads{{{"ldmatrix", true, false, load<1, false>},
+                                           {"ldmatrix", true, false, load<2, false>},
+                                           {"ldmatrix", true, false, load<4, false>}}};
+constexpr std::array<Collective, 3> trans_loads{{{"ldmatrix_trans", true, false, load<1, true>},
+                                                 {"ldmatrix_trans", true, false, load<2, true>},
+                                                 {"ldmatrix_trans", true, false, load<4, true>}}};
+
+}  // namespace
+
+void mma_tf32(float* d, const std::uint32_t* a, const std::uint32_t* b, bool unrounded, int line) {
+  MmaOperand operand{d, a, b, unrounded};
+  meet(mma_of_tf32, 1, all_lanes, &operand, line, __builtin_return_address(0));
+}
+
+void mma_bf16(float* d, const std::uint32_t* a, const std::uint32_t* b, int line) {
+  MmaOperand operand{d, a, b, false};
+  meet(mma_of_bf16, 1, all_lanes, &operand, line, __builtin_return_address(0));
+}
+
+void load_matrices(std::uint32_t* registers, int count, bool trans, const void* row, int line) {
+  LoadOperand operand{registers, row};
+  const Collective& operation = (trans ? trans_loads : loads)[static_cast<unsigned>(count) / 2];
+  meet(operation, 1, all_lanes, &operand, line, __builtin_return_address(0));
+}
+
+}  // namespace cpu_device

@@ -1,0 +1,45 @@
+// Prints the maps of common/cuda/fragments.hpp as JSON, for tools that draw them:
+// {"mma_tf32": {"a": {"rows": 16, "cols": 8, "elements": [[[row, col], ...of a lane], ...of 32 lanes]}, ...},
+// ...}
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/cuda/fragments.hpp"
+
+namespace {
+
+using nlohmann::json;
+
+template <typename Map>
+json matrix(const Map& map, int elements, int rows, int cols) {
+  json lanes = json::array();
+  for (int lane = 0; lane < 32; ++lane) {
+    json places = json::array();
+    for (int i = 0; i < elements; ++i) {
+      const Place at = map(lane, i);
+      places.push_back(json::array({at.row, at.col}));
+    }
+    lanes.push_back(std::move(places));
+  }
+  return {{"rows", rows}, {"cols", cols}, {"elements", std::move(lanes)}};
+}
+
+template <typename Shape>
+json shape() {
+  return {{"a", matrix(Shape::a, Shape::a_elements, Shape::M, Shape::K)},
+          {"b", matrix(Shape::b, Shape::b_elements, Shape::K, Shape::N)},
+          {"c", matrix(Shape::c, Shape::c_elements, Shape::M, Shape::N)}};
+}
+
+}  // namespace
+
+int main() {
+  constexpr int size = 8;
+  const json maps{{"mma_tf32", shape<MmaTf32Shape>()},
+                  {"mma_bf16", shape<MmaBf16Shape>()},
+                  {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, size, size)}}},
+                  {"ldmatrix_trans", {{"m", matrix(ldmatrix_trans_place, 2, size, size)}}}};
+  std::printf("%s\n", maps.dump().c_str());
+  return 0;
+}

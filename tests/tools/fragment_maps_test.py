@@ -1,0 +1,30 @@
+"""fragment_maps prints the maps of common/cuda/fragments.hpp: all of them, each element of a matrix once."""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+PROGRAM = Path(os.environ.get("BUILD", ".")) / "common" / "tools" / "fragment_maps"
+
+
+def test_maps():
+    done = subprocess.run([str(PROGRAM)], capture_output=True, text=True, check=True)
+    maps = json.loads(done.stdout)
+    assert {name: list(matrices) for name, matrices in maps.items()} == {
+        "mma_tf32": ["a", "b", "c"],
+        "mma_bf16": ["a", "b", "c"],
+        "ldmatrix": ["m"],
+        "ldmatrix_trans": ["m"],
+    }
+    for matrices in maps.values():
+        for m in matrices.values():
+            assert len(m["elements"]) == 32
+            held = Counter(tuple(place) for lane in m["elements"] for place in lane)
+            assert held == Counter(product(range(m["rows"]), range(m["cols"])))
+    # Lane 13 is number 1 of group 3.
+    assert maps["mma_tf32"]["a"]["elements"][13] == [[3, 1], [11, 1], [3, 5], [11, 5]]
+    assert maps["mma_bf16"]["b"]["elements"][13] == [[2, 3], [3, 3], [10, 3], [11, 3]]
+    assert maps["ldmatrix_trans"]["m"]["elements"][13] == [[2, 3], [3, 3]]
