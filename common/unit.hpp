@@ -1,20 +1,28 @@
 #pragma once
 
-// Finds the function of the kernel file that this unit compiles: sgemm(const Gemm&), or for inputs of another
-// type gemm(const GemmBf16&) and so on. What it takes says the type.
+// Finds the function of the kernel file that this unit compiles. Its name and what it takes say what it
+// computes in:
+//   sgemm(const Gemm&)      FP32
+//   gemm_tf32(const Gemm&)  TF32, of floats that it rounds
+//   gemm(const GemmBf16&)   BF16
 
 #include "common/harness/entry.hpp"
 
-// Overloads that no file defines: both names exist, whichever of them the file has.
+// Overloads that no file defines: all names exist, whichever of them the file has.
 struct NoStep;
 void sgemm(const NoStep&);
+void gemm_tf32(const NoStep&);
 void gemm(const NoStep&);
 
-template <typename T>
-constexpr harness::Entry find_entry(void (*step)(const GemmOf<T>&), void (*)(const NoStep&)) {
+constexpr harness::Entry find_entry(void (*step)(const Gemm&), void (*)(const NoStep&),
+                                    void (*)(const NoStep&)) {
   return step;
 }
-template <typename T>
-constexpr harness::Entry find_entry(void (*)(const NoStep&), void (*step)(const GemmOf<T>&)) {
+constexpr harness::Entry find_entry(void (*)(const NoStep&), void (*step)(const Gemm&),
+                                    void (*)(const NoStep&)) {
+  return {step, harness::Precision::tf32};
+}
+constexpr harness::Entry find_entry(void (*)(const NoStep&), void (*)(const NoStep&),
+                                    void (*step)(const GemmBf16&)) {
   return step;
 }
