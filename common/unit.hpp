@@ -2,9 +2,10 @@
 
 // Finds the function of the kernel file that this unit compiles. Its name and what it takes say what it
 // computes in:
-//   sgemm(const Gemm&)      FP32
-//   gemm_tf32(const Gemm&)  TF32, of floats that it rounds
-//   gemm(const GemmBf16&)   BF16
+//   sgemm(const Gemm&)              FP32
+//   gemm_tf32(const Gemm&)          TF32, of floats that it rounds to the nearest
+//   gemm_tf32_cut_off(const Gemm&)  TF32, of floats whose last bits it may leave to the tensor cores to
+//   ignore gemm(const GemmBf16&)           BF16
 
 #include "common/harness/entry.hpp"
 
@@ -12,17 +13,17 @@
 struct NoStep;
 void sgemm(const NoStep&);
 void gemm_tf32(const NoStep&);
+void gemm_tf32_cut_off(const NoStep&);
 void gemm(const NoStep&);
 
-constexpr harness::Entry find_entry(void (*step)(const Gemm&), void (*)(const NoStep&),
-                                    void (*)(const NoStep&)) {
-  return step;
-}
-constexpr harness::Entry find_entry(void (*)(const NoStep&), void (*step)(const Gemm&),
-                                    void (*)(const NoStep&)) {
+using Missing = void (*)(const NoStep&);
+using StepOfFloats = void (*)(const Gemm&);
+using StepOfBf16 = void (*)(const GemmBf16&);
+constexpr harness::Entry find_entry(StepOfFloats step, Missing, Missing, Missing) { return step; }
+constexpr harness::Entry find_entry(Missing, StepOfFloats step, Missing, Missing) {
   return {step, harness::Precision::tf32};
 }
-constexpr harness::Entry find_entry(void (*)(const NoStep&), void (*)(const NoStep&),
-                                    void (*step)(const GemmBf16&)) {
-  return step;
+constexpr harness::Entry find_entry(Missing, Missing, StepOfFloats step, Missing) {
+  return {step, harness::Precision::tf32_cut_off};
 }
+constexpr harness::Entry find_entry(Missing, Missing, Missing, StepOfBf16 step) { return step; }

@@ -35,6 +35,7 @@ Mode mode_of(Precision precision) {
       return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION,
               "cublasGemmEx"};
     case Precision::tf32:
+    case Precision::tf32_cut_off:
       return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_TF32_TENSOR_OP_MATH, "cublasGemmEx"};
     case Precision::fp32:
       break;
@@ -55,7 +56,8 @@ void check_environment(Precision precision) {
   const std::string tf32 = value_of("NVIDIA_TF32_OVERRIDE"),
                     emulate = value_of("CUBLAS_EMULATE_SINGLE_PRECISION");
   // "0" forbids TF32, anything else asks for it.
-  if (!tf32.empty() && (tf32 == "0") == (precision == Precision::tf32)) refuse("NVIDIA_TF32_OVERRIDE");
+  if (!tf32.empty() && (tf32 == "0") == (mode_of(precision).compute == CUBLAS_COMPUTE_32F_FAST_TF32))
+    refuse("NVIDIA_TF32_OVERRIDE");
   if (!emulate.empty() && emulate != "0") refuse("CUBLAS_EMULATE_SINGLE_PRECISION");
 }
 

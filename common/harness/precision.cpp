@@ -42,6 +42,7 @@ int peak_flops_per_cycle(Precision precision, int compute_capability) {
     case Precision::bf16:
       return of_tensor_cores_bf16(compute_capability);
     case Precision::tf32:
+    case Precision::tf32_cut_off:
       return of_tensor_cores_bf16(compute_capability) / 2;
     case Precision::fp32:
       break;

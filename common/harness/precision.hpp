@@ -8,7 +8,7 @@
 
 namespace harness {
 
-enum class Precision { fp32, tf32, bf16 };
+enum class Precision { fp32, tf32, tf32_cut_off, bf16 };
 
 // How a kernel comes by its sums, as far as the error bound must know it; see verify.hpp.
 struct Arithmetic {
@@ -16,6 +16,7 @@ struct Arithmetic {
   double losses_per_term;  // how many such errors a term can cause
   bool exact_products;     // a product of two operands is a number of the accumulator's type
   double operand_error;    // the largest relative error of an element of A or B, rounded before it is used
+  bool rounds_operands;    // to the nearest; otherwise they are as in memory, or cut off
 };
 
 struct PrecisionTraits {
@@ -37,11 +38,13 @@ struct PrecisionTraits {
 // Kernels that round stay below that, too.
 //
 // TF32 has 10 bits of significand behind its leading 1. Rounding to the nearest (cvt.rna) errs by half of the
-// last one at most, 2^-11 of the number.
+// last one at most, 2^-11 of the number. Cutting off what is beyond errs by a whole one, and always towards
+// zero: so much is granted to a kernel that says so, and to a library, which may hand its floats to the
+// tensor cores as they are.
 inline constexpr PrecisionTraits precision_traits[] = {
     {"FP32",
      Input::fp32,
-     {0x1p-24, 1, false, 0},
+     {0x1p-24, 1, false, 0, false},
      false,  //
      "cuBLAS FP32",
      "FP32 peak",
@@ -49,7 +52,15 @@ inline constexpr PrecisionTraits precision_traits[] = {
      "of peak"},
     {"TF32",
      Input::fp32,
-     {0x1p-23, 1.25, true, 0x1p-11},
+     {0x1p-23, 1.25, true, 0x1p-11, true},
+     true,  //
+     "cuBLAS TF32",
+     "TF32 tensor peak",
+     "of cuBLAS TF32",
+     "of TF32 peak"},
+    {"TF32",
+     Input::fp32,
+     {0x1p-23, 1.25, true, 0x1p-10, false},
      true,  //
      "cuBLAS TF32",
      "TF32 tensor peak",
@@ -57,7 +68,7 @@ inline constexpr PrecisionTraits precision_traits[] = {
      "of TF32 peak"},
     {"BF16",
      Input::bf16,
-     {0x1p-23, 1.125, true, 0},
+     {0x1p-23, 1.125, true, 0, false},
      true,  //
      "cuBLAS BF16",
      "BF16 tensor peak",
@@ -73,11 +84,9 @@ constexpr Precision usual_precision(Input input) {
   return input == Input::bf16 ? Precision::bf16 : Precision::fp32;
 }
 
-// The same for operands that are cut off instead of rounded: a whole unit of the last place instead of half
-// of one. So much is granted to a library that hands its floats to the tensor cores as they are.
-constexpr Arithmetic cut_off(Arithmetic arithmetic) {
-  arithmetic.operand_error *= 2;
-  return arithmetic;
+// What a baseline may compute in, to be compared with a step in this precision.
+constexpr Precision granted_to_baseline(Precision precision) {
+  return precision == Precision::tf32 ? Precision::tf32_cut_off : precision;
 }
 
 // The most that a GPU computes in this precision, multiply-adds counted as two operations: for each

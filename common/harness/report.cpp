@@ -206,6 +206,9 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       const double over = result.verdict.max_error_over_bound;  // JSON knows no infinity
       object["error_over_bound"] = std::isfinite(over) ? nlohmann::json(over) : nlohmann::json("infinite");
     }
+    if (const Arithmetic& arithmetic = traits(result.precision).arithmetic; arithmetic.operand_error > 0) {
+      object["operands"] = arithmetic.rounds_operands ? "rounded" : "cut off";
+    }
     if (result.timing) {
       const Timing& t = *result.timing;
       object["time_us"] = t.median_us;

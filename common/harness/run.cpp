@@ -303,8 +303,10 @@ int complain(const std::string& message, int status) {
 std::string inputs_of(const Step& step) {
   const PrecisionTraits& computed = traits(step.precision());
   const std::string inputs = fmt::format("{} inputs", traits(step.input()).name);
-  return computed.arithmetic.operand_error == 0 ? inputs
-                                                : fmt::format("{} rounded to {}", inputs, computed.name);
+  const Arithmetic& arithmetic = computed.arithmetic;
+  if (arithmetic.operand_error == 0) return inputs;
+  return fmt::format("{} {} to {}", inputs, arithmetic.rounds_operands ? "rounded" : "cut off",
+                     computed.name);
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ class Case {
     const auto& tolerance = request.files.a.empty() ? tolerance_random_data : tolerance_any_data;
     const Arithmetic& arithmetic = traits(step.precision()).arithmetic;
     tolerance_ = tolerance(gemm_.K, arithmetic);
-    baseline_tolerance_ = tolerance(gemm_.K, cut_off(arithmetic));
+    baseline_tolerance_ = tolerance(gemm_.K, traits(granted_to_baseline(step.precision())).arithmetic);
     if (request.files.a.empty()) bias_limit_ = bias_limit(gemm_, arithmetic);
   }
 

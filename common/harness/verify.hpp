@@ -84,7 +84,7 @@ inline double bias_of_cutting_one_operand_off(const Arithmetic& arithmetic) {
 }
 
 // The largest |bias| of a kernel that rounds A and B to the nearest, for the harness's own random data;
-// infinite where a bias tells nothing: operands are used as they are, or there are so few elements or so many
+// infinite where a bias tells nothing: operands are not rounded, or there are so few elements or so many
 // terms that operands cut off would not stand out.
 //
 // The sum of (c - reference) p is one of independent roundings, each times what it meets: of an element of A
@@ -97,7 +97,7 @@ inline double bias_of_cutting_one_operand_off(const Arithmetic& arithmetic) {
 inline double bias_limit(const GemmOf<void>& g, const Arithmetic& arithmetic) {
   const double m = g.M, n = g.N, k = g.K;
   const double products = m * n * k * g.batch;
-  if (arithmetic.operand_error == 0 || products == 0 || g.alpha == 0) return INFINITY;
+  if (!arithmetic.rounds_operands || products == 0 || g.alpha == 0) return INFINITY;
   const double deviation = arithmetic.operand_error * std::sqrt((m + n + 2 * k) / (7 * products));
   const double accumulator = k * arithmetic.unit_roundoff / 4;
   const double limit = 8 * deviation + accumulator;

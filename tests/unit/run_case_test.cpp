@@ -175,16 +175,16 @@ class RunTf32 : public testing::Test {
     mistakes = {};
     return run_with_mistakes(a, b);
   }
-  Result run_with_mistakes(Rounding a, Rounding b) {
+  Result run_with_mistakes(Rounding a, Rounding b, harness::Precision said = harness::Precision::tf32) {
     of_a = a;
     of_b = b;
-    const harness::Step in_tf32{"step", {}, {step_tf32, harness::Precision::tf32}, {}};
+    const harness::Step in_tf32{"step", {}, {step_tf32, said}, {}};
     Request request;
     request.problem = harness::checked({.m = 45, .n = 79, .k = 53, .batch = 3, .alpha = 2, .beta = -1});
     Result result = harness::run_case(*device, in_tf32, request, nullptr);
     EXPECT_EQ(result.input, Input::fp32);
-    EXPECT_EQ(result.precision, harness::Precision::tf32);
-    EXPECT_TRUE(result.bias_limit.has_value());
+    EXPECT_EQ(result.precision, said);
+    EXPECT_EQ(result.bias_limit.has_value(), said == harness::Precision::tf32);
     return result;
   }
   std::unique_ptr<harness::Device> device = harness::make_cpu_device(false);
@@ -201,6 +201,14 @@ TEST_F(RunTf32, NamesOperandsThatAreCutOff) {
   EXPECT_THAT(run(cut_off, rounded).complaints, ElementsAre(HasSubstr("fits A or B cut off to TF32")));
   EXPECT_THAT(run(rounded, cut_off).complaints, ElementsAre(HasSubstr("fits A or B cut off to TF32")));
   EXPECT_THAT(run(cut_off, cut_off).complaints, testing::Contains(HasSubstr("fits A and B cut off to TF32")));
+}
+
+TEST_F(RunTf32, AStepMaySayThatItCutsOff) {
+  mistakes = {};
+  const auto said = harness::Precision::tf32_cut_off;
+  EXPECT_THAT(run_with_mistakes(cut_off, cut_off, said).complaints, IsEmpty());
+  mistakes.missing_k = 1;
+  EXPECT_THAT(run_with_mistakes(cut_off, cut_off, said).complaints, testing::SizeIs(1));
 }
 
 TEST_F(RunTf32, NamesOtherBiases) {

@@ -585,8 +585,8 @@ TEST(VerifyTf32, BiasTellsWhichOperandsAreCutOff) {
     EXPECT_TRUE(judge_tf32(p).biased());
     EXPECT_NEAR(judge_tf32(p).verdict.bias(), -2 * one, one / 3) << m << " " << n << " " << k;
     // A library may.
-    const auto cut = harness::cut_off(harness::traits(Precision::tf32).arithmetic);
-    EXPECT_EQ(p.verify(harness::tolerance_random_data(k, cut)).wrong, 0);
+    EXPECT_EQ(p.verify(tolerance_random_data(k, Precision::tf32_cut_off)).wrong, 0);
+    EXPECT_EQ(p.verify(tolerance_any_data(k, Precision::tf32_cut_off)).wrong, 0);
   }
 }
 
@@ -628,6 +628,7 @@ TEST(VerifyTf32, BiasIsNotJudgedWhereItTellsNothing) {
   EXPECT_EQ(limit(512, 512, 65536, Precision::tf32), inf);  // what the sums lose may be as much
   EXPECT_EQ(limit(64, 64, 64, Precision::tf32, 0), inf);
   EXPECT_EQ(limit(64, 0, 64, Precision::tf32), inf);
+  EXPECT_EQ(limit(64, 64, 64, Precision::tf32_cut_off), inf);
   EXPECT_EQ(limit(64, 64, 64, Precision::fp32), inf);
   EXPECT_EQ(limit(64, 64, 64, Precision::bf16), inf);
 }
@@ -661,7 +662,8 @@ TEST(VerifyTf32, BoundsAreThoseOfOperandsAndAccumulator) {
   EXPECT_EQ(tolerance_random_data(4, Precision::tf32), tolerance_any_data(4, Precision::tf32));
   EXPECT_NEAR(tolerance_random_data(4096, Precision::tf32), 0x1p-14 + 260 * 0x1p-23, 1e-8);
   EXPECT_EQ(tolerance_random_data(0, Precision::tf32), tolerance_any_data(0, Precision::tf32));
-  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+  for (const Precision precision :
+       {Precision::fp32, Precision::tf32, Precision::tf32_cut_off, Precision::bf16}) {
     EXPECT_EQ(tolerance_any_data(1 << 30, precision), inf);  // K u above 1 bounds nothing
     EXPECT_LT(tolerance_random_data(1 << 30, precision), 0.02);
   }
