@@ -23,19 +23,43 @@ void check(cublasStatus_t status, const char* call) {
 }
 #define CUBLAS_CHECK(call) check((call), #call)
 
-struct Types {
+// What cuBLAS calls a precision.
+struct Mode {
   cudaDataType_t input;
+  cublasComputeType_t compute;
   cublasMath_t math;
   const char* plain_call;
 };
-Types types_of(Input input) {
-  switch (input) {
-    case Input::bf16:
-      return {CUDA_R_16BF, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, "cublasGemmEx"};
-    case Input::fp32:
+Mode mode_of(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION,
+              "cublasGemmEx"};
+    case Precision::tf32:
+    case Precision::tf32_cut_off:
+      return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_TF32_TENSOR_OP_MATH, "cublasGemmEx"};
+    case Precision::fp32:
       break;
   }
-  return {CUDA_R_32F, CUBLAS_PEDANTIC_MATH, "cublasSgemm"};
+  return {CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_PEDANTIC_MATH, "cublasSgemm"};
+}
+
+// Either variable would silently change what a precision means.
+void check_environment(Precision precision) {
+  const auto refuse = [&](const char* variable) {
+    throw std::runtime_error(
+        fmt::format("{} is set: cuBLAS would not compute in {}; unset it", variable, traits(precision).name));
+  };
+  const auto value_of = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string tf32 = value_of("NVIDIA_TF32_OVERRIDE"),
+                    emulate = value_of("CUBLAS_EMULATE_SINGLE_PRECISION");
+  // "0" forbids TF32, anything else asks for it.
+  if (!tf32.empty() && (tf32 == "0") == (mode_of(precision).compute == CUBLAS_COMPUTE_32F_FAST_TF32))
+    refuse("NVIDIA_TF32_OVERRIDE");
+  if (!emulate.empty() && emulate != "0") refuse("CUBLAS_EMULATE_SINGLE_PRECISION");
 }
 
 // cuBLAS is column-major: it sees our row-major A, B and C as their transposes, and C^T = B^T A^T.
@@ -56,6 +80,7 @@ cublasLtMatrixLayout_t make_layout(cudaDataType_t type, std::int64_t rows, std::
 struct Cublas::Impl {
   static constexpr std::size_t workspace_bytes = 64 << 20;
 
+  Mode mode;
   cublasHandle_t handle = nullptr;
   cublasLtHandle_t lt = nullptr;
   void* workspace = nullptr;
@@ -75,7 +100,7 @@ struct Cublas::Impl {
   }
 
   void plain_call(const AnyGemm& g) {
-    if (g.input == Input::fp32) {
+    if (mode.math == CUBLAS_PEDANTIC_MATH) {
       sgemm(g.as<float>());
     } else {
       gemm_ex(g);
@@ -89,11 +114,10 @@ struct Cublas::Impl {
   }
 
   void gemm_ex(const AnyGemm& g) {
-    const cudaDataType_t type = types_of(g.input).input;
     CUBLAS_CHECK(cublasGemmStridedBatchedEx_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, g.N, g.M, g.K, &g.alpha, g.B,
-                                               type, g.ldb, g.strideB, g.A, type, g.lda, g.strideA, &g.beta,
-                                               g.C, CUDA_R_32F, g.ldc, g.strideC, g.batch, CUBLAS_COMPUTE_32F,
-                                               CUBLAS_GEMM_DEFAULT));
+                                               mode.input, g.ldb, g.strideB, g.A, mode.input, g.lda,
+                                               g.strideA, &g.beta, g.C, CUDA_R_32F, g.ldc, g.strideC, g.batch,
+                                               mode.compute, CUBLAS_GEMM_DEFAULT));
   }
 
   cublasStatus_t matmul(const AnyGemm& g, const cublasLtMatmulHeuristicResult_t& candidate) {
@@ -135,19 +159,13 @@ struct Cublas::Impl {
   std::size_t next = 0;  // the problem whose turn it is
 };
 
-Cublas::Cublas() : impl_(std::make_unique<Impl>()) {
+Cublas::Cublas(Precision precision) : impl_(std::make_unique<Impl>()) {
   Impl& i = *impl_;
-  // Either variable would silently change what "FP32" means.
-  for (const char* variable : {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && std::string(value) != "0") {
-      throw std::runtime_error(
-          fmt::format("{} is set: cuBLAS would not compute in FP32; unset it", variable));
-    }
-  }
+  check_environment(precision);
+  i.mode = mode_of(precision);
   CUBLAS_CHECK(cublasCreate(&i.handle));
   CUBLAS_CHECK(cublasLtCreate(&i.lt));
-  CUBLAS_CHECK(cublasLtMatmulDescCreate(&i.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  CUBLAS_CHECK(cublasLtMatmulDescCreate(&i.operation, i.mode.compute, CUDA_R_32F));
   CUDA_CHECK(cudaMalloc(&i.workspace, Impl::workspace_bytes));
 }
 
@@ -163,13 +181,12 @@ void Cublas::choose(const std::vector<AnyGemm>& alike) {
   Impl& i = *impl_;
   const AnyGemm& g = alike.at(0);
   i.forget();
-  const Types types = types_of(g.input);
-  CUBLAS_CHECK(cublasSetMathMode(i.handle, types.math));
-  cublasMath_t mode = CUBLAS_DEFAULT_MATH;
-  CUBLAS_CHECK(cublasGetMathMode(i.handle, &mode));
-  if (mode != types.math) throw std::runtime_error("cuBLAS did not take the math mode that it was told");
-  i.a = make_layout(types.input, g.N, g.K, g.ldb, g.batch, g.strideB);
-  i.b = make_layout(types.input, g.K, g.M, g.lda, g.batch, g.strideA);
+  CUBLAS_CHECK(cublasSetMathMode(i.handle, i.mode.math));
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;
+  CUBLAS_CHECK(cublasGetMathMode(i.handle, &math));
+  if (math != i.mode.math) throw std::runtime_error("cuBLAS did not take the math mode that it was told");
+  i.a = make_layout(i.mode.input, g.N, g.K, g.ldb, g.batch, g.strideB);
+  i.b = make_layout(i.mode.input, g.K, g.M, g.lda, g.batch, g.strideA);
   i.c = make_layout(CUDA_R_32F, g.N, g.M, g.ldc, g.batch, g.strideC);
   cublasLtMatmulPreference_t preference = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
@@ -184,7 +201,7 @@ void Cublas::choose(const std::vector<AnyGemm>& alike) {
   cublasLtMatmulPreferenceDestroy(preference);
   if (status == CUBLAS_STATUS_SUCCESS) i.candidates.assign(found.begin(), found.begin() + count);
 
-  i.name = types.plain_call;
+  i.name = i.mode.plain_call;
   const auto plain_call = [&](const AnyGemm& problem) {
     i.plain_call(problem);
     return true;

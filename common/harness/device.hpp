@@ -10,7 +10,7 @@
 
 #include "common/harness/entry.hpp"
 #include "common/harness/extent.hpp"
-#include "common/harness/telemetry.hpp"
+#include "common/harness/protocol.hpp"
 #include "common/harness/verify.hpp"
 
 namespace harness {
@@ -22,6 +22,7 @@ struct Step {
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
 
   Input input() const { return cpu.input(); }
+  Precision precision() const { return cpu.precision(); }
 };
 
 struct DeviceInfo {
@@ -34,22 +35,10 @@ struct DeviceInfo {
   double max_clock_mhz = 0;
   std::size_t l2_bytes = 0;
 
-  // At the highest clock, with inputs of this type; 0: unknown or meaningless.
-  double peak_tflops(Input input) const {
-    return multiprocessors * peak_flops_per_cycle(input, compute_capability) * max_clock_mhz * 1e-6;
+  // At the highest clock, in this precision; 0: unknown or meaningless.
+  double peak_tflops(Precision precision) const {
+    return multiprocessors * peak_flops_per_cycle(precision, compute_capability) * max_clock_mhz * 1e-6;
   }
-};
-
-// Measured by interleaving step and baseline: A B A B. Times are for one launch.
-struct Timing {
-  int samples = 0;              // pairs
-  int launches_per_sample = 1;  // back to back, for small problems
-  double median_us = 0;
-  double spread = 0;       // (third quartile - first quartile) / median
-  double baseline_us = 0;  // 0: no baseline
-  double ratio = 0;        // baseline time / step time, the median over the pairs
-  std::string baseline;    // what cuBLAS ran
-  Telemetry telemetry;     // during timing
 };
 
 // Elements of a buffer that must have kept the poison and did not.
@@ -91,9 +80,10 @@ class Device {
   virtual Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) = 0;
 
   // Times the step on `sets`, which are the same problem in different memory. `baseline_c` is where the
-  // baseline writes, one for each set.
+  // baseline writes, one for each set. The CPU device has no baseline, and no protocol but one after the
+  // other.
   virtual Timing time(const Step& step, const std::vector<AnyGemm>& sets,
-                      const std::vector<float*>& baseline_c, int repeat) = 0;
+                      const std::vector<float*>& baseline_c, int repeat, Protocol protocol) = 0;
 };
 
 std::unique_ptr<Device> make_cpu_device(bool check);

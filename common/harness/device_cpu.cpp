@@ -117,8 +117,8 @@ class CpuDevice : public Device {
   }
 
   // The time that the simulation takes; it says nothing about a GPU.
-  Timing time(const Step& step, const std::vector<AnyGemm>& sets, const std::vector<float*>&,
-              int repeat) override {
+  Timing time(const Step& step, const std::vector<AnyGemm>& sets, const std::vector<float*>&, int repeat,
+              Protocol) override {
     std::vector<double> samples;
     for (int i = 0; i < repeat; ++i) {
       const auto start = std::chrono::steady_clock::now();

@@ -75,8 +75,8 @@ class GpuDevice : public Device {
     return gpu::verify(gemm, c0, tolerance);
   }
   Timing time(const Step& step, const std::vector<AnyGemm>& sets, const std::vector<float*>& baseline_c,
-              int repeat) override {
-    return gpu::time(step.gpu, sets, baseline_c, repeat, *sampler_, cublas_);
+              int repeat, Protocol protocol) override {
+    return gpu::time(step.gpu, sets, baseline_c, repeat, protocol, *sampler_, cublas_);
   }
 
  private:

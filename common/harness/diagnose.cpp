@@ -297,4 +297,17 @@ std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double t
   return text + Suspects(g, std::move(wrong), tolerance).name();
 }
 
+std::string diagnose_bias(double bias, double limit, Precision precision) {
+  const PrecisionTraits& computed = traits(precision);
+  std::string text = fmt::format("the product is {:.3f} % too {} as a whole, and rounding explains {:.3f} %",
+                                 100 * std::fabs(bias), bias < 0 ? "small" : "large", 100 * limit);
+  const double one = bias_of_cutting_one_operand_off(computed.arithmetic);
+  if (std::fabs(bias + 2 * one) < one / 2) {
+    text += fmt::format("; fits A and B cut off to {} instead of rounded", computed.name);
+  } else if (std::fabs(bias + one) < one / 2) {
+    text += fmt::format("; fits A or B cut off to {} instead of rounded", computed.name);
+  }
+  return text;
+}
+
 }  // namespace harness

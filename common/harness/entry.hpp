@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "common/gemm.hpp"
-#include "common/harness/input.hpp"
+#include "common/harness/precision.hpp"
 
 namespace harness {
 
@@ -40,15 +40,17 @@ struct AnyGemm : GemmOf<void> {
   }
 };
 
-// The function of a step that launches its kernel on the whole problem, or none.
+// The function of a step that launches its kernel on the whole problem, or none; and what it computes in.
 class Entry {
  public:
   constexpr Entry() = default;
   template <typename T>
-  constexpr Entry(void (*step)(const GemmOf<T>&)) : step_(step) {}
+  constexpr Entry(void (*step)(const GemmOf<T>&), Precision precision = usual_precision(input_of<T>))
+      : step_(step), precision_(precision) {}
 
   constexpr explicit operator bool() const { return step_.index() != 0; }
   Input input() const { return static_cast<Input>(step_.index() - 1); }
+  Precision precision() const { return precision_; }
 
   void operator()(const AnyGemm& gemm) const {
     with_element(input(), [&]<typename T>(T) { std::get<Function<T>>(step_)(gemm.as<T>()); });
@@ -58,6 +60,7 @@ class Entry {
   template <typename T>
   using Function = void (*)(const GemmOf<T>&);
   std::variant<std::monostate, Function<float>, Function<bf16>> step_;  // in the order of Input
+  Precision precision_ = Precision::fp32;
 };
 
 }  // namespace harness

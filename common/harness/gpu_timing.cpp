@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "common/cuda/check.hpp"
 #include "common/harness/panels.hpp"
@@ -9,11 +10,6 @@
 namespace harness::gpu {
 
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class Event {
  public:
@@ -33,90 +29,76 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// A kernel that takes seconds (the naive one at 16384 takes 18) needs no 20 repetitions to be timed to a
-// fraction of a percent.
-constexpr int enough_samples = 3;
-constexpr double enough_seconds = 10;
+class OnGpu : public Contest {
+ public:
+  // cublas: nullptr if there is no baseline.
+  OnGpu(const Entry& step, const std::vector<AnyGemm>& sets, const std::vector<float*>& baseline_c,
+        Sampler& sampler, Cublas* cublas)
+      : step_(step), sets_(sets), baseline_c_(baseline_c), sampler_(sampler), cublas_(cublas) {}
 
-// Runs `sample` until the last five times agree within 2 %, for 0.2 s at least and 2 s at most.
-template <typename Sample>
-void warm_up(const Sample& sample) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<double> last;
-  while (true) {
-    last.push_back(sample());
-    if (last.size() > 5) last.erase(last.begin());
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    const auto [low, high] = std::minmax_element(last.begin(), last.end());
-    const bool settled = last.size() == 5 && *high <= 1.02 * *low && elapsed.count() > 0.2;
-    if (settled || elapsed.count() > 2) return;
+  bool has_baseline() const override { return cublas_ != nullptr; }
+
+  double run(Who who, int launches, bool counted) override {
+    start_.record();
+    for (int i = 0; i < launches; ++i) {
+      const std::size_t set = (next_ + static_cast<std::size_t>(i)) % sets_.size();
+      if (who == Who::step) {
+        run_in_panels(step_, sets_[set]);
+      } else {
+        AnyGemm g = sets_[set];
+        g.C = baseline_c_[set];
+        cublas_->run(g);
+      }
+    }
+    stop_.record();
+    if (counted) next_ += static_cast<std::size_t>(launches);
+    return Event::between(start_, stop_) / launches;
   }
-}
+
+  void idle(double ms) override {
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+  }
+  double now() override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  void begin(Who who, bool continuous) override {
+    samples_[index(who)] = {};
+    if (continuous) sampler_.start();
+    continuous_ = continuous;
+  }
+  void look(Who who) override { sampler_.look(samples_[index(who)]); }
+  Telemetry end(Who who) override { return continuous_ ? sampler_.stop() : samples_[index(who)].medians(); }
+
+ private:
+  static std::size_t index(Who who) { return who == Who::step ? 0 : 1; }
+
+  const Entry& step_;
+  const std::vector<AnyGemm>& sets_;
+  const std::vector<float*>& baseline_c_;
+  Sampler& sampler_;
+  Cublas* cublas_;
+  Event start_, stop_;
+  std::size_t next_ = 0;  // the set whose turn it is
+  TelemetrySamples samples_[2];
+  bool continuous_ = false;
+};
 
 }  // namespace
 
 Timing time(const Entry& step, const std::vector<AnyGemm>& sets, const std::vector<float*>& baseline_c,
-            int repeat, Sampler& sampler, std::unique_ptr<Cublas>& cublas) {
-  Timing timing;
+            int repeat, Protocol protocol, Sampler& sampler, std::unique_ptr<Cublas>& cublas) {
   const bool empty = sets[0].M == 0 || sets[0].N == 0;
   const bool baseline = !empty && sets[0].K > 0;
-  const auto baseline_problem = [&](std::size_t set) {
-    AnyGemm g = sets[set];
-    g.C = baseline_c[set];
-    return g;
-  };
   if (baseline) {
-    if (cublas == nullptr) cublas = std::make_unique<Cublas>();
-    std::vector<AnyGemm> problems;
-    for (std::size_t set = 0; set < sets.size(); ++set) problems.push_back(baseline_problem(set));
+    if (cublas == nullptr) cublas = std::make_unique<Cublas>(step.precision());
+    std::vector<AnyGemm> problems = sets;
+    for (std::size_t set = 0; set < sets.size(); ++set) problems[set].C = baseline_c[set];
     cublas->choose(problems);
-    timing.baseline = cublas->chosen();
   }
-  std::size_t next = 0;  // the set whose turn it is
-  const auto run_step = [&](int launches) {
-    for (int i = 0; i < launches; ++i) run_in_panels(step, sets[(next + i) % sets.size()]);
-  };
-  const auto run_baseline = [&](int launches) {
-    for (int i = 0; i < launches; ++i) cublas->run(baseline_problem((next + i) % sets.size()));
-  };
-  Event start, stop;
-  const auto sample = [&](const auto& run, int launches) {
-    start.record();
-    run(launches);
-    stop.record();
-    return Event::between(start, stop) / launches;
-  };
-
-  sampler.start();
-  const double first = sample(run_step, 1);
-  // Several launches to a sample where one is short against the resolution of events (about 1 us).
-  timing.launches_per_sample = std::clamp(static_cast<int>(300 / std::max(first, 1.0)), 1, 50);
-  warm_up([&] {
-    const double us = sample(run_step, timing.launches_per_sample);
-    if (baseline) sample(run_baseline, timing.launches_per_sample);
-    return us;
-  });
-  std::vector<double> step_us, baseline_us, ratios;
-  const auto timing_start = std::chrono::steady_clock::now();
-  for (int i = 0; i < repeat; ++i) {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - timing_start;
-    if (i >= enough_samples && elapsed.count() > enough_seconds) break;
-    step_us.push_back(sample(run_step, timing.launches_per_sample));
-    next += timing.launches_per_sample;
-    if (!baseline) continue;
-    baseline_us.push_back(sample(run_baseline, timing.launches_per_sample));
-    next += timing.launches_per_sample;
-    ratios.push_back(baseline_us.back() / step_us.back());
-  }
-  timing.telemetry = sampler.stop();
-  timing.samples = static_cast<int>(step_us.size());
-  timing.median_us = median(step_us);
-  std::sort(step_us.begin(), step_us.end());
-  timing.spread = (step_us[step_us.size() * 3 / 4] - step_us[step_us.size() / 4]) / timing.median_us;
-  if (baseline) {
-    timing.baseline_us = median(baseline_us);
-    timing.ratio = median(ratios);
-  }
+  OnGpu contest(step, sets, baseline_c, sampler, baseline ? cublas.get() : nullptr);
+  Timing timing = time_by(protocol, contest, repeat);
+  if (baseline) timing.baseline = cublas->chosen();
   return timing;
 }
 

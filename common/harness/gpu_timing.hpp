@@ -1,6 +1,6 @@
 #pragma once
 
-// How a step is timed on the GPU, in turn with cuBLAS; docs/concepts/measuring.md says why so.
+// How a step and cuBLAS run on the GPU to be timed; in which order is the matter of protocol.hpp.
 
 #include <memory>
 #include <vector>
@@ -13,6 +13,6 @@ namespace harness::gpu {
 
 // As Device::time(). `cublas` is made when it is first needed: that takes a second.
 Timing time(const Entry& step, const std::vector<AnyGemm>& sets, const std::vector<float*>& baseline_c,
-            int repeat, Sampler& sampler, std::unique_ptr<Cublas>& cublas);
+            int repeat, Protocol protocol, Sampler& sampler, std::unique_ptr<Cublas>& cublas);
 
 }  // namespace harness::gpu

@@ -15,12 +15,20 @@ namespace {
 
 struct Sum {
   unsigned long long max_error_bits;  // of doubles >= 0, whose bits order as they do
+  unsigned long long max_relative_bits;
   unsigned long long max_over_bits;
   unsigned long long wrong;
   unsigned long long first_wrong;
+  double error_along_product, product_squared;
 };
 
-constexpr int TILE = 32;  // the verifying block's
+constexpr int TILE = 32;  // the verifying block's; its rows are warps
+
+// Adds the values of a warp to *to.
+__device__ void add_of_warp(double* to, double value) {
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+  if (threadIdx.x == 0) atomicAdd(to, value);  // a row of a block is a warp
+}
 
 // One thread computes one element of the reference in double precision and judges C's. Simple tiles in
 // shared memory: fast enough, and independent of everything that it verifies.
@@ -46,17 +54,25 @@ __global__ void verify_kernel(GemmOf<T> g, const float* c0, double tolerance, Su
     }
     __syncthreads();
   }
-  if (row >= g.M || col >= g.N) return;
+  const bool inside = row < g.M && col < g.N;
   const std::int64_t offset = blockIdx.z * g.strideC + row * g.ldc + col;
-  const double old = c0 == nullptr ? 0.0 : static_cast<double>(g.beta) * c0[offset];
-  const double reference = static_cast<double>(g.alpha) * sum + old;
-  const float c = g.C[offset];
-  const double over =
-      error_over_bound(c, reference, {magnitude, fabs(static_cast<double>(g.alpha)), fabs(old)}, tolerance);
-  const double error = fabs(c - reference);
-  if (!isnan(error))
-    atomicMax(&verdict->max_error_bits, static_cast<unsigned long long>(__double_as_longlong(error)));
-  atomicMax(&verdict->max_over_bits, static_cast<unsigned long long>(__double_as_longlong(over)));
+  const double old = c0 == nullptr || !inside ? 0.0 : static_cast<double>(g.beta) * c0[offset];
+  const double product = static_cast<double>(g.alpha) * sum;
+  const double reference = product + old;
+  const float c = inside ? g.C[offset] : 0.0f;
+  const Magnitude scale{magnitude, fabs(static_cast<double>(g.alpha)), fabs(old)};
+  const double error = c - reference;
+  const bool counts = inside && isfinite(error) && scale.total() > 0;
+  add_of_warp(&verdict->error_along_product, counts ? error * product : 0.0);
+  add_of_warp(&verdict->product_squared, counts ? product * product : 0.0);
+  if (!inside) return;
+  const double over = error_over_bound(c, reference, scale, tolerance);
+  const auto keep_largest = [](unsigned long long* largest, double value) {
+    atomicMax(largest, static_cast<unsigned long long>(__double_as_longlong(value)));
+  };
+  if (!isnan(error)) keep_largest(&verdict->max_error_bits, fabs(error));
+  if (counts) keep_largest(&verdict->max_relative_bits, fabs(error) / scale.total());
+  keep_largest(&verdict->max_over_bits, over);
   if (over <= 1) return;
   atomicAdd(&verdict->wrong, 1ull);
   atomicMin(&verdict->first_wrong,
@@ -75,7 +91,7 @@ double as_double(unsigned long long bits) {
 Verdict verify(const AnyGemm& g, const float* c0, double tolerance) {
   Verdict verdict;
   if (g.N == 0) return verdict;
-  const Sum none{0, 0, 0, ~0ull};
+  const Sum none{0, 0, 0, 0, ~0ull, 0, 0};
   Result<Sum> result(none);
   for_each_panel(g, [&](const AnyGemm& panel, std::int64_t matrix, std::int64_t row) {
     result.set(none);
@@ -87,7 +103,10 @@ Verdict verify(const AnyGemm& g, const float* c0, double tolerance) {
     CUDA_CHECK(cudaGetLastError());
     const Sum sum = result.get();
     verdict.max_error = std::max(verdict.max_error, as_double(sum.max_error_bits));
+    verdict.max_relative_error = std::max(verdict.max_relative_error, as_double(sum.max_relative_bits));
     verdict.max_error_over_bound = std::max(verdict.max_error_over_bound, as_double(sum.max_over_bits));
+    verdict.error_along_product += sum.error_along_product;
+    verdict.product_squared += sum.product_squared;
     verdict.wrong += static_cast<std::int64_t>(sum.wrong);
     if (sum.wrong == 0 || verdict.first_wrong >= 0) return;
     // The kernel counts from the panel's first element.

@@ -45,6 +45,10 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
       ->group(run);
   app.add_option("--cache", o.cache, "cold: inputs come from memory in every repetition; hot [cold]")
       ->group(run);
+  app.add_option("--protocol", o.protocol,
+                 "GPU, how to time: in-turn with cuBLAS; rested: idle before each run, then sustained, too "
+                 "[auto: rested on tensor cores]")
+      ->group(run);
   const char* many = "Several problems";
   app.add_option("--sweep", sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")
       ->delimiter(',')
@@ -82,9 +86,9 @@ void check_finite(const Options& o) {
 }  // namespace
 
 std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
-                                      const std::string& input, Options& o) {
-  CLI::App app{fmt::format(
-      "Step {}: C = alpha * A * B + beta * C, {} inputs, FP32 sums; runs, verifies, times.", step, input)};
+                                      const std::string& inputs, Options& o) {
+  CLI::App app{fmt::format("Step {}: C = alpha * A * B + beta * C, {}, FP32 sums; runs, verifies, times.",
+                           step, inputs)};
   app.get_formatter()->column_width(28);
   add_problem_options(app, o);
   std::vector<std::int64_t> sweep;

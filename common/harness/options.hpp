@@ -30,14 +30,15 @@ struct Options {
   bool verify = true;
   std::optional<int> repeat;
   std::string cache = "cold";
+  std::string protocol = "auto";
   // Files.
   std::string a, b, c, out, json;
 };
 
-// Parses the command line; --help names the step and the type of its inputs. Returns the exit status to leave
+// Parses the command line; --help names the step and its inputs. Returns the exit status to leave
 // with after --help, otherwise nothing. Throws InputError, with one line, for what cannot be understood.
 std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
-                                      const std::string& input, Options& options);
+                                      const std::string& inputs, Options& options);
 
 // The problems of a --cases file: one per line, written as options; `#` starts a comment. Options that the
 // line does not give keep the command line's values. Throws InputError naming file and line.

@@ -41,13 +41,19 @@ Verdict verify(const GemmOf<T>& g, const float* c0, double tolerance) {
     const std::int64_t offset = matrix * g.strideC + row * g.ldc;
     for (int col = 0; col < g.N; ++col) {
       const double old = c0 == nullptr ? 0.0 : static_cast<double>(g.beta) * c0[offset + col];
-      const double reference = static_cast<double>(g.alpha) * sums[col] + old;
+      const double product = static_cast<double>(g.alpha) * sums[col];
+      const double reference = product + old;
       const Magnitude magnitude{magnitudes[col], std::fabs(static_cast<double>(g.alpha)), std::fabs(old)};
       const float c = g.C[offset + col];
       const double over = error_over_bound(c, reference, magnitude, tolerance);
       Verdict& verdict = rows[i];
-      if (!std::isnan(c - reference)) {
-        verdict.max_error = std::max(verdict.max_error, std::fabs(c - reference));
+      const double error = c - reference;
+      if (!std::isnan(error)) verdict.max_error = std::max(verdict.max_error, std::fabs(error));
+      if (std::isfinite(error) && magnitude.total() > 0) {
+        verdict.max_relative_error =
+            std::max(verdict.max_relative_error, std::fabs(error) / magnitude.total());
+        verdict.error_along_product += error * product;
+        verdict.product_squared += product * product;
       }
       verdict.max_error_over_bound = std::max(verdict.max_error_over_bound, over);
       if (over <= 1) continue;
@@ -58,6 +64,9 @@ Verdict verify(const GemmOf<T>& g, const float* c0, double tolerance) {
   for (const Verdict& row : rows) {
     all.max_error = std::max(all.max_error, row.max_error);
     all.max_error_over_bound = std::max(all.max_error_over_bound, row.max_error_over_bound);
+    all.max_relative_error = std::max(all.max_relative_error, row.max_relative_error);
+    all.error_along_product += row.error_along_product;
+    all.product_squared += row.product_squared;
     all.wrong += row.wrong;
     if (all.first_wrong < 0) all.first_wrong = row.first_wrong;
   }

@@ -20,19 +20,23 @@ namespace harness {
 
 namespace {
 
-constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>{}} {:>{}} {:>11}  {}\n";
+constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>{}} {:>{}} {:>9} {:>11}  {}\n";
 
 // The widths of the two columns that compare speeds.
-std::size_t baseline_width(Input input) {
-  return std::max<std::size_t>(10, std::strlen(traits(input).of_baseline));
+std::size_t baseline_width(const PrecisionTraits& computed) {
+  return std::max<std::size_t>(10, std::strlen(computed.of_baseline));
 }
-std::size_t peak_width(Input input) { return std::max<std::size_t>(8, std::strlen(traits(input).of_peak)); }
+std::size_t peak_width(const PrecisionTraits& computed) {
+  return std::max<std::size_t>(8, std::strlen(computed.of_peak));
+}
 
-double tflops(const Result& result) {
-  const Problem& p = result.problem;
+double tflops(const Problem& p, double us) {
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
                        static_cast<double>(p.batch);
-  return result.timing && result.timing->median_us > 0 ? flops / result.timing->median_us * 1e-6 : 0;
+  return us > 0 ? flops / us * 1e-6 : 0;
+}
+double tflops(const Result& result) {
+  return result.timing ? tflops(result.problem, result.timing->median_us) : 0;
 }
 
 std::string duration(double us) {
@@ -58,6 +62,52 @@ nlohmann::json number_or_null(double value) {
   return value > 0 && std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
+// The power at the moment, or where the driver does not tell, its average.
+double power_now(const Telemetry& t) { return t.power_watts_now > 0 ? t.power_watts_now : t.power_watts; }
+
+std::string clock_and_power(const Telemetry& t) {
+  return fmt::format("{:.0f} MHz at {:.0f} W", t.sm_clock_mhz, power_now(t));
+}
+
+void print_sustained(const Result& result) {
+  const PrecisionTraits& computed = traits(result.precision);
+  const Sustained& s = *result.timing->sustained;
+  std::string text = fmt::format("  sustained: {}, {:.2f} TFLOP/s", duration(s.median_us),
+                                 tflops(result.problem, s.median_us));
+  if (s.telemetry.sm_clock_mhz > 0) text += fmt::format(", {}", clock_and_power(s.telemetry));
+  if (s.ratio > 0) {
+    text += fmt::format("; {:.1f} % {}", 100 * s.ratio, computed.of_baseline);
+    const Telemetry& t = s.baseline_telemetry;
+    if (t.sm_clock_mhz > 0) text += fmt::format(", that at {}", clock_and_power(t));
+  }
+  fmt::print("{}\n", text);
+}
+
+// What the rested protocol adds to a record. Clock and power of a sustained run are of its own half second.
+void add_protocol(nlohmann::json& object, const Result& result) {
+  const Timing& t = *result.timing;
+  object["protocol"] = name_of(t.protocol);
+  if (t.baseline_telemetry) {
+    object["cublas_sm_clock_mhz"] = number_or_null(t.baseline_telemetry->sm_clock_mhz);
+    object["cublas_power_watts"] = number_or_null(t.baseline_telemetry->power_watts);
+  }
+  if (!t.sustained) return;
+  const Sustained& s = *t.sustained;
+  object["idle_ms"] = idle_ms;
+  object["ratio_sustained"] = number_or_null(s.ratio);
+  object["sustained_time_us"] = s.median_us;
+  object["sustained_tflops"] = tflops(result.problem, s.median_us);
+  object["sustained_cublas_time_us"] = number_or_null(s.baseline_us);
+  object["sustained_seconds"] = s.least_seconds;
+  object["sustained_rounds"] = sustained_rounds;
+  object["sustained_sm_clock_mhz"] = number_or_null(s.telemetry.sm_clock_mhz);
+  object["sustained_power_watts"] = number_or_null(power_now(s.telemetry));
+  object["sustained_cublas_sm_clock_mhz"] = number_or_null(s.baseline_telemetry.sm_clock_mhz);
+  object["sustained_cublas_power_watts"] = number_or_null(power_now(s.baseline_telemetry));
+}
+
+std::string text_of_error(double error) { return error == 0 ? "0" : fmt::format("{:.1e}", error); }
+
 }  // namespace
 
 void flush_stdout() {
@@ -67,25 +117,33 @@ void flush_stdout() {
                                std::generic_category().message(errno == 0 ? EIO : errno)));
 }
 
-void print_header(const DeviceInfo& device, Input input) {
+void print_header(const DeviceInfo& device, Precision precision) {
   const bool gpu = device.kind == "gpu";
-  const std::string type = input == Input::fp32 ? "" : fmt::format(", A and B {}", traits(input).name);
+  const PrecisionTraits& computed = traits(precision);
+  std::string type;
+  if (computed.input != Input::fp32) {
+    type = fmt::format(", A and B {}", traits(computed.input).name);
+  } else if (precision != Precision::fp32) {
+    type = fmt::format(", in {}", computed.name);
+  }
   fmt::print(row_format, "shape (M x N x K)" + type, gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
-             gpu ? traits(input).of_baseline : "", baseline_width(input), gpu ? traits(input).of_peak : "",
-             peak_width(input), "error/bound", "");
+             gpu ? computed.of_baseline : "", baseline_width(computed), gpu ? computed.of_peak : "",
+             peak_width(computed), "error", "error/bound", "");
 }
 
 void print_result(const DeviceInfo& device, const Result& result) {
   const double rate = tflops(result);
   const bool gpu = device.kind == "gpu" && result.timing;
-  const double peak = device.peak_tflops(result.input);
+  const double peak = device.peak_tflops(result.precision);
+  const PrecisionTraits& computed = traits(result.precision);
   fmt::print(row_format, to_string(result.problem), result.timing ? duration(result.timing->median_us) : "-",
              gpu ? fmt::format("{:.2f}", rate) : "",
              gpu && result.timing->ratio > 0 ? fmt::format("{:.1f} %", 100 * result.timing->ratio) : "",
-             baseline_width(result.input), gpu && peak > 0 ? fmt::format("{:.1f} %", 100 * rate / peak) : "",
-             peak_width(result.input),
+             baseline_width(computed), gpu && peak > 0 ? fmt::format("{:.1f} %", 100 * rate / peak) : "",
+             peak_width(computed), result.verified ? text_of_error(result.verdict.max_relative_error) : "-",
              result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
              result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
+  if (gpu && result.timing->sustained) print_sustained(result);
   if (result.rounded_inputs) {
     fmt::print("  A and B of the files were rounded to {}: {} elements changed\n", traits(result.input).name,
                *result.rounded_inputs);
@@ -124,6 +182,7 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         {"alpha", p.alpha},
         {"beta", p.beta},
         {"input", traits(result.input).name},
+        {"precision", traits(result.precision).name},
         {"layout", p.layout == Layout::row_major ? "row" : "col"},
         {"verified", result.verified},
         {"pass", result.pass},
@@ -132,6 +191,8 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         {"tflops", nullptr},
         {"ratio_to_cublas", nullptr},
         {"max_error", nullptr},
+        {"relative_error", nullptr},
+        {"bias", nullptr},
         {"error_over_bound", nullptr},
         {"device", device.name},
         {"device_kind", device.kind},
@@ -139,8 +200,14 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
     };
     if (result.verified) {
       object["max_error"] = result.verdict.max_error;
+      object["relative_error"] = result.verdict.max_relative_error;
+      if (result.verdict.product_squared > 0) object["bias"] = result.verdict.bias();
+      if (result.bias_limit) object["bias_limit"] = *result.bias_limit;
       const double over = result.verdict.max_error_over_bound;  // JSON knows no infinity
       object["error_over_bound"] = std::isfinite(over) ? nlohmann::json(over) : nlohmann::json("infinite");
+    }
+    if (const Arithmetic& arithmetic = traits(result.precision).arithmetic; arithmetic.operand_error > 0) {
+      object["operands"] = arithmetic.rounds_operands ? "rounded" : "cut off";
     }
     if (result.timing) {
       const Timing& t = *result.timing;
@@ -155,23 +222,28 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["cuda"] = device.cuda;
       object["compute_capability"] = device.compute_capability;
       object["multiprocessors"] = device.multiprocessors;
-      const double peak = device.peak_tflops(result.input);
-      object["peak"] = traits(result.input).peak;
+      const double peak = device.peak_tflops(result.precision);
+      object["peak"] = traits(result.precision).peak;
       object["peak_tflops"] = number_or_null(peak);
       object["max_sm_clock_mhz"] = number_or_null(device.max_clock_mhz);
       if (result.timing) {
         const Timing& t = *result.timing;
         object["tflops"] = tflops(result);
         object["fraction_of_peak"] = number_or_null(peak > 0 ? tflops(result) / peak : 0);
-        object["baseline"] = traits(result.input).baseline;
+        object["baseline"] = traits(result.precision).baseline;
         object["ratio_to_cublas"] = number_or_null(t.ratio);
         object["cublas_time_us"] = number_or_null(t.baseline_us);
         object["cublas_algorithm"] = t.baseline;
+        if (result.baseline) {
+          object["cublas_relative_error"] = result.baseline->max_relative_error;
+          object["cublas_bias"] = result.baseline->bias();
+        }
         object["launches_per_sample"] = t.launches_per_sample;
         object["sm_clock_mhz"] = number_or_null(t.telemetry.sm_clock_mhz);
         object["memory_clock_mhz"] = number_or_null(t.telemetry.memory_clock_mhz);
         object["power_watts"] = number_or_null(t.telemetry.power_watts);
         object["temperature_celsius"] = number_or_null(t.telemetry.temperature);
+        add_protocol(object, result);
       }
     }
     array.push_back(std::move(object));

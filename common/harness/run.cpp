@@ -184,6 +184,13 @@ void check_xray_options(const Options& o) {
   if (!o.out.empty()) throw InputError("--xray may run only some of the blocks; leave out --out");
 }
 
+Protocol protocol_of(const std::string& option, Precision precision) {
+  if (option == "auto") return traits(precision).tensor_cores ? Protocol::rested : Protocol::in_turn;
+  if (option == "in-turn") return Protocol::in_turn;
+  if (option == "rested") return Protocol::rested;
+  throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn or rested", option));
+}
+
 // Every problem of the command line, checked before the first one runs.
 std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu) {
   check_xray_options(o);
@@ -193,6 +200,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
   if (o.cache != "cold" && o.cache != "hot") {
     throw InputError(fmt::format("unknown --cache '{}'; use cold or hot", o.cache));
   }
+  const Protocol protocol = protocol_of(o.protocol, step.precision());
   const bool several = o.sweep || !o.cases.empty();
   if (several && !(o.a.empty() && o.b.empty() && o.c.empty() && o.out.empty())) {
     throw InputError("--a, --b, --c and --out hold one problem; leave out --sweep and --cases");
@@ -232,6 +240,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
                           one.verify,
                           one.repeat.value_or(on_gpu ? 20 : 1),
                           one.cache == "cold",
+                          protocol,
                           std::nullopt});
       if (o.xray) {
         Request& request = requests.back();
@@ -254,7 +263,7 @@ int run_all(const Step& step, const Options& o) {
   if (!o.json.empty()) json.emplace(o.json);
   if (!o.out.empty()) out.emplace(o.out);
 
-  print_header(device->info(), step.input());
+  print_header(device->info(), step.precision());
   std::vector<Result> results;
   for (const Request& request : requests) {
     if (requests.size() > 1) print_progress(results.size(), requests.size(), to_string(request.problem));
@@ -290,12 +299,22 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
+// "FP32 inputs", or what becomes of them.
+std::string inputs_of(const Step& step) {
+  const PrecisionTraits& computed = traits(step.precision());
+  const std::string inputs = fmt::format("{} inputs", traits(step.input()).name);
+  const Arithmetic& arithmetic = computed.arithmetic;
+  if (arithmetic.operand_error == 0) return inputs;
+  return fmt::format("{} {} to {}", inputs, arithmetic.rounds_operands ? "rounded" : "cut off",
+                     computed.name);
+}
+
 }  // namespace
 
 int run(const Step& step, int argc, const char* const* argv) {
   try {
     Options options;
-    std::optional<int> status = parse_command_line(argc, argv, step.name, traits(step.input()).name, options);
+    std::optional<int> status = parse_command_line(argc, argv, step.name, inputs_of(step), options);
     if (!status) status = run_all(step, options);
     flush_stdout();
     return *status;

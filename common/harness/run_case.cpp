@@ -130,8 +130,12 @@ class Case {
       : device_(device), step_(step), request_(request), gemm_(to_row_major(request.problem, step.input())) {
     result_.problem = request.problem;
     result_.input = gemm_.input;
+    result_.precision = step.precision();
     const auto& tolerance = request.files.a.empty() ? tolerance_random_data : tolerance_any_data;
-    tolerance_ = tolerance(gemm_.K, traits(gemm_.input).accumulation);
+    const Arithmetic& arithmetic = traits(step.precision()).arithmetic;
+    tolerance_ = tolerance(gemm_.K, arithmetic);
+    baseline_tolerance_ = tolerance(gemm_.K, traits(granted_to_baseline(step.precision())).arithmetic);
+    if (request.files.a.empty()) bias_limit_ = bias_limit(gemm_, arithmetic);
   }
 
   Result run(OutputFile* out) {
@@ -217,13 +221,25 @@ class Case {
     const AnyGemm g = gemm(0);
     const float* c0 = sets_[0].c0 ? sets_[0].c0->data() : nullptr;
     const Verdict verdict = device_.verify(g, c0, tolerance_);
-    result_.verdict.max_error = std::max(result_.verdict.max_error, verdict.max_error);
-    result_.verdict.max_error_over_bound =
-        std::max(result_.verdict.max_error_over_bound, verdict.max_error_over_bound);
+    Verdict& worst = result_.verdict;
+    worst.max_error = std::max(worst.max_error, verdict.max_error);
+    worst.max_relative_error = std::max(worst.max_relative_error, verdict.max_relative_error);
+    worst.max_error_over_bound = std::max(worst.max_error_over_bound, verdict.max_error_over_bound);
+    if (std::fabs(verdict.bias()) >= std::fabs(worst.bias())) {
+      worst.error_along_product = verdict.error_along_product;
+      worst.product_squared = verdict.product_squared;
+    }
+    if (std::isfinite(bias_limit_)) result_.bias_limit = bias_limit_;
     if (verdict.wrong > 0) {
       fail(fmt::format("wrong result{}: {} of {} elements; {}", when, verdict.wrong,
                        std::int64_t{g.batch} * g.M * g.N,
                        diagnose(device_, g, c0, tolerance_, verdict.first_wrong)));
+    }
+    // Where a term is missing there is a bias, too; the elements say more then.
+    const bool rounding = verdict.max_error_over_bound * tolerance_ <= baseline_tolerance_;
+    if (rounding && std::fabs(verdict.bias()) > bias_limit_) {
+      fail(fmt::format("wrong result{}: {}", when,
+                       diagnose_bias(verdict.bias(), bias_limit_, step_.precision())));
     }
     const std::pair<const char*, const DeviceMatrix*> matrices[] = {
         {"A", &sets_[0].a}, {"B", &sets_[0].b}, {"C", &sets_[0].c}};
@@ -250,21 +266,23 @@ class Case {
       gemms.push_back(gemm(i));
       baseline_c.push_back(sets_[i].baseline_c->data());
     }
-    result_.timing = device_.time(step_, gemms, baseline_c, request_.repeat);
+    result_.timing = device_.time(step_, gemms, baseline_c, request_.repeat, request_.protocol);
 
-    // A baseline in reduced precision would be no baseline: it has to pass the same test.
+    // A baseline in less precision would be no baseline: it has to pass the same test, but that it may cut
+    // off its operands. What it makes of them is its own affair, and in the record.
     if (!request_.verify || result_.timing->baseline.empty() || gemm_.beta != 0) return;
     AnyGemm baseline = gemm(0);
     baseline.C = sets_[0].baseline_c->data();
-    const Verdict verdict = device_.verify(baseline, nullptr, tolerance_);
+    const Verdict verdict = device_.verify(baseline, nullptr, baseline_tolerance_);
+    result_.baseline = verdict;
     if (verdict.wrong > 0)
       fail(fmt::format("the baseline {} is not {}-exact: error over bound {:.2g}", result_.timing->baseline,
-                       traits(gemm_.input).name, verdict.max_error_over_bound));
+                       traits(step_.precision()).name, verdict.max_error_over_bound));
   }
 
   void time_on_cpu(double first_run_us) {
     if (request_.repeat > 1) {
-      result_.timing = device_.time(step_, {gemm(0)}, {}, request_.repeat);
+      result_.timing = device_.time(step_, {gemm(0)}, {}, request_.repeat, Protocol::in_turn);
     } else {
       result_.timing = Timing{};
       result_.timing->samples = 1;
@@ -276,7 +294,8 @@ class Case {
   const Step& step_;
   const Request& request_;
   AnyGemm gemm_;  // row-major, without pointers
-  double tolerance_ = 0;
+  double tolerance_ = 0, baseline_tolerance_ = 0;
+  double bias_limit_ = INFINITY;
   std::vector<Buffers> sets_;
   Result result_;
 };

@@ -24,7 +24,8 @@ struct Request {
   bool verify = true;
   int repeat = 0;  // 0: run once, no timing
   bool cold_cache = true;
-  std::optional<XrayPlan> xray;  // observe the run; the device must be a checking CPU device
+  Protocol protocol = Protocol::in_turn;  // of timing on a GPU
+  std::optional<XrayPlan> xray;           // observe the run; the device must be a checking CPU device
 };
 
 struct Result {
@@ -32,8 +33,11 @@ struct Result {
   bool verified = false;  // compared with the reference
   bool pass = true;
   Input input = Input::fp32;
+  Precision precision = Precision::fp32;
   std::optional<std::int64_t> rounded_inputs;  // elements of files that the type of A and B changed
   Verdict verdict;                             // the worst of before and after timing
+  std::optional<double> bias_limit;            // of verdict.bias(), where it can tell something
+  std::optional<Verdict> baseline;             // the baseline's result, if it was compared
   std::optional<Timing> timing;
   std::optional<cpu_device::XrayReport> xray;
   std::vector<std::string> complaints;  // why it failed, one line each
@@ -48,5 +52,8 @@ Result run_case(Device& device, const Step& step, const Request& request, Output
 // `c0`: the old C, nullptr when beta is 0.
 std::string diagnose(Device& device, const AnyGemm& gemm, const float* c0, double tolerance,
                      std::int64_t first_wrong);
+
+// The same of a result that is as a whole too large or too small; see bias_limit().
+std::string diagnose_bias(double bias, double limit, Precision precision);
 
 }  // namespace harness

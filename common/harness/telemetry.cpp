@@ -20,6 +20,21 @@ using NvmlByBusId = int (*)(const char*, NvmlDevice*);
 using NvmlClock = int (*)(NvmlDevice, int, unsigned*);
 using NvmlPower = int (*)(NvmlDevice, unsigned*);  // milliwatts
 using NvmlTemperature = int (*)(NvmlDevice, int, unsigned*);
+// A figure by its number, several in one call; each says whether it was read.
+struct NvmlFieldValue {
+  unsigned field, scope;
+  long long timestamp, latency;
+  int type, status;
+  union {
+    double as_double;
+    unsigned as_unsigned;
+    unsigned long long as_unsigned_64;
+  } value;
+};
+static_assert(sizeof(NvmlFieldValue) == 40);
+constexpr unsigned nvml_power_now = 186;  // milliwatts
+constexpr int nvml_type_unsigned = 1;
+using NvmlFields = int (*)(NvmlDevice, int, NvmlFieldValue*);
 using NvmlDriverVersion = int (*)(char*, unsigned);
 
 double median(std::vector<double> values) {
@@ -30,6 +45,10 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
+Telemetry TelemetrySamples::medians() const {
+  return {median(sm_clocks), median(memory_clocks), median(powers), median(powers_now), median(temperatures)};
+}
+
 struct Sampler::Impl {
   void* library = nullptr;
   NvmlDevice device = nullptr;
@@ -37,8 +56,9 @@ struct Sampler::Impl {
   NvmlClock clock = nullptr;
   NvmlPower power = nullptr;
   NvmlTemperature temperature = nullptr;
+  NvmlFields fields = nullptr;  // nullptr: an older driver
   NvmlDriverVersion driver = nullptr;
-  std::vector<double> sm_clocks, memory_clocks, powers, temperatures;
+  TelemetrySamples samples;
   std::jthread thread;
 
   template <typename Function>
@@ -47,12 +67,18 @@ struct Sampler::Impl {
     return function != nullptr;
   }
 
-  void sample() {
+  void sample(TelemetrySamples& to) const {
     unsigned value = 0;
-    if (clock(device, nvml_clock_sm, &value) == nvml_success) sm_clocks.push_back(value);
-    if (clock(device, nvml_clock_memory, &value) == nvml_success) memory_clocks.push_back(value);
-    if (power(device, &value) == nvml_success) powers.push_back(value / 1000.0);
-    if (temperature(device, nvml_temperature_gpu, &value) == nvml_success) temperatures.push_back(value);
+    if (clock(device, nvml_clock_sm, &value) == nvml_success) to.sm_clocks.push_back(value);
+    if (clock(device, nvml_clock_memory, &value) == nvml_success) to.memory_clocks.push_back(value);
+    if (power(device, &value) == nvml_success) to.powers.push_back(value / 1000.0);
+    NvmlFieldValue now{};
+    now.field = nvml_power_now;
+    if (fields != nullptr && fields(device, 1, &now) == nvml_success && now.status == nvml_success &&
+        now.type == nvml_type_unsigned) {
+      to.powers_now.push_back(now.value.as_unsigned / 1000.0);
+    }
+    if (temperature(device, nvml_temperature_gpu, &value) == nvml_success) to.temperatures.push_back(value);
   }
 };
 
@@ -67,6 +93,7 @@ Sampler::Sampler(const std::string& pci_bus_id) : impl_(std::make_unique<Impl>()
       !i.find(i.temperature, "nvmlDeviceGetTemperature") || !i.find(i.driver, "nvmlSystemGetDriverVersion")) {
     return;
   }
+  i.find(i.fields, "nvmlDeviceGetFieldValues");
   i.usable = init() == nvml_success && by_bus_id(pci_bus_id.c_str(), &i.device) == nvml_success;
 }
 
@@ -74,14 +101,11 @@ Sampler::~Sampler() = default;
 
 void Sampler::start() {
   Impl& i = *impl_;
-  i.sm_clocks.clear();
-  i.memory_clocks.clear();
-  i.powers.clear();
-  i.temperatures.clear();
+  i.samples = {};
   if (!i.usable) return;
   i.thread = std::jthread([&i](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      i.sample();
+      i.sample(i.samples);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
@@ -93,7 +117,11 @@ Telemetry Sampler::stop() {
     i.thread.request_stop();
     i.thread.join();
   }
-  return {median(i.sm_clocks), median(i.memory_clocks), median(i.powers), median(i.temperatures)};
+  return i.samples.medians();
+}
+
+void Sampler::look(TelemetrySamples& samples) const {
+  if (impl_->usable) impl_->sample(samples);
 }
 
 std::string Sampler::driver_version() const {

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/harness/input.hpp"
+#include "common/gemm.hpp"
+#include "common/harness/precision.hpp"
 #include "common/host_device.hpp"
 
 namespace harness {
@@ -14,23 +15,37 @@ namespace harness {
 // The result of comparing a whole C.
 struct Verdict {
   double max_error = 0;             // largest |c - reference|
+  double max_relative_error = 0;    // largest |c - reference| / (|alpha| |A||B| + |beta C|)
   double max_error_over_bound = 0;  // infinite if an element is NaN and should not be
   std::int64_t wrong = 0;           // elements with an error above the bound
   std::int64_t first_wrong = -1;    // (matrix * M + row) * N + col
+  // Sums over the elements, p being an element of alpha * A * B: of (c - reference) p, and of p^2.
+  double error_along_product = 0, product_squared = 0;
+
+  // By what fraction the product is too large (too small: negative) on the whole.
+  double bias() const { return product_squared > 0 ? error_along_product / product_squared : 0; }
 };
 
 // The factor tol(K) of the bound |c - reference| <= tol * (|alpha| |A||B| + |beta C|). The reference is
-// computed of the inputs as they are in memory, so it is the accumulation alone that errs, with a relative
-// error of at most u in each operation.
+// computed of the inputs as they are in memory, so what errs is the accumulation, with a relative error of at
+// most u in each operation, and before it the rounding of A and B, with one of at most e in each element
+// (TF32: 2^-11; 0 where the kernel computes with the inputs as they are).
 //
 // For data of any kind: K products and sums, alpha, beta and the last sum each round once, in any order of
 // summation; the usual gamma_n = n u / (1 - n u), e.g. Higham, Accuracy and Stability of Numerical
 // Algorithms, section 3.1. No correct kernel exceeds it, but at large K it forgives a forgotten tile.
 // A term goes through its product, up to K - 1 sums, and those three; through one operation less where
-// products are exact, as those of two BF16 numbers are in float: 8 + 8 bits of significand make 16.
-inline double tolerance_any_data(int k, const Accumulation& accumulation) {
-  const double n = k + (accumulation.exact_products ? 3.0 : 4.0);
-  return n * accumulation.unit_roundoff / (1 - n * accumulation.unit_roundoff);
+// products are exact. A tensor core makes a little more than one error for each term; see precision.hpp.
+// Rounding A and B makes of a product ab at most ab (1 + e)^2: 2 e + e^2 of |a||b|, whatever the accumulation
+// adds. That holds for elements that are normal in the narrower type: TF32 has the range of float, but of an
+// element below 2^-126 it keeps a multiple of 2^-136, and one above 2^128 - 2^116 may become infinite.
+inline double tolerance_any_data(int k, const Arithmetic& arithmetic) {
+  const double n = arithmetic.losses_per_term * k + (arithmetic.exact_products ? 3.0 : 4.0);
+  const double nu = n * arithmetic.unit_roundoff;
+  if (nu >= 1) return INFINITY;
+  const double accumulation = nu / (1 - nu);
+  const double operands = (2 + arithmetic.operand_error) * arithmetic.operand_error;
+  return operands + accumulation + operands * accumulation;
 }
 
 // For the harness's own random data: rounding errors are then independent, grow with the square root of K,
@@ -39,9 +54,55 @@ inline double tolerance_any_data(int k, const Accumulation& accumulation) {
 // Errors that all go towards zero, as where sums are cut off, are not independent; but a sum of k random
 // terms is about sqrt(k) / 3 and errs by at most u times that, so K of them, each on average half as much,
 // err by u * K^1.5 / 9. The bound is 4 sqrt(K) u times the sum of |a||b|, about K / 4: nine times as much.
-inline double tolerance_random_data(int k, const Accumulation& accumulation) {
-  const double statistical = (4 * std::sqrt(static_cast<double>(k)) + 4) * accumulation.unit_roundoff;
-  return std::fmin(statistical, tolerance_any_data(k, accumulation));
+//
+// Rounding A and B to the nearest errs in each term by up to 2 e |a||b|, too, independently and as often up
+// as down. What is rounded off is uniform in half a unit of the last place around zero: the error of a term
+// has a variance of at most (2 e)^2 (ab)^2 / 6, that of a sum of K terms with the harness's mean (ab)^2 = 1 /
+// 9 a standard deviation of at most 2 e sqrt(K) / 7.3. The bound allows 4 * 2 e / sqrt(K) times the sum of
+// |a||b|, about K / 4, which is 2 e sqrt(K), seven times as much; sums of what is uniform have no longer
+// tails than a normal distribution. Where K is below 16 the bound for any data is the sharper one. If
+// operands are cut off (e twice as large, see cut_off()), c shrinks by up to 0.65 e besides; for the largest
+// of 10^9 elements, 6.2 sqrt(K) / 3, that is 1.4 e sqrt(K) of the 2 e sqrt(K).
+inline double tolerance_random_data(int k, const Arithmetic& arithmetic) {
+  const double any_data = tolerance_any_data(k, arithmetic);
+  const double root = std::sqrt(static_cast<double>(k));
+  const double accumulation = (4 * root + 4) * arithmetic.unit_roundoff;
+  const double operands = 4 * 2 * arithmetic.operand_error / root;  // 0 / 0 at K = 0, which fmin passes over
+  return std::fmin(accumulation + operands, any_data);
+}
+
+// A step that cuts its operands off where it should round errs by little more in any one element, but in all
+// of them in the same direction: each term shrinks. That shows in the bias, the slope of the error over the
+// product.
+//
+// With a uniform in [-1, 1) and e half a unit of the last place of numbers at 1, an element a loses half a
+// unit of its own last place on average when it is cut off: the mean of |a| times that loss, sum over the
+// binades [2^-j-1, 2^-j) of 2^-j-1 * 0.75 * 2^-j * e * 2^-j-1 = 3/14 e, divided by the mean a^2 = 1/3. A or B
+// cut off makes a product smaller by this fraction, both together by twice as much.
+inline double bias_of_cutting_one_operand_off(const Arithmetic& arithmetic) {
+  return 9.0 / 14 * arithmetic.operand_error;
+}
+
+// The largest |bias| of a kernel that rounds A and B to the nearest, for the harness's own random data;
+// infinite where a bias tells nothing: operands are not rounded, or there are so few elements or so many
+// terms that operands cut off would not stand out.
+//
+// The sum of (c - reference) p is one of independent roundings, each times what it meets: of an element of A
+// a row of p times the row of B that the element is multiplied with. A rounding error has a variance of e^2 /
+// 21, a 12th of the square of the unit of the last place: the sum over the binades of 2^-j-1 (2 e 2^-j-1)^2
+// / 12. The squares of p B^T sum up to M N K (N + K) / 27, those of A^T p to M N K (M + K) / 27, and those of
+// p to M N K / 9. Hence the standard deviation of the bias, of which eight are allowed. To them comes what
+// the accumulator cuts off: half a unit, u / 2, of a sum that on average is half as large (in its square) as
+// at the end, for each term.
+inline double bias_limit(const GemmOf<void>& g, const Arithmetic& arithmetic) {
+  const double m = g.M, n = g.N, k = g.K;
+  const double products = m * n * k * g.batch;
+  if (!arithmetic.rounds_operands || products == 0 || g.alpha == 0) return INFINITY;
+  const double deviation = arithmetic.operand_error * std::sqrt((m + n + 2 * k) / (7 * products));
+  const double accumulator = k * arithmetic.unit_roundoff / 4;
+  const double limit = 8 * deviation + accumulator;
+  const double cut_off = 2 * bias_of_cutting_one_operand_off(arithmetic);
+  return limit + 8 * deviation <= cut_off ? limit : INFINITY;
 }
 
 // What the rounding errors of an element scale with, in double.

@@ -21,6 +21,11 @@ EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 T = TypeVar("T")
 
 
+def is_library(step: str) -> bool:
+    """Whether a step only calls cuBLAS on a GPU, and so has no kernel of its own to look at."""
+    return "_cublas" in step
+
+
 class UsageError(Exception):
     """What the user got wrong or what is missing here, in one line; ends a program with `status`."""
 

@@ -51,6 +51,21 @@ CPU_RECORDS = [
 ]
 
 
+TF32 = {
+    "input": "FP32",
+    "precision": "TF32",
+    "baseline": "cuBLAS TF32",
+    "ratio_sustained": 0.61,
+    "relative_error": 2.34e-5,
+    "sustained_sm_clock_mhz": 1425.0,
+}
+MIXED = [
+    *RECORDS,
+    gpu_record("20_first", 4096, 0.25, **TF32),
+    gpu_record("20_first", 8192, 0.2, **TF32 | {"sustained_sm_clock_mhz": 1410.0}),
+]
+
+
 @pytest.fixture
 def recorded(tmp_path) -> Path:
     path = tmp_path / "ladder.json"
@@ -79,6 +94,31 @@ def test_table_of_chosen_sizes(tool, recorded):
     assert lines[0].split() == ["step", "TFLOP/s@1000", "cuBLAS@1000"]
     assert lines[1].split() == ["01_naive", "1.20", "2.0", "%"]
     assert lines[2].split() == ["02_coalescing"]  # the batch is not this problem
+
+
+def test_each_precision_has_a_table(tool, recorded):
+    alone = tool("table", recorded).stdout
+    recorded.write_text(json.dumps(MIXED))
+    result = tool("table", recorded)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"FP32\n\n{alone}" + "\n".join([
+        "",
+        "TF32",
+        "",
+        "step      TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192  sustained@4096  error@4096",
+        "20_first         15.00       25.0 %       20.0 %          61.0 %     2.3e-05",
+        "",
+        "Test GPU, driver 1.2, CUDA 13.0, SM clock 1980 MHz (sustained 1410 to 1425 MHz), recorded "
+        "2026-01-02. Each figure is the median of 20 pairs, a step's run and cuBLAS's in turn, the GPU "
+        "rested before each; sustained: each without a break.",
+        "",
+    ])  # fmt: skip
+
+
+def test_bf16_is_known_by_its_inputs_in_older_records(tool, recorded):
+    recorded.write_text(json.dumps([*RECORDS, gpu_record("30_first", 4096, 0.4, input="BF16")]))
+    lines = tool("table", recorded).stdout.splitlines()
+    assert [line for line in lines if line in ("FP32", "TF32", "BF16")] == ["FP32", "BF16"]
 
 
 def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
@@ -115,6 +155,17 @@ def test_readme(tool, recorded, tmp_path):
     assert tool(*check).returncode == 1
 
 
+def test_readme_of_several_precisions(tool, recorded, tmp_path):
+    recorded.write_text(json.dumps(MIXED))
+    path = tmp_path / "README.md"
+    path.write_text(f"{ladder.BEGIN}\n{ladder.END}\n")
+    assert tool("readme", recorded, path).returncode == 0
+    text = path.read_text()
+    assert text.index("In FP32:") < text.index("`02_coalescing`") < text.index("In TF32:")
+    assert "| `20_first` | 15.00 | 25.0 % | 20.0 % | 61.0 % | 2.3e-05 |\n" in text
+    assert tool("readme", "--check", recorded, path).returncode == 0
+
+
 @pytest.mark.parametrize("text", ["", ladder.BEGIN, ladder.END, f"{ladder.END} {ladder.BEGIN}"])
 def test_readme_without_its_marks(refused, recorded, tmp_path, text):
     path = tmp_path / "README.md"
@@ -142,6 +193,18 @@ def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
     ):
         assert f">{text}<" in first
     assert ">77<" not in first  # the batch
+
+
+def test_plot_of_each_precision(tool, recorded, tmp_path):
+    assert tool("plot", recorded, "alone.svg").returncode == 0
+    assert not (tmp_path / "alone_tf32.svg").exists()
+    recorded.write_text(json.dumps(MIXED))
+    assert tool("plot", recorded, "out.svg").returncode == 0
+    assert (tmp_path / "out.svg").read_text() == (tmp_path / "alone.svg").read_text()
+    tf32 = (tmp_path / "out_tf32.svg").read_text()
+    assert ">20 first<" in tf32
+    assert "cuBLAS TF32" in tf32
+    assert "naive" not in tf32
 
 
 def test_plot_of_the_cpu_device(refused, recorded):
@@ -300,6 +363,24 @@ def fake_step(build: Path, name: str, script: str) -> None:
     program.parent.mkdir(parents=True)
     program.write_text(f"#!{sys.executable}\n{script}")
     program.chmod(0o755)
+
+
+def test_protocol_is_handed_on(tool, tmp_path):
+    build = tmp_path / "build"
+    script = (
+        "import json, sys\n"
+        f"record = {gpu_record('20_first', 4096, 0.5, **TF32)!r} | {{'protocol': sys.argv[-2:]}}\n"
+        "open(sys.argv[sys.argv.index('--json') + 1], 'w').write(json.dumps([record]))"
+    )
+    fake_step(build, "20_first", script)
+    measure = ["measure", "--build", build, "--device", "gpu"]
+    assert tool(*measure, "--protocol", "rested").returncode == 0
+    [record] = json.loads((tmp_path / "ladder.json").read_text())
+    assert record["protocol"] == ["--protocol", "rested"]
+    assert record["ratio_sustained"] == 0.61  # what the step writes is kept as it is
+    assert tool(*measure).returncode == 0
+    [record] = json.loads((tmp_path / "ladder.json").read_text())
+    assert record["protocol"] == ["--device", "gpu"]
 
 
 def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):

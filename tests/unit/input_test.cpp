@@ -1,18 +1,18 @@
 // What the harness knows of the types that A and B may have.
 
-#include "common/harness/input.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "common/harness/device.hpp"
+#include "common/harness/precision.hpp"
 
 namespace {
 
 using harness::DeviceInfo;
 using harness::Input;
 using harness::input_of;
+using harness::Precision;
 using harness::traits;
 
 TEST(Input, RowsSayWhatTheTypesAre) {
@@ -39,17 +39,19 @@ TEST(Input, Peaks) {
   h100.compute_capability = 90;
   h100.multiprocessors = 132;
   h100.max_clock_mhz = 1830;
-  EXPECT_NEAR(h100.peak_tflops(Input::bf16), 989.4, 0.1);
-  EXPECT_NEAR(h100.peak_tflops(Input::fp32), 61.8, 0.1);
+  EXPECT_NEAR(h100.peak_tflops(Precision::bf16), 989.4, 0.1);
+  EXPECT_NEAR(h100.peak_tflops(Precision::tf32), 494.7, 0.1);
+  EXPECT_NEAR(h100.peak_tflops(Precision::fp32), 61.8, 0.1);
   DeviceInfo a100;
   a100.compute_capability = 80;
   a100.multiprocessors = 108;
   a100.max_clock_mhz = 1410;
-  EXPECT_NEAR(a100.peak_tflops(Input::bf16), 312, 0.5);
-  EXPECT_NEAR(a100.peak_tflops(Input::fp32), 19.5, 0.05);
+  EXPECT_NEAR(a100.peak_tflops(Precision::bf16), 312, 0.5);
+  EXPECT_NEAR(a100.peak_tflops(Precision::tf32), 156, 0.5);
+  EXPECT_NEAR(a100.peak_tflops(Precision::fp32), 19.5, 0.05);
   a100.compute_capability = 75;  // has no BF16
-  EXPECT_EQ(a100.peak_tflops(Input::bf16), 0);
-  EXPECT_EQ(DeviceInfo{}.peak_tflops(Input::bf16), 0);  // the CPU device
+  EXPECT_EQ(a100.peak_tflops(Precision::bf16), 0);
+  EXPECT_EQ(DeviceInfo{}.peak_tflops(Precision::bf16), 0);  // the CPU device
 }
 
 }  // namespace

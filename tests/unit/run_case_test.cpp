@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -15,9 +17,11 @@ using harness::input_of;
 using harness::Problem;
 using harness::Request;
 using harness::Result;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 // A step on the host: a product in which each kind of mistake can be made.
 struct Mistakes {
@@ -135,6 +139,100 @@ TYPED_TEST(RunCase, FindsWritesOutsideOfTheMatrices) {
     EXPECT_THAT(harness::run_case(*this->device, stray, request, nullptr).complaints,
                 ElementsAre(HasSubstr("1 words around A changed, the " + std::string(text))));
   }
+}
+
+// ---- Steps in TF32
+
+// What becomes of an element of A, and of B.
+using Rounding = float (*)(float);
+Rounding of_a, of_b;
+
+void step_tf32(const Gemm& g) {
+  std::vector<float> a(static_cast<std::size_t>(g.M * g.lda)), b(static_cast<std::size_t>(g.K * g.ldb));
+  for (int matrix = 0; matrix < g.batch; ++matrix) {
+    std::transform(g.A + matrix * g.strideA, g.A + matrix * g.strideA + (g.M - 1) * g.lda + g.K, a.begin(),
+                   of_a);
+    std::transform(g.B + matrix * g.strideB, g.B + matrix * g.strideB + (g.K - 1) * g.ldb + g.N, b.begin(),
+                   of_b);
+    Gemm one = g;
+    one.batch = 1;
+    one.A = a.data();
+    one.B = b.data();
+    one.C += matrix * g.strideC;
+    step(one);
+  }
+}
+float rounded(float value) {
+  return __builtin_bit_cast(float, (__builtin_bit_cast(std::uint32_t, value) + 0x1000) & ~0x1fffu);
+}
+float cut_off(float value) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, value) & ~0x1fffu);
+}
+
+class RunTf32 : public testing::Test {
+ protected:
+  Result run(Rounding a, Rounding b) {
+    mistakes = {};
+    return run_with_mistakes(a, b);
+  }
+  Result run_with_mistakes(Rounding a, Rounding b, harness::Precision said = harness::Precision::tf32) {
+    of_a = a;
+    of_b = b;
+    const harness::Step in_tf32{"step", {}, {step_tf32, said}, {}};
+    Request request;
+    request.problem = harness::checked({.m = 45, .n = 79, .k = 53, .batch = 3, .alpha = 2, .beta = -1});
+    Result result = harness::run_case(*device, in_tf32, request, nullptr);
+    EXPECT_EQ(result.input, Input::fp32);
+    EXPECT_EQ(result.precision, said);
+    EXPECT_EQ(result.bias_limit.has_value(), said == harness::Precision::tf32);
+    return result;
+  }
+  std::unique_ptr<harness::Device> device = harness::make_cpu_device(false);
+};
+
+TEST_F(RunTf32, PassesWithRoundedOperands) {
+  const Result result = run(rounded, rounded);
+  EXPECT_THAT(result.complaints, IsEmpty());
+  EXPECT_GT(result.verdict.max_relative_error, 2e-5);
+  EXPECT_LT(result.verdict.max_relative_error, 0x1p-10);
+}
+
+TEST_F(RunTf32, NamesOperandsThatAreCutOff) {
+  EXPECT_THAT(run(cut_off, rounded).complaints, ElementsAre(HasSubstr("fits A or B cut off to TF32")));
+  EXPECT_THAT(run(rounded, cut_off).complaints, ElementsAre(HasSubstr("fits A or B cut off to TF32")));
+  EXPECT_THAT(run(cut_off, cut_off).complaints, testing::Contains(HasSubstr("fits A and B cut off to TF32")));
+}
+
+TEST_F(RunTf32, AStepMaySayThatItCutsOff) {
+  mistakes = {};
+  const auto said = harness::Precision::tf32_cut_off;
+  EXPECT_THAT(run_with_mistakes(cut_off, cut_off, said).complaints, IsEmpty());
+  mistakes.missing_k = 1;
+  EXPECT_THAT(run_with_mistakes(cut_off, cut_off, said).complaints, testing::SizeIs(1));
+}
+
+TEST_F(RunTf32, NamesOtherBiases) {
+  EXPECT_THAT(run([](float a) { return 1.0008f * a; }, rounded).complaints,
+              testing::Contains(AllOf(HasSubstr("too large as a whole"), Not(HasSubstr("fits A")))));
+}
+
+TEST_F(RunTf32, NamesOtherMistakesAsInFp32) {
+  mistakes = {};
+  mistakes.missing_k = 7;
+  EXPECT_THAT(run_with_mistakes(rounded, rounded).complaints,
+              ElementsAre(HasSubstr("stops at k = 46 instead of 53")));
+}
+
+// Steps in FP32 are not judged by it.
+TEST_F(RunTf32, BiasIsAMatterOfTheStepsPrecision) {
+  mistakes = {};
+  const harness::Step in_fp32{"step", {}, step<float>, {}};
+  Request request;
+  request.problem = harness::checked({.m = 64, .n = 64, .k = 64});
+  const Result result = harness::run_case(*device, in_fp32, request, nullptr);
+  EXPECT_TRUE(result.pass);
+  EXPECT_FALSE(result.bias_limit.has_value());
+  EXPECT_LT(result.verdict.max_relative_error, 0x1p-20);
 }
 
 }  // namespace

@@ -172,11 +172,13 @@ class Gpu(Figures):
 
 
 class Ladder(Figures):
-    """A measurement of ladder.json: its fields, and .ratio (to cuBLAS, which ran in turn with it)."""
+    """A measurement of ladder.json: its fields, and .ratio (to cuBLAS, which ran in turn with it). Of steps
+    on tensor cores .ratio_sustained, .sustained_tflops and others stand beside it."""
 
     _derived: ClassVar = {
         "ratio": lambda m: m.ratio_to_cublas,
         "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
+        "sustained_cublas_tflops": lambda m: m.tflops * m.time_us / m.sustained_cublas_time_us,
     }
 
 

@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_fields, read_text, read_toml
+from tools.base import (
+    BUILD,
+    EVIDENCE,
+    ROOT,
+    Parser,
+    UsageError,
+    is_library,
+    read_fields,
+    read_text,
+    read_toml,
+)
 from tools.claims.context import Context, all_steps
 from tools.claims.objects import NotAvailable, rows_of
 from tools.machine_code.listing import parse_instruction
@@ -200,7 +210,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="each step and each listed difference")
     args = parser.parse_args()
     every = all_steps()
-    steps = args.steps.split(",") if args.steps else [step for step in every if step != "00_cublas"]
+    steps = args.steps.split(",") if args.steps else [step for step in every if not is_library(step)]
     if unknown := [step for step in steps if step not in every]:
         raise UsageError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
     if missing := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tools.base import BUILD, Parser, UsageError, progress, read_text, write_json, write_whole
 from tools.measuring.plot import svg
-from tools.measuring.table import markdown_table, terminal_table
+from tools.measuring.table import by_precision, markdown_table, terminal_table
 
 SIZES = {
     "gpu": (256, 512, 1000, 1023, 1024, 2048, 4092, 4095, 4096, 8192, 16384),
@@ -121,6 +121,7 @@ def record(args: argparse.Namespace) -> None:
         if not cases:
             raise UsageError(f"{args.cases} holds no problem; give lines such as --m 64 --n 32 --k 16")
     options = ["--device", device] + (["--repeat", str(args.repeat)] if args.repeat is not None else [])
+    options += ["--protocol", args.protocol] if args.protocol else []
     args.out.parent.mkdir(parents=True, exist_ok=True)
     total = len(programs) * len(cases)
     for index, program in enumerate(programs):
@@ -143,12 +144,18 @@ def record(args: argparse.Namespace) -> None:
     progress(total, total, "done")
     print(terminal_table(records, sizes))
     if device == "gpu":
-        picture = args.out.with_suffix(".svg")
-        try:
-            write_whole(picture, svg(records))
-            print(f"wrote {args.out} and {picture}")
-        except UsageError as error:
-            print(f"wrote {args.out}; no plot: {error}")
+        for picture, of_kind in pictures(args.out.with_suffix(".svg"), records):
+            try:
+                write_whole(picture, svg(of_kind))
+                print(f"wrote {args.out} and {picture}")
+            except UsageError as error:
+                print(f"wrote {args.out}; no plot: {error}")
+
+
+def pictures(path: Path, records: list[Record]) -> Iterator[tuple[Path, list[Record]]]:
+    """Where the plot of each precision goes, and what it shows: the first at PATH, of TF32 at PATH_tf32."""
+    for number, (kind, of_kind) in enumerate(by_precision(records).items()):
+        yield path.with_stem(f"{path.stem}_{kind.lower()}") if number else path, of_kind
 
 
 # ---- The verbs -------------------------------------------------------------------------------------------
@@ -167,6 +174,7 @@ def measure() -> int:
     )
     parser.add_argument("--no-batched", dest="batched", action="store_false", help="without the batch")
     parser.add_argument("--repeat", type=int, help="timed repetitions [GPU 20, CPU 1]")
+    parser.add_argument("--protocol", help="as of `run --protocol`: in-turn or rested [by the step]")
     record(parser.parse_args())
     return 0
 
@@ -181,11 +189,15 @@ def show_table() -> int:
 
 
 def draw_plot() -> int:
-    parser = Parser("Draws a recorded ladder as an SVG.\n\nExample: ladder plot ladder.json ladder.svg")
+    parser = Parser(
+        "Draws a recorded ladder as an SVG; of a further precision as one beside it.\n\n"
+        "Example: ladder plot ladder.json ladder.svg"
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("svg", type=Path)
     args = parser.parse_args()
-    write_whole(args.svg, svg(load(args.file)))
+    for picture, of_kind in pictures(args.svg, load(args.file)):
+        write_whole(picture, svg(of_kind))
     return 0
 
 

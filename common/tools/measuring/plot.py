@@ -27,13 +27,18 @@ def svg(records: list[dict[str, Any]]) -> str:
     steps = sorted({step for step, _ in shown})
     days = sorted({str(r["date"])[:10] for r in records})
     title = f"{records[0]['device']}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
+    baseline = str(records[0].get("baseline") or "cuBLAS").removesuffix(" FP32")
     said = "; ".join(f"{step} {percent:.1f} % at {size}" for (step, size), percent in shown.items())
-    body = [text(LEFT, 22, title, size=15, font_weight="bold"), *legend(sizes), *bars(steps, sizes, shown)]
-    return document(WIDTH, HEIGHT, "Each step's speed, in percent of cuBLAS's", said, body)
+    body = [
+        text(LEFT, 22, title, size=15, font_weight="bold"),
+        *legend(sizes, baseline),
+        *bars(steps, sizes, shown),
+    ]
+    return document(WIDTH, HEIGHT, f"Each step's speed, in percent of {baseline}'s", said, body)
 
 
-def legend(sizes: list[int]) -> list[str]:
-    body = [text(LEFT, 48, "% of cuBLAS's speed", class_="soft")]
+def legend(sizes: list[int], baseline: str) -> list[str]:
+    body = [text(LEFT, 48, f"% of {baseline}'s speed", class_="soft")]
     for n, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
         body.append(rectangle(212 + 108 * n, 37, 13, 13, class_=class_))
         body.append(text(230 + 108 * n, 48, f"N = {size}"))

@@ -1,4 +1,4 @@
-#include "common/harness/input.hpp"
+#include "common/harness/precision.hpp"
 
 namespace harness {
 
@@ -20,9 +20,10 @@ int of_fp32_units(int compute_capability) {
 }
 
 // Of the tensor cores, dense matrices, sums in FP32. NVIDIA A100 Tensor Core GPU Architecture: 1024 FMA for
-// each SM in a cycle, which makes 312 TFLOP/s of 108 SMs at 1410 MHz. NVIDIA H100 Tensor Core GPU
-// Architecture: twice as many, which makes 989.4 TFLOP/s of 132 SMs at 1830 MHz. 8.6 and 8.9 are left out:
-// there GeForce products do half of what the others do, and nothing tells them apart.
+// each SM in a cycle in BF16, which makes 312 TFLOP/s of 108 SMs at 1410 MHz. NVIDIA H100 Tensor Core GPU
+// Architecture: twice as many, which makes 989.4 TFLOP/s of 132 SMs at 1830 MHz. In TF32 each does half of
+// that. 8.6 and 8.9 are left out: there GeForce products do half of what the others do, and nothing tells
+// them apart.
 int of_tensor_cores_bf16(int compute_capability) {
   switch (compute_capability) {
     case 80:
@@ -36,11 +37,14 @@ int of_tensor_cores_bf16(int compute_capability) {
 
 }  // namespace
 
-int peak_flops_per_cycle(Input input, int compute_capability) {
-  switch (input) {
-    case Input::bf16:
+int peak_flops_per_cycle(Precision precision, int compute_capability) {
+  switch (precision) {
+    case Precision::bf16:
       return of_tensor_cores_bf16(compute_capability);
-    case Input::fp32:
+    case Precision::tf32:
+    case Precision::tf32_cut_off:
+      return of_tensor_cores_bf16(compute_capability) / 2;
+    case Precision::fp32:
       break;
   }
   return of_fp32_units(compute_capability);
