@@ -100,6 +100,9 @@ __forceinline__ T __ldg(const T* pointer) {
 // a * b + c, rounded once.
 __forceinline__ float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
+__forceinline__ std::uint32_t __float_as_uint(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+__forceinline__ float __uint_as_float(std::uint32_t x) { return __builtin_bit_cast(float, x); }
+
 __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
 
