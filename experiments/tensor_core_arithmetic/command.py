@@ -127,17 +127,20 @@ def print_readings(part: dict[str, Any]) -> None:
 
 
 def print_rates(rows: list[dict[str, Any]]) -> None:
-    head = ("type", "data", "chains", "warps", "cycles", "TFLOP/s", "sustained", "MHz", "W")
+    columns = ("cycles_per_mma_and_scheduler", "sm_clock_by_counters_mhz", "sm_clock_mhz", "power_watts")
+    head = ("type", "data", "chains", "warps", "cycles", "TFLOP/s", "sustained", "cycles", "MHz", "NVML", "W")
     table = [head]
     for r in rows:
-        long = r.get("sustained")
-        sustained = (
-            [f"{long[key]:.0f}" for key in ("tflops", "sm_clock_mhz", "power_watts")] if long else [""] * 3
-        )
-        few = [r["type"], r["data"], str(r["chains"]), str(r["warps_per_scheduler"])]
-        cycles = f"{r['cycles_per_mma_and_scheduler']:.2f}"
-        table.append((*few, cycles, f"{r['tflops']:.1f}", *sustained))
-    print("\nRates: cycles per mma and scheduler, by chains of a warp and warps of a scheduler")
+        row = [r["type"], r["data"], str(r["chains"]), str(r["warps_per_scheduler"])]
+        row += [f"{r[columns[0]]:.2f}", f"{r['tflops']:.1f}"]
+        if long := r.get("sustained"):
+            row += [f"{long['tflops']:.1f}", f"{long[columns[0]]:.2f}"]
+            row += [f"{long[column]:.0f}" for column in columns[1:]]
+        table.append((*row, *[""] * (len(head) - len(row))))
+    print(
+        "\nRates: cycles per mma and scheduler, by chains of a warp and warps of a scheduler; MHz as the SMs"
+    )
+    print("count and as NVML says")
     print(aligned(table, left=2))
 
 
