@@ -94,11 +94,16 @@ inline double bias_of_cutting_one_operand_off(const Arithmetic& arithmetic) {
 // p to M N K / 9. Hence the standard deviation of the bias, of which eight are allowed. To them comes what
 // the accumulator cuts off: half a unit, u / 2, of a sum that on average is half as large (in its square) as
 // at the end, for each term.
+// Where beta is large the rounding of beta * C adds to the deviation, with at most a unit of the last place
+// of beta in each element; and where alpha is so small that products come near the smallest normal number,
+// what is lost there is no rounding.
 inline double bias_limit(const GemmOf<void>& g, const Arithmetic& arithmetic) {
   const double m = g.M, n = g.N, k = g.K;
   const double products = m * n * k * g.batch;
-  if (!arithmetic.rounds_operands || products == 0 || g.alpha == 0) return INFINITY;
-  const double deviation = arithmetic.operand_error * std::sqrt((m + n + 2 * k) / (7 * products));
+  if (!arithmetic.rounds_operands || products == 0 || std::fabs(g.alpha) < 0x1p-100) return INFINITY;
+  const double operands = arithmetic.operand_error * std::sqrt((m + n + 2 * k) / (7 * products));
+  const double old_c = 0x1p-23 * std::fabs(g.beta) / std::fabs(g.alpha) / std::sqrt(products / 9);
+  const double deviation = std::hypot(operands, old_c);
   const double accumulator = k * arithmetic.unit_roundoff / 4;
   const double limit = 8 * deviation + accumulator;
   const double cut_off = 2 * bias_of_cutting_one_operand_off(arithmetic);

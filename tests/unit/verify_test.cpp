@@ -526,6 +526,7 @@ struct Judgement {
 Judgement judge_tf32(const Product& p) {
   GemmOf<void> g{};
   g.M = p.gemm.M, g.N = p.gemm.N, g.K = p.gemm.K, g.batch = p.gemm.batch, g.alpha = p.gemm.alpha;
+  g.beta = p.gemm.beta;
   return {p.verify(tolerance_random_data(g.K, Precision::tf32)),
           harness::bias_limit(g, harness::traits(Precision::tf32).arithmetic)};
 }
@@ -627,10 +628,30 @@ TEST(VerifyTf32, BiasIsNotJudgedWhereItTellsNothing) {
   EXPECT_EQ(limit(1, 1, 1000, Precision::tf32), inf);       // one element
   EXPECT_EQ(limit(512, 512, 65536, Precision::tf32), inf);  // what the sums lose may be as much
   EXPECT_EQ(limit(64, 64, 64, Precision::tf32, 0), inf);
+  EXPECT_EQ(limit(64, 64, 64, Precision::tf32, 1e-38f), inf);
   EXPECT_EQ(limit(64, 0, 64, Precision::tf32), inf);
   EXPECT_EQ(limit(64, 64, 64, Precision::tf32_cut_off), inf);
   EXPECT_EQ(limit(64, 64, 64, Precision::fp32), inf);
   EXPECT_EQ(limit(64, 64, 64, Precision::bf16), inf);
+}
+
+// Rounding beta * C says nothing about A and B, however large it is.
+TEST(VerifyTf32, BiasAllowsForALargeBeta) {
+  int judged = 0;
+  for (const float beta : {1.0f, 100.0f, 1e4f, 1e6f, 1e10f}) {
+    for (const float alpha : {1.0f, 0x1p-10f, -0x1p-99f}) {
+      Product p(48, 40, 64);
+      p.gemm.alpha = alpha;
+      p.gemm.beta = beta;
+      p.compute(tf32(rounded_to_tf32, rounded_to_tf32));
+      const Judgement judgement = judge_tf32(p);
+      EXPECT_EQ(judgement.verdict.wrong, 0) << alpha << " " << beta;
+      EXPECT_FALSE(judgement.biased()) << alpha << " " << beta << " " << judgement.verdict.bias();
+      judged += judgement.limit < inf;
+    }
+  }
+  EXPECT_GE(judged, 4);
+  EXPECT_LT(judged, 10);
 }
 
 TEST(VerifyTf32, FindsAMissingTermAndASingleWrongElement) {
