@@ -48,7 +48,10 @@ void time_pairs(Contest& contest, int repeat, double idle_before_ms, Timing& tim
   std::vector<double> step_us, baseline_us, ratios;
   double spent = 0;  // idling left out
   const auto run = [&](Who who) {
-    if (idle_before_ms > 0) contest.idle(idle_before_ms);
+    if (idle_before_ms > 0) {
+      contest.idle(idle_before_ms);
+      contest.run(who, 1, false);  // it takes some time to wake
+    }
     const double start = contest.now();
     const double us = contest.run(who, timing.launches_per_sample, true);
     if (idle_before_ms > 0) contest.look(who);

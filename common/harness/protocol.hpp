@@ -13,13 +13,14 @@ namespace harness {
 
 // In turn: the step, the baseline, the step, and so on without a break. Where neither takes all the power
 // that the board may draw, the clock is the same for both. Rested: the same, but the GPU idles before each
-// timed run, so that none pays for the heat and the power of the one before it; and then sustained: each for
-// half a second and more without a break, as in a program that does nothing else, at the clock that its own
-// power leaves it.
+// timed run and then wakes up, so that none pays for the heat and the power of the one before it; and then
+// sustained: each for half a second and more without a break, as in a program that does nothing else, at the
+// clock that its own power leaves it.
 enum class Protocol { in_turn, rested };
 const char* name_of(Protocol protocol);
 
-constexpr double idle_ms = 40;  // before a rested run
+constexpr double idle_ms = 40;  // before a rested run, and the launch that wakes the GPU: after any rest the
+                                // first one takes a tenth of a millisecond longer
 constexpr int sustained_rounds = 3;
 constexpr double sustained_lead_ms = 200;   // before a sustained run, of the same program and not counted
 constexpr double sustained_least_ms = 500;  // of a sustained run
@@ -54,8 +55,8 @@ class Contest {
 
   virtual ~Contest() = default;
   virtual bool has_baseline() const = 0;
-  // Launches it so many times back to back and waits; returns microseconds for one launch. Counted runs take
-  // the next copies of the problem, the others any.
+  // Launches it so many times back to back, each on the next copy of the problem, and waits; returns
+  // microseconds for one launch. `counted`: this is a measurement.
   virtual double run(Who who, int launches, bool counted) = 0;
   virtual void idle(double ms) = 0;
   // Seconds since any moment before.

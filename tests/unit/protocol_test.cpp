@@ -24,8 +24,8 @@ struct Program {
   double clock = 1;  // what its power leaves of the clock when it lasts; 1: all
 };
 
-// The clock moves towards what the running program leaves of it, or while nothing runs towards 1, by the
-// factor e in `settling` seconds.
+// The first launch after an idle time takes longer. The clock moves towards what the running program leaves
+// of it, or while nothing runs towards 1, by the factor e in `settling` seconds.
 class Model : public Contest {
  public:
   struct Run {
@@ -40,7 +40,7 @@ class Model : public Contest {
   bool has_baseline() const override { return programs_[1].us > 0; }
   double run(Who who, int launches, bool counted) override {
     const Program& program = programs_[who == Who::step ? 0 : 1];
-    double seconds = 0;
+    double seconds = idled_ > 0 ? wake_up : 0;
     for (int i = 0; i < launches; ++i) {
       const double launch = program.us * 1e-6 / clock_;
       seconds += launch;
@@ -89,7 +89,7 @@ class Model : public Contest {
   std::vector<End> ended;
 
  private:
-  static constexpr double settling = 0.005;
+  static constexpr double settling = 0.005, wake_up = 0.0001;
   void settle(double target, double seconds) {
     clock_ = target + (clock_ - target) * std::exp(-seconds / settling);
   }
@@ -147,14 +147,20 @@ TEST(Rested, EachRunFindsARestedGpu) {
   EXPECT_EQ(timing.protocol, Protocol::rested);
   EXPECT_EQ(timing.samples, 20);
   EXPECT_NEAR(timing.median_us, 1000, 5);
-  EXPECT_NEAR(timing.baseline_us, 500, 5);
-  EXPECT_NEAR(timing.ratio, 0.5, 0.005);
+  EXPECT_NEAR(timing.baseline_us, 500, 15);  // the launch that wakes the GPU is a hot one, too
+  EXPECT_NEAR(timing.ratio, 0.5, 0.015);
   const auto steps = model.counted(Who::step), baselines = model.counted(Who::baseline);
   ASSERT_EQ(steps.size(), 20u + harness::sustained_rounds);
   ASSERT_EQ(baselines.size(), 20u + harness::sustained_rounds);
   for (std::size_t i = 0; i < 20; ++i) {
-    EXPECT_NEAR(steps[i]->idle_before_s, 0.04, 1e-9);
-    EXPECT_NEAR(baselines[i]->idle_before_s, 0.04, 1e-9);
+    for (const Model::Run* run : {steps[i], baselines[i]}) {
+      EXPECT_EQ(run->idle_before_s, 0);
+      const Model::Run* wakes = run - 1;
+      EXPECT_EQ(wakes->who, run->who);
+      EXPECT_FALSE(wakes->counted);
+      EXPECT_EQ(wakes->launches, 1);
+      EXPECT_NEAR(wakes->idle_before_s, 0.04, 1e-9);
+    }
     EXPECT_LT(steps[i], baselines[i]);  // in turn
     EXPECT_LT(baselines[i], steps[i + 1]);
   }
