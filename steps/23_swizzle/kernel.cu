@@ -56,11 +56,13 @@ __global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
   float sums[MMAS_M][MMAS_N][4] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
     const int left = g.K - k0;  // terms
-    for (int row = a_row; row < BM; row += A_ROWS) {
+    for (int i = 0; i < BM / A_ROWS; ++i) {
+      const int row = a_row + i * A_ROWS;
       float4_at(&As[row][a_place(row, a_k)]) =
           round4(load4<ALIGNED>(&A[(row0 + row) * g.lda + k0 + a_k], row < rows ? left - a_k : 0));
     }
-    for (int k = b_k; k < BK; k += B_ROWS) {
+    for (int i = 0; i < BK / B_ROWS; ++i) {
+      const int k = b_k + i * B_ROWS;
       float4_at(&Bs[k][b_place(k, b_col)]) =
           round4(load4<ALIGNED>(&B[(k0 + k) * g.ldb + col0 + b_col], k < left ? cols - b_col : 0));
     }

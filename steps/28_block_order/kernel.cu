@@ -59,10 +59,12 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_block_order(Gemm g) {
   // Asks for the next tiles. Past the last term there are zeros.
   const auto copy_tiles = [&](int stage) {
     if (left > 0) {
-      for (int row = a_row; row < BM; row += A_ROWS) {
+      for (int i = 0; i < BM / A_ROWS; ++i) {
+        const int row = a_row + i * A_ROWS;
         copy4<ALIGNED>(&As[stage][row][a_place(row, a_k)], a_from + row * g.lda, row < rows ? left - a_k : 0);
       }
-      for (int k = b_k; k < BK; k += B_ROWS) {
+      for (int i = 0; i < BK / B_ROWS; ++i) {
+        const int k = b_k + i * B_ROWS;
         copy4<ALIGNED>(&Bs[stage][k][b_place(k, b_col)], b_from + (k - b_k) * g.ldb,
                        k < left ? cols - b_col : 0);
       }
@@ -72,11 +74,13 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_block_order(Gemm g) {
   };
   // What this thread has copied, and waited for.
   const auto round_tiles = [&](int stage) {
-    for (int row = a_row; row < BM; row += A_ROWS) {
+    for (int i = 0; i < BM / A_ROWS; ++i) {
+      const int row = a_row + i * A_ROWS;
       float4& four = float4_at(&As[stage][row][a_place(row, a_k)]);
       four = round4(four);
     }
-    for (int k = b_k; k < BK; k += B_ROWS) {
+    for (int i = 0; i < BK / B_ROWS; ++i) {
+      const int k = b_k + i * B_ROWS;
       float4& four = float4_at(&Bs[stage][k][b_place(k, b_col)]);
       four = round4(four);
     }
