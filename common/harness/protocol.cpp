@@ -45,17 +45,19 @@ void warm_up(Contest& contest, int launches) {
 
 // The pairs. Before each run the GPU idles for so long, 0: not at all; then it is looked at after each, too.
 void time_pairs(Contest& contest, int repeat, double idle_before_ms, Timing& timing) {
+  // Of the last run; no more launches lead the first than one.
+  double last_us[] = {1e3 * wake_ms, 1e3 * wake_ms};
+  const auto us_of = [&](Who who) -> double& { return last_us[who == Who::step ? 0 : 1]; };
   std::vector<double> step_us, baseline_us, ratios;
   double spent = 0;  // idling left out
   const auto run = [&](Who who) {
-    if (idle_before_ms > 0) {
-      contest.idle(idle_before_ms);
-      contest.run(who, 1, false);  // it takes some time to wake
-    }
+    if (idle_before_ms > 0) contest.idle(idle_before_ms);
     const double start = contest.now();
-    const double us = contest.run(who, timing.launches_per_sample, true);
+    const int lead = idle_before_ms > 0 ? launches_to_fill(wake_ms, us_of(who)) : 0;
+    const double us = contest.run(who, timing.launches_per_sample, true, lead);
     if (idle_before_ms > 0) contest.look(who);
     spent += contest.now() - start;
+    us_of(who) = us;
     return us;
   };
   for (int i = 0; i < repeat; ++i) {

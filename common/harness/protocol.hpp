@@ -19,8 +19,9 @@ namespace harness {
 enum class Protocol { in_turn, rested };
 const char* name_of(Protocol protocol);
 
-constexpr double idle_ms = 40;  // before a rested run, and the launch that wakes the GPU: after any rest the
-                                // first one takes a tenth of a millisecond longer
+constexpr double idle_ms = 40;  // before a rested run
+constexpr double wake_ms =
+    0.5;  // of launches that lead a rested run: the first one after any rest seems slow
 constexpr int sustained_rounds = 3;
 constexpr double sustained_lead_ms = 200;   // before a sustained run, of the same program and not counted
 constexpr double sustained_least_ms = 500;  // of a sustained run
@@ -56,8 +57,9 @@ class Contest {
   virtual ~Contest() = default;
   virtual bool has_baseline() const = 0;
   // Launches it so many times back to back, each on the next copy of the problem, and waits; returns
-  // microseconds for one launch. `counted`: this is a measurement.
-  virtual double run(Who who, int launches, bool counted) = 0;
+  // microseconds for one launch. `counted`: this is a measurement. So many launches as `lead` says go
+  // before, are not timed, and nobody waits between: the timed ones are in the GPU's queue by then.
+  virtual double run(Who who, int launches, bool counted, int lead = 0) = 0;
   virtual void idle(double ms) = 0;
   // Seconds since any moment before.
   virtual double now() = 0;

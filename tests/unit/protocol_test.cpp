@@ -30,7 +30,7 @@ class Model : public Contest {
  public:
   struct Run {
     Who who;
-    int launches;
+    int launches, lead;
     bool counted;
     double idle_before_s, seconds, us;
   };
@@ -38,16 +38,18 @@ class Model : public Contest {
   Model(Program step, Program baseline) : programs_{step, baseline} {}
 
   bool has_baseline() const override { return programs_[1].us > 0; }
-  double run(Who who, int launches, bool counted) override {
+  double run(Who who, int launches, bool counted, int lead) override {
     const Program& program = programs_[who == Who::step ? 0 : 1];
-    double seconds = idled_ > 0 ? wake_up : 0;
-    for (int i = 0; i < launches; ++i) {
+    double seconds = 0, untimed = idled_ > 0 ? wake_up : 0;
+    if (lead == 0) std::swap(seconds, untimed);
+    for (int i = 0; i < lead + launches; ++i) {
       const double launch = program.us * 1e-6 / clock_;
-      seconds += launch;
+      (i < lead ? untimed : seconds) += launch;
       settle(program.clock, launch);
     }
-    time_ += seconds;
-    runs.push_back({who, launches, counted, std::exchange(idled_, 0.0), seconds, 1e6 * seconds / launches});
+    time_ += untimed + seconds;
+    runs.push_back(
+        {who, launches, lead, counted, std::exchange(idled_, 0.0), seconds, 1e6 * seconds / launches});
     return runs.back().us;
   }
   void idle(double ms) override {
@@ -154,12 +156,8 @@ TEST(Rested, EachRunFindsARestedGpu) {
   ASSERT_EQ(baselines.size(), 20u + harness::sustained_rounds);
   for (std::size_t i = 0; i < 20; ++i) {
     for (const Model::Run* run : {steps[i], baselines[i]}) {
-      EXPECT_EQ(run->idle_before_s, 0);
-      const Model::Run* wakes = run - 1;
-      EXPECT_EQ(wakes->who, run->who);
-      EXPECT_FALSE(wakes->counted);
-      EXPECT_EQ(wakes->launches, 1);
-      EXPECT_NEAR(wakes->idle_before_s, 0.04, 1e-9);
+      EXPECT_NEAR(run->idle_before_s, 0.04, 1e-9);
+      EXPECT_EQ(run->lead, 1);  // takes half a millisecond, or a whole one
     }
     EXPECT_LT(steps[i], baselines[i]);  // in turn
     EXPECT_LT(baselines[i], steps[i + 1]);
@@ -198,6 +196,14 @@ TEST(Sustained, EachRunLastsAtItsOwnClock) {
   }
 }
 
+// Short launches lead for as long as long ones.
+TEST(Rested, WakesForHalfAMillisecond) {
+  Model model({40, 1}, none);
+  harness::time_by(Protocol::rested, model, 20);
+  const auto steps = model.counted(Who::step);
+  for (std::size_t i = 1; i < 20; ++i) EXPECT_EQ(steps[i]->lead, 13);
+}
+
 // However short or long a launch is, and with nothing to compare with.
 TEST(Sustained, LaunchesThatAreShortOrLong) {
   for (const double us : {3.0, 40.0, 9'000.0, 800'000.0}) {
@@ -231,8 +237,8 @@ TEST(TimeBy, SpreadIsTheDistanceOfTheQuartiles) {
   class Uneven : public Model {
    public:
     Uneven() : Model(cool, none) {}
-    double run(Who who, int launches, bool counted) override {
-      Model::run(who, launches, counted);
+    double run(Who who, int launches, bool counted, int lead) override {
+      Model::run(who, launches, counted, lead);
       return counted ? 1000 + 10 * (calls_++ % 20) : 1000;
     }
 
