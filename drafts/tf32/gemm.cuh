@@ -1,5 +1,6 @@
-// One kernel template for the design space of C = alpha * A * B + beta * C in TF32 by mma.sync.m16n8k8 on sm_90a.
-// Aligned sizes: M, N multiples of 256, K of 32. A design is a template argument (Design); designs.cuh names them.
+// One kernel template for the design space of C = alpha * A * B + beta * C in TF32 by mma.sync.m16n8k8 on
+// sm_90a. Aligned sizes: M, N multiples of 256, K of 32. A design is a template argument (Design);
+// designs.cuh names them.
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -14,8 +15,8 @@ enum class Load { cp_async, tma };
 //   ldmatrix  [n][k] as A: B was transposed by a pass of its own
 //   packed    fragment order, A too: LDS.128 is a fragment of A, or two of B; written by a pass
 enum class B { lds32, lds128, transpose, ldmatrix, packed };
-// Rounding to TF32: not at all (the hardware truncates), + 0x1000 or cvt.rna after the load, by the pass, or by the
-// TMA itself, whose tensor maps of type TFLOAT32 round while copying.
+// Rounding to TF32: not at all (the hardware truncates), + 0x1000 or cvt.rna after the load, by the pass, or
+// by the TMA itself, whose tensor maps of type TFLOAT32 round while copying.
 enum class Round { none, add, cvt, pass, tma };
 enum class Blocks { plain, persistent, stream_k };
 
@@ -25,21 +26,28 @@ struct Design {
   B b = B::lds128;
   Round round = Round::add;
   Blocks blocks = Blocks::plain;
-  int per_sm = 1;     // blocks that share a multiprocessor
-  int buffers = 2;    // of fragments in registers; 0: rolling, B::transpose only (see there)
-  int band = 8;       // tiles of M that blocks in a row visit together
+  int per_sm = 1;         // blocks that share a multiprocessor
+  int buffers = 2;        // of fragments in registers; 0: rolling, B::transpose only (see there)
+  int band = 8;           // tiles of M that blocks in a row visit together
   bool producer = false;  // TMA: a warpgroup of its own asks for the copies
-  int slack = 1;              // slabs by which the slowest warp may lag before whoever refills a stage has to wait
-  bool swizzle = true;        // TMA: false leaves rows where they are, 128 bytes apart
-  bool lone_warp = false;     // producer: one warp, without setmaxnreg
-  bool free_running = false;  // cp.async: mbarriers instead of wait_group and __syncthreads (implied by producer)
-  bool heads_first = false;   // stream-K: a block's first part of a tile before all else
-  int cluster = 1;        // TMA: blocks (along M) that share B's tile by multicast
+  int slack = 1;        // slabs by which the slowest warp may lag before whoever refills a stage has to wait
+  bool swizzle = true;  // TMA: false leaves rows where they are, 128 bytes apart
+  bool lone_warp = false;  // producer: one warp, without setmaxnreg
+  bool free_running =
+      false;  // cp.async: mbarriers instead of wait_group and __syncthreads (implied by producer)
+  bool heads_first = false;  // stream-K: a block's first part of a tile before all else
+  int cluster = 1;           // TMA: blocks (along M) that share B's tile by multicast
 
   __host__ __device__ constexpr int warps() const { return BM / WM * (BN / WN); }
-  __host__ __device__ constexpr bool barriers() const { return load == Load::tma || free_running || producer; }
-  __host__ __device__ constexpr int loaders() const { return load == Load::tma ? 1 : producer ? 128 : warps() * 32; }
-  __host__ __device__ constexpr int threads() const { return warps() * 32 + (!producer ? 0 : lone_warp ? 32 : 128); }
+  __host__ __device__ constexpr bool barriers() const {
+    return load == Load::tma || free_running || producer;
+  }
+  __host__ __device__ constexpr int loaders() const {
+    return load == Load::tma ? 1 : producer ? 128 : warps() * 32;
+  }
+  __host__ __device__ constexpr int threads() const {
+    return warps() * 32 + (!producer ? 0 : lone_warp ? 32 : 128);
+  }
   __host__ __device__ constexpr int stage_floats() const { return (BM + BN) * BK; }
   __host__ __device__ constexpr int shared_bytes() const { return stages * stage_floats() * 4 + 2048; }
   __host__ __device__ constexpr bool swapped() const { return b == B::transpose; }
@@ -85,7 +93,10 @@ __device__ __forceinline__ void ldmatrix4(uint32_t (&r)[4], uint32_t address) {
                : "memory");
 }
 __device__ __forceinline__ void lds128(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d, uint32_t address) {
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address) : "memory");
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"(address)
+               : "memory");
 }
 __device__ __forceinline__ void lds64(uint32_t& a, uint32_t& b, uint32_t address) {
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(a), "=r"(b) : "r"(address) : "memory");
@@ -95,7 +106,8 @@ __device__ __forceinline__ void lds32(uint32_t& a, uint32_t address) {
 }
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
   asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
 }
@@ -117,34 +129,45 @@ __device__ __forceinline__ void barrier_arrive(uint32_t b) {
 __device__ __forceinline__ void barrier_arrive_at(uint32_t b, int block) {
   asm volatile(
       "{.reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(b), "r"(block) : "memory");
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(b),
+      "r"(block)
+      : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint32_t b, unsigned parity) {
   asm volatile(
       "{.reg .pred done;\n AGAIN:\n"
       "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-      "@!done bra AGAIN;}" ::"r"(b), "r"(parity) : "memory");
+      "@!done bra AGAIN;}" ::"r"(b),
+      "r"(parity)
+      : "memory");
 }
 __device__ __forceinline__ void tma2(uint32_t to, const CUtensorMap& map, int x, int y, uint32_t b) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3}], [%4];" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(b) : "memory");
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3}], "
+      "[%4];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(b)
+      : "memory");
 }
 __device__ __forceinline__ void tma3(uint32_t to, const CUtensorMap& map, int x, int y, int z, uint32_t b) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4}], [%5];" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(b) : "memory");
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2,%3,%4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(b)
+      : "memory");
 }
-__device__ __forceinline__ void tma3_multicast(uint32_t to, const CUtensorMap& map, int x, int y, int z, uint32_t b,
-                                               uint16_t blocks) {
+__device__ __forceinline__ void tma3_multicast(uint32_t to, const CUtensorMap& map, int x, int y, int z,
+                                               uint32_t b, uint16_t blocks) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%2,%3,%4}], [%5], %6;" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(b), "h"(blocks) : "memory");
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(b), "h"(blocks)
+      : "memory");
 }
 __device__ __forceinline__ void bulk(uint32_t to, const float* from, int bytes, uint32_t b) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(b) : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(b)
+      : "memory");
 }
 __device__ __forceinline__ long long nanoseconds() {
   long long t;
@@ -157,7 +180,8 @@ __device__ __forceinline__ int cluster_rank() {
   return r;
 }
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
 }
 }  // namespace dev
 
@@ -197,8 +221,9 @@ __device__ __forceinline__ int plan(const Params& p, Segment* list, int thread) 
   const int n_head = head > 0, n_tail = tail > 0, count = n_head + whole + inner + n_tail;
   if (thread < count) {
     int j = thread;
-    // A block's first part of a tile comes before its last part of another, so nobody waits for long; both come after
-    // the whole tiles, in which all blocks are at about the same k and share what they read from L2.
+    // A block's first part of a tile comes before its last part of another, so nobody waits for long; both
+    // come after the whole tiles, in which all blocks are at about the same k and share what they read from
+    // L2.
     const int before = D.heads_first ? 0 : whole;
     if (j >= before && j < before + n_head) {
       place<D>(first_cut + end / slabs, p, s), s.k_end = head, s.kind = 1;
@@ -219,7 +244,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
   constexpr int BM = D.BM, BN = D.BN, BK = D.BK, S = BK / 8, STAGES = D.stages;
   constexpr int WARPS = D.warps(), WARPS_N = BN / D.WN;
   constexpr bool SWAP = D.swapped(), TMA = D.load == Load::tma;
-  constexpr int I = (SWAP ? D.WN : D.WM) / 16, J = (SWAP ? D.WM : D.WN) / 8;  // mma's of a warp: I x J per 8 k
+  constexpr int I = (SWAP ? D.WN : D.WM) / 16,
+                J = (SWAP ? D.WM : D.WN) / 8;  // mma's of a warp: I x J per 8 k
   constexpr int A_BYTES = BM * BK * 4, B_BYTES = BN * BK * 4, STAGE = A_BYTES + B_BYTES;
   constexpr int F = D.buffers;
   static_assert(BK == 16 || BK == 32);
@@ -264,9 +290,10 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
   static_assert(128 + MAX_SEGMENTS * sizeof(Segment) <= 1600);
   [[maybe_unused]] const float *a_from = nullptr, *b_from = nullptr;
   [[maybe_unused]] uint32_t a_to = 0, b_to = 0;
-  constexpr int CA = BK / 4;                                     // chunks of 16 bytes in a row of A's tile
-  constexpr int CB = D.b == B::ldmatrix ? BK / 4 : BN / 4;       // and of B's
-  constexpr int ROWS_A = D.load == Load::tma ? 8 : D.loaders() / CA, ROWS_B = D.load == Load::tma ? 8 : D.loaders() / CB;  // rows that the loaders copy in a pass
+  constexpr int CA = BK / 4;                                // chunks of 16 bytes in a row of A's tile
+  constexpr int CB = D.b == B::ldmatrix ? BK / 4 : BN / 4;  // and of B's
+  constexpr int ROWS_A = D.load == Load::tma ? 8 : D.loaders() / CA,
+                ROWS_B = D.load == Load::tma ? 8 : D.loaders() / CB;  // rows that the loaders copy in a pass
   [[maybe_unused]] const int loader = D.producer ? thread & 127 : thread;
   auto swizzle_row = [](int row) { return !D.swizzle ? 0 : BK == 32 ? row & 7 : (row >> 1) & 3; };
   auto begin_segment = [&](int number) {
@@ -282,7 +309,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
     a_to = ra * BK * 4 + ((ca ^ swizzle_row(ra)) << 4);
     if constexpr (D.b == B::ldmatrix) b_to = rb * BK * 4 + ((cb ^ swizzle_row(rb)) << 4);
     if constexpr (D.b == B::lds32) b_to = rb * BN * 4 + ((cb ^ (2 * (rb & 3))) << 4);
-    if constexpr (D.b == B::lds128 || SWAP) b_to = cb / 8 * BK * 128 + rb * 128 + (((cb & 7) ^ (rb & 7)) << 4);
+    if constexpr (D.b == B::lds128 || SWAP)
+      b_to = cb / 8 * BK * 128 + rb * 128 + (((cb & 7) ^ (rb & 7)) << 4);
     begin_segment(0);
   }
   // Starts the copies of the next slab, if there is one. TMA: by the calling thread alone.
@@ -308,18 +336,20 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
         } else {  // this block's share of B, to all blocks of the cluster
           const int rank = dev::cluster_rank();
           constexpr int PART = B_BYTES / D.cluster;
-          dev::tma3_multicast(b + rank * PART, p.map_b, 0, l.k * BK, s.col / 32 + rank * (BN / 32 / D.cluster), bar,
-                              (1u << D.cluster) - 1);
+          dev::tma3_multicast(b + rank * PART, p.map_b, 0, l.k * BK,
+                              s.col / 32 + rank * (BN / 32 / D.cluster), bar, (1u << D.cluster) - 1);
         }
       }
     } else if (more) {
       if constexpr (BARRIERS) dev::barrier_wait(empty + 8 * l.stage, l.parity);
       const uint32_t a = base + l.stage * STAGE + a_to, b = base + l.stage * STAGE + A_BYTES + b_to;
 #pragma unroll
-      for (int i = 0; i < BM / ROWS_A; ++i) dev::copy16(a + i * ROWS_A * BK * 4, a_from + static_cast<size_t>(i * ROWS_A) * p.K);
+      for (int i = 0; i < BM / ROWS_A; ++i)
+        dev::copy16(a + i * ROWS_A * BK * 4, a_from + static_cast<size_t>(i * ROWS_A) * p.K);
       if constexpr (D.b == B::ldmatrix) {
 #pragma unroll
-        for (int i = 0; i < BN / ROWS_B; ++i) dev::copy16(b + i * ROWS_B * BK * 4, b_from + static_cast<size_t>(i * ROWS_B) * p.K);
+        for (int i = 0; i < BN / ROWS_B; ++i)
+          dev::copy16(b + i * ROWS_B * BK * 4, b_from + static_cast<size_t>(i * ROWS_B) * p.K);
         b_from += BK;
       } else {
         constexpr int PITCH = D.b == B::lds32 ? BN * 4 : 128;
@@ -373,14 +403,15 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
   // Byte offsets in a stage of what this lane reads at k = 0.
   uint32_t x_at, y_at;
   {
-    const int row16 = (lane & 15), hi16 = lane >> 4;                          // ldmatrix.x4 for 16 rows x 8 k
-    const int row8 = (lane & 7) + (lane >> 4) * 8, hi8 = (lane >> 3) & 1;      // and for 2 x 8 columns x 8 k
+    const int row16 = (lane & 15), hi16 = lane >> 4;                       // ldmatrix.x4 for 16 rows x 8 k
+    const int row8 = (lane & 7) + (lane >> 4) * 8, hi8 = (lane >> 3) & 1;  // and for 2 x 8 columns x 8 k
     const uint32_t mat16 = row16 * BK * 4 + ((hi16 ^ swizzle_row(row16)) << 4);
     const uint32_t mat8 = row8 * BK * 4 + ((hi8 ^ swizzle_row(row8)) << 4);
     if constexpr (SWAP) {
       y_at = wm * BK * 4 + mat8;
       const int chunk = (g >> 2) + 4 * ((g >> 1) & 1);
-      x_at = A_BYTES + wn / 32 * BK * 128 + t * 128 + ((chunk ^ (D.swizzle ? t : 0)) << 4) + (g & 1) * 8;  // k = t; second tile: chunk + 2
+      x_at = A_BYTES + wn / 32 * BK * 128 + t * 128 + ((chunk ^ (D.swizzle ? t : 0)) << 4) +
+             (g & 1) * 8;  // k = t; second tile: chunk + 2
     } else {
       x_at = wm * BK * 4 + mat16;
       if constexpr (D.b == B::ldmatrix) y_at = A_BYTES + wn * BK * 4 + mat8;
@@ -435,7 +466,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
       for (int j = 0; j < J; j += 4) {
         const uint32_t at = stage + y_at + j / 4 * BK * 128 + s * 1024;
         dev::lds128(y[f][j][0], y[f][j + 1][0], y[f][j + 2][0], y[f][j + 3][0], at);
-        dev::lds128(y[f][j][1], y[f][j + 1][1], y[f][j + 2][1], y[f][j + 3][1], ((stage + y_at) ^ 64) + j / 4 * BK * 128 + s * 1024 + 512);
+        dev::lds128(y[f][j][1], y[f][j + 1][1], y[f][j + 2][1], y[f][j + 3][1],
+                    ((stage + y_at) ^ 64) + j / 4 * BK * 128 + s * 1024 + 512);
       }
     } else if constexpr (D.b == B::lds32) {
 #pragma unroll
@@ -448,7 +480,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
     } else {
 #pragma unroll
       for (int j = 0; j < J; j += 2)
-        dev::lds128(y[f][j][0], y[f][j][1], y[f][j + 1][0], y[f][j + 1][1], stage + y_at + (j / 2 * S + s) * 512);
+        dev::lds128(y[f][j][0], y[f][j][1], y[f][j + 1][0], y[f][j + 1][1],
+                    stage + y_at + (j / 2 * S + s) * 512);
     }
   };
   auto multiply = [&](int f) {
@@ -511,7 +544,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
       if constexpr (F == 1) arrived();
       const uint32_t release = empty + 8 * stage;
       if constexpr (F == 0) {
-        // Rolling: pairs of columns one ahead; a fragment of x is overwritten by the next step's after its last use.
+        // Rolling: pairs of columns one ahead; a fragment of x is overwritten by the next step's after its
+        // last use.
 #pragma unroll
         for (int s = 0; s < S; ++s) {
           if constexpr (D.producer) {
@@ -530,8 +564,10 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
               advance();
               if (more) arrived();
             }
-            if (!last) load_pair(here, s, pair + 1);
-            else load_pair(here, (s + 1) % S, 0);
+            if (!last)
+              load_pair(here, s, pair + 1);
+            else
+              load_pair(here, (s + 1) % S, 0);
 #pragma unroll
             for (int i = 0; i < I; ++i) {
               dev::mma(acc[i][2 * pair], x[0][i], y[0][pair % 2 * 2]);
@@ -542,29 +578,29 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
         }
       } else {
 #pragma unroll
-      for (int s = 0; s < S; ++s) {
-        if constexpr (F == 2) {
-          if (s < S - 1) {
-            load_fragments((s + 1) & 1, here, s + 1);
+        for (int s = 0; s < S; ++s) {
+          if constexpr (F == 2) {
+            if (s < S - 1) {
+              load_fragments((s + 1) & 1, here, s + 1);
+            } else {
+              advance();
+              if (more) arrived();
+              load_fragments(0, here, 0);
+            }
           } else {
-            advance();
-            if (more) arrived();
-            load_fragments(0, here, 0);
+            load_fragments(0, here, s);
           }
-        } else {
-          load_fragments(0, here, s);
-        }
-        if constexpr (D.producer) {
-        } else if constexpr (!TMA) {
-          if (s == (BARRIERS ? S / 2 : 0)) load_next();
-        } else {
-          if (s == S / 2) {
-            if (thread == 0) load_next();
-            __syncwarp();
+          if constexpr (D.producer) {
+          } else if constexpr (!TMA) {
+            if (s == (BARRIERS ? S / 2 : 0)) load_next();
+          } else {
+            if (s == S / 2) {
+              if (thread == 0) load_next();
+              __syncwarp();
+            }
           }
+          multiply(F == 2 ? s & 1 : 0);
         }
-        multiply(F == 2 ? s & 1 : 0);
-      }
       }
       if constexpr (F == 1) advance();
       if constexpr (BARRIERS) {
@@ -584,10 +620,14 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
 #pragma unroll
         for (int i = 0; i < I; ++i)
 #pragma unroll
-          for (int j = 0; j < J; ++j) to[(i * J + j) * 32] = make_float4(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+          for (int j = 0; j < J; ++j)
+            to[(i * J + j) * 32] = make_float4(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
         __threadfence();
         __syncwarp();
-        if (lane == 0) asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p.ready + blockIdx.x * WARPS + warp), "r"(p.launch) : "memory");
+        if (lane == 0)
+          asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p.ready + blockIdx.x * WARPS + warp),
+                       "r"(p.launch)
+                       : "memory");
         continue;
       }
       if (now.kind == 2) {
@@ -622,7 +662,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
       }
       *reinterpret_cast<float4*>(at) = v;
     };
-    constexpr bool EDGE_M = (BM & (BM - 1)) != 0, EDGE_N = (BN & (BN - 1)) != 0;  // the tile does not divide 256
+    constexpr bool EDGE_M = (BM & (BM - 1)) != 0,
+                   EDGE_N = (BN & (BN - 1)) != 0;  // the tile does not divide 256
     const int row0 = now.row + wm, col0 = now.col + wn;
     if constexpr (SWAP) {
       const int lane_col = 4 * ((g >> 2) + 4 * ((g >> 1) & 1)) + 2 * (g & 1);
@@ -653,8 +694,8 @@ __global__ void __launch_bounds__(D.threads(), D.per_sm) gemm(const __grid_const
               if (EDGE_N && col0 + 8 * j >= p.N) continue;
 #pragma unroll
               for (int e = 0; e < 2; ++e)
-                store4(line + 8 * j + 4 * t + 16 * e, acc[i][j][2 * h + e], acc[i][j + 1][2 * h + e], acc[i][j + 2][2 * h + e],
-                       acc[i][j + 3][2 * h + e]);
+                store4(line + 8 * j + 4 * t + 16 * e, acc[i][j][2 * h + e], acc[i][j + 1][2 * h + e],
+                       acc[i][j + 2][2 * h + e], acc[i][j + 3][2 * h + e]);
             }
           } else {
 #pragma unroll

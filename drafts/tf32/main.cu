@@ -1,5 +1,6 @@
 // Measures every design of the registry; see README.md. One JSON line per design and size on standard output.
-//   main [--sizes 4096,8192] [--reps 9] [--idle 30] [--delay 500] [--sustain 0.1] [--only PART,PART] [--no-peak] [--series NAME] [--list]
+//   main [--sizes 4096,8192] [--reps 9] [--idle 30] [--delay 500] [--sustain 0.1] [--only PART,PART]
+//   [--no-peak] [--series NAME] [--list]
 #include <cublas_v2.h>
 #include <dlfcn.h>
 #include <signal.h>
@@ -17,17 +18,18 @@
 
 #include "variants.hpp"
 
-#define CHECK(x)                                                                        \
-  do {                                                                                  \
-    const cudaError_t e_ = (x);                                                         \
-    if (e_ != cudaSuccess) {                                                            \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(e_));       \
-      fflush(stdout);                                                                   \
-      _exit(9);                                                                         \
-    }                                                                                   \
+#define CHECK(x)                                                                  \
+  do {                                                                            \
+    const cudaError_t e_ = (x);                                                   \
+    if (e_ != cudaSuccess) {                                                      \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(e_)); \
+      fflush(stdout);                                                             \
+      _exit(9);                                                                   \
+    }                                                                             \
   } while (0)
 
-// ---- Passes beforehand -------------------------------------------------------------------------------------
+// ---- Passes beforehand
+// -------------------------------------------------------------------------------------
 
 __device__ float rna(float v) {
   uint32_t r;
@@ -36,7 +38,8 @@ __device__ float rna(float v) {
 }
 
 __global__ void fill(float* p, size_t n, unsigned seed) {
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n;
+       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     unsigned x = static_cast<unsigned>(i) * 2654435761u + seed;
     x ^= x >> 16, x *= 0x7feb352du, x ^= x >> 15, x *= 0x846ca68bu, x ^= x >> 16;
     p[i] = (x >> 8) * (2.f / 16777216.f) - 1.f;
@@ -44,7 +47,8 @@ __global__ void fill(float* p, size_t n, unsigned seed) {
 }
 
 __global__ void round_copy(const float4* from, float4* to, size_t n4) {
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n4; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n4;
+       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     const float4 v = from[i];
     to[i] = make_float4(rna(v.x), rna(v.y), rna(v.z), rna(v.w));
   }
@@ -75,7 +79,8 @@ __global__ void pack_a(const float* A, float4* to, int M, int K, int BM, int BK)
   const int in = f % fragments, m16 = in / (BK / 8), s = in % (BK / 8), slabs = K / BK;
   const size_t row = tile / slabs * BM + m16 * 16 + g;
   const float* at = A + row * K + tile % slabs * BK + s * 8 + t;
-  to[i] = make_float4(rna(at[0]), rna(at[8 * static_cast<size_t>(K)]), rna(at[4]), rna(at[8 * static_cast<size_t>(K) + 4]));
+  to[i] = make_float4(rna(at[0]), rna(at[8 * static_cast<size_t>(K)]), rna(at[4]),
+                      rna(at[8 * static_cast<size_t>(K) + 4]));
 }
 // [N / BN][K / BK][BN / 16][BK / 8][lane][4]: lane's b0, b1 of columns 0..7, then of columns 8..15.
 __global__ void pack_b(const float* Bm, float4* to, int N, int K, int BN, int BK) {
@@ -86,29 +91,36 @@ __global__ void pack_b(const float* Bm, float4* to, int N, int K, int BN, int BK
   const int in = f % fragments, n16 = in / (BK / 8), s = in % (BK / 8), slabs = K / BK;
   const size_t col = tile / slabs * BN + n16 * 16 + g, k = tile % slabs * BK + s * 8 + t;
   const float* at = Bm + k * N + col;
-  to[i] = make_float4(rna(at[0]), rna(at[4 * static_cast<size_t>(N)]), rna(at[8]), rna(at[4 * static_cast<size_t>(N) + 8]));
+  to[i] = make_float4(rna(at[0]), rna(at[4 * static_cast<size_t>(N)]), rna(at[8]),
+                      rna(at[4 * static_cast<size_t>(N) + 8]));
 }
 
 // out: {max |a - b|, sum (a - b)^2, sum (a - b) sign(b), NaNs}
 __global__ void compare(const float* a, const float* b, size_t n, double* out) {
   double most = 0, squares = 0, toward = 0, bad = 0;
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n;
+       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     const double d = static_cast<double>(a[i]) - b[i];
-    if (!(fabs(d) < 1e30)) { bad += 1; continue; }
+    if (!(fabs(d) < 1e30)) {
+      bad += 1;
+      continue;
+    }
     most = fmax(most, fabs(d)), squares += d * d, toward += b[i] < 0 ? -d : d;
   }
   for (int o = 16; o; o /= 2) {
     most = fmax(most, __shfl_xor_sync(~0u, most, o));
-    squares += __shfl_xor_sync(~0u, squares, o), toward += __shfl_xor_sync(~0u, toward, o), bad += __shfl_xor_sync(~0u, bad, o);
+    squares += __shfl_xor_sync(~0u, squares, o), toward += __shfl_xor_sync(~0u, toward, o),
+        bad += __shfl_xor_sync(~0u, bad, o);
   }
   if (threadIdx.x % 32 == 0) {
-    atomicMax(reinterpret_cast<unsigned long long*>(out), static_cast<unsigned long long>(__double_as_longlong(most)));
+    atomicMax(reinterpret_cast<unsigned long long*>(out),
+              static_cast<unsigned long long>(__double_as_longlong(most)));
     atomicAdd(out + 1, squares), atomicAdd(out + 2, toward), atomicAdd(out + 3, bad);
   }
 }
 
-// Which rounding does a tensor map of type TFLOAT32 do? Counts, of 32 x 32 elements, those equal to `cvt.rna`, to
-// round to nearest even, to truncation, and those copied unchanged.
+// Which rounding does a tensor map of type TFLOAT32 do? Counts, of 32 x 32 elements, those equal to
+// `cvt.rna`, to round to nearest even, to truncation, and those copied unchanged.
 __global__ void tma_rounding(const __grid_constant__ CUtensorMap map, const float* from, int* counts) {
   __shared__ __align__(1024) float tile[32][32];
   __shared__ __align__(8) unsigned long long barrier;
@@ -123,7 +135,8 @@ __global__ void tma_rounding(const __grid_constant__ CUtensorMap map, const floa
   dev::barrier_wait(b, 0);
   for (int i = threadIdx.x; i < 1024; i += blockDim.x) {
     const int row = i / 32, col = i % 32;
-    const uint32_t got = __float_as_uint(tile[row][((col / 4) ^ (row & 7)) * 4 + col % 4]), had = __float_as_uint(from[i]);
+    const uint32_t got = __float_as_uint(tile[row][((col / 4) ^ (row & 7)) * 4 + col % 4]),
+                   had = __float_as_uint(from[i]);
     const uint32_t even = (had + 0xfffu + (had >> 13 & 1)) & ~0x1fffu;
     if (got == (__float_as_uint(rna(from[i])) & ~0x1fffu)) atomicAdd(counts, 1);
     if (got == even) atomicAdd(counts + 1, 1);
@@ -132,7 +145,8 @@ __global__ void tma_rounding(const __grid_constant__ CUtensorMap map, const floa
   }
 }
 
-// ---- Rates of single instructions ----------------------------------------------------------------------------
+// ---- Rates of single instructions
+// ----------------------------------------------------------------------------
 
 // Independent mma.sync m16n8k8 TF32 on registers, ACC accumulators a warp.
 template <int ACC>
@@ -172,7 +186,8 @@ __global__ void shared_rate(float* out, int rounds, long long* clock) {
   for (int r = 0; r < rounds; ++r) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const uint32_t from = at + i * 512 + r % 64 * 64;  // another place each time: equal loads would be joined
+      const uint32_t from =
+          at + i * 512 + r % 64 * 64;  // another place each time: equal loads would be joined
       if constexpr (KIND == 0) dev::ldmatrix4(v[i], from);
       if constexpr (KIND == 1) dev::lds128(v[i][0], v[i][1], v[i][2], v[i][3], from);
       if constexpr (KIND == 2) dev::lds64(v[i][0], v[i][1], from);
@@ -186,10 +201,10 @@ __global__ void shared_rate(float* out, int rounds, long long* clock) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *clock = end - start;
 }
 
-// The inner loop of a 64 x (8 J) warp tile without copies and barriers: I x J mma's a step of 8 k on distinct fragments.
-// FEED 0: fragments stay in registers; 1: LDS.128 in fragment order; 2: LDSM for A, LDS.128 + moves for B as in
-// B::lds128; 3: LDSM for both. The fragments of the next step are loaded before the mma's of this one.
-// ORDER 0: along j in serpentine for each i; 1: along i for each j; 2: pairs of j.
+// The inner loop of a 64 x (8 J) warp tile without copies and barriers: I x J mma's a step of 8 k on distinct
+// fragments. FEED 0: fragments stay in registers; 1: LDS.128 in fragment order; 2: LDSM for A, LDS.128 +
+// moves for B as in B::lds128; 3: LDSM for both. The fragments of the next step are loaded before the mma's
+// of this one. ORDER 0: along j in serpentine for each i; 1: along i for each j; 2: pairs of j.
 template <int FEED, Round R, int ORDER, int J = 8>
 __global__ void __launch_bounds__(256, 1) inner(float* out, int rounds, long long* clock) {
   extern __shared__ __align__(1024) unsigned char raw[];
@@ -291,7 +306,8 @@ __global__ void round_rate(float* out, int rounds, long long* clock) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *clock = end - start;
 }
 
-// ---- Host ----------------------------------------------------------------------------------------------------
+// ---- Host
+// ----------------------------------------------------------------------------------------------------
 
 struct Nvml {
   void* device = nullptr;
@@ -301,8 +317,12 @@ struct Nvml {
     void* lib = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!lib) return;
     const auto init = reinterpret_cast<int (*)()>(dlsym(lib, "nvmlInit_v2"));
-    const auto handle = reinterpret_cast<int (*)(unsigned, void**)>(dlsym(lib, "nvmlDeviceGetHandleByIndex_v2"));
-    if (!init || !handle || init() || handle(0, &device)) { device = nullptr; return; }
+    const auto handle =
+        reinterpret_cast<int (*)(unsigned, void**)>(dlsym(lib, "nvmlDeviceGetHandleByIndex_v2"));
+    if (!init || !handle || init() || handle(0, &device)) {
+      device = nullptr;
+      return;
+    }
     power = reinterpret_cast<int (*)(void*, unsigned*)>(dlsym(lib, "nvmlDeviceGetPowerUsage"));
     clock = reinterpret_cast<int (*)(void*, int, unsigned*)>(dlsym(lib, "nvmlDeviceGetClockInfo"));
   }
@@ -324,9 +344,9 @@ struct Options {
   bool peak = true;
 } options;
 
-using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                            const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                            const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                            CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 Encode encode;
 cublasHandle_t blas;
 cudaEvent_t event_a, event_b;
@@ -338,28 +358,40 @@ unsigned* ready;
 unsigned launches = 0;
 int sms = 132;
 
-CUtensorMap map2(const float* p, int inner, int outer, int box_inner, int box_outer, CUtensorMapDataType type, bool swizzle = true) {
+CUtensorMap map2(const float* p, int inner, int outer, int box_inner, int box_outer, CUtensorMapDataType type,
+                 bool swizzle = true) {
   CUtensorMap m;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(outer)}, pitch[] = {static_cast<cuuint64_t>(inner) * 4};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_inner), static_cast<cuuint32_t>(box_outer)}, one[] = {1, 1};
-  const CUresult r = encode(&m, type, 2, const_cast<float*>(p), sizes, pitch, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                            !swizzle ? CU_TENSOR_MAP_SWIZZLE_NONE : box_inner == 32 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(outer)},
+                   pitch[] = {static_cast<cuuint64_t>(inner) * 4};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_inner), static_cast<cuuint32_t>(box_outer)},
+                   one[] = {1, 1};
+  const CUresult r =
+      encode(&m, type, 2, const_cast<float*>(p), sizes, pitch, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             !swizzle          ? CU_TENSOR_MAP_SWIZZLE_NONE
+             : box_inner == 32 ? CU_TENSOR_MAP_SWIZZLE_128B
+                               : CU_TENSOR_MAP_SWIZZLE_64B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (r) fprintf(stderr, "tensor map 2: error %d\n", static_cast<int>(r));
   return m;
 }
 // A row-major [rows][cols] as [cols / 32][rows][32].
-CUtensorMap map3(const float* p, int rows, int cols, int box_rows, int box_panels, CUtensorMapDataType type, bool swizzle) {
+CUtensorMap map3(const float* p, int rows, int cols, int box_rows, int box_panels, CUtensorMapDataType type,
+                 bool swizzle) {
   CUtensorMap m;
-  const cuuint64_t sizes[] = {32, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(cols / 32)}, pitch[] = {static_cast<cuuint64_t>(cols) * 4, 128};
-  const cuuint32_t box[] = {32, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_panels)}, one[] = {1, 1, 1};
-  const CUresult r = encode(&m, type, 3, const_cast<float*>(p), sizes, pitch, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                            swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t sizes[] = {32, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(cols / 32)},
+                   pitch[] = {static_cast<cuuint64_t>(cols) * 4, 128};
+  const cuuint32_t box[] = {32, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_panels)},
+                   one[] = {1, 1, 1};
+  const CUresult r =
+      encode(&m, type, 3, const_cast<float*>(p), sizes, pitch, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (r) fprintf(stderr, "tensor map 3: error %d\n", static_cast<int>(r));
   return m;
 }
 
-// One thread waits: what follows in the stream is queued by then, and the host's time for a launch is not measured.
+// One thread waits: what follows in the stream is queued by then, and the host's time for a launch is not
+// measured.
 __global__ void delay(int microseconds) {
   const long long start = dev::nanoseconds();
   while (dev::nanoseconds() - start < microseconds * 1000ll) {
@@ -383,10 +415,13 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 void cublas(int n, float* to, bool tf32, float alpha, float beta) {
-  cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &alpha, Bm, CUDA_R_32F, n, A, CUDA_R_32F, n, &beta, to, CUDA_R_32F, n,
-               tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &alpha, Bm, CUDA_R_32F, n, A, CUDA_R_32F, n, &beta,
+               to, CUDA_R_32F, n, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+               CUBLAS_GEMM_DEFAULT);
 }
-struct Error { double most, rms, toward, bad; };
+struct Error {
+  double most, rms, toward, bad;
+};
 Error error_of(const float* c, const float* exact, int n) {
   const size_t count = static_cast<size_t>(n) * n;
   CHECK(cudaMemset(stats, 0, 32));
@@ -409,9 +444,11 @@ struct Run {  // one design at one size
     p.C = C, p.M = p.N = p.K = n;
     p.partial = partial, p.ready = ready;
     if (d.load == Load::tma && !packed) {
-      const auto type = d.round == Round::tma ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+      const auto type =
+          d.round == Round::tma ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
       p.map_a = map2(p.A, n, n, d.BK, d.BM, type, d.swizzle);
-      p.map_b = d.b == B::ldmatrix ? map2(p.B, n, n, d.BK, d.BN, type) : map3(p.B, n, n, d.BK, d.BN / 32 / d.cluster, type, d.swizzle);
+      p.map_b = d.b == B::ldmatrix ? map2(p.B, n, n, d.BK, d.BN, type)
+                                   : map3(p.B, n, n, d.BK, d.BN / 32 / d.cluster, type, d.swizzle);
     }
     const int tiles = ((n + d.BM - 1) / d.BM) * ((n + d.BN - 1) / d.BN);
     grid = dim3(d.blocks == Blocks::plain ? tiles : std::min(tiles, sms * d.per_sm));
@@ -424,28 +461,34 @@ struct Run {  // one design at one size
       pack_b<<<quads / 256, 256>>>(Bm, reinterpret_cast<float4*>(B2), n, n, d.BN, d.BK);
       return;
     }
-    if (d.round == Round::pass) round_copy<<<sms * 8, 256>>>(reinterpret_cast<const float4*>(A), reinterpret_cast<float4*>(A2), quads);
+    if (d.round == Round::pass)
+      round_copy<<<sms * 8, 256>>>(reinterpret_cast<const float4*>(A), reinterpret_cast<float4*>(A2), quads);
     if (d.b == B::ldmatrix) {
       transpose_round<<<dim3(n / 64, n / 64), 256>>>(Bm, B2, n, n, d.round == Round::pass);
     } else if (d.round == Round::pass) {
       round_copy<<<sms * 8, 256>>>(reinterpret_cast<const float4*>(Bm), reinterpret_cast<float4*>(B2), quads);
     }
   }
-  bool has_pass() const { return v.design.round == Round::pass || v.design.b == B::packed || v.design.b == B::ldmatrix; }
+  bool has_pass() const {
+    return v.design.round == Round::pass || v.design.b == B::packed || v.design.b == B::ldmatrix;
+  }
   void kernel(float alpha, float beta, bool timed = true) {
     p.alpha = alpha, p.beta = beta, p.launch = ++launches, p.clock = timed ? clocks : nullptr;
     cudaLaunchConfig_t config{};
-    config.gridDim = grid, config.blockDim = dim3(v.design.threads()), config.dynamicSmemBytes = v.design.shared_bytes();
+    config.gridDim = grid, config.blockDim = dim3(v.design.threads()),
+    config.dynamicSmemBytes = v.design.shared_bytes();
     cudaLaunchAttribute attribute[1];
     attribute[0].id = cudaLaunchAttributeClusterDimension;
-    attribute[0].val.clusterDim.x = v.design.cluster, attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
+    attribute[0].val.clusterDim.x = v.design.cluster,
+    attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
     config.attrs = attribute, config.numAttrs = v.design.cluster > 1 ? 1 : 0;
     CHECK(cudaLaunchKernelEx(&config, v.kernel, p));
   }
 };
 
 // Runs f for `seconds` back to back; milliseconds a call over the second half.
-double sustained(const std::function<void()>& f, double seconds, double estimate_ms, const Nvml& nvml, double& watts, int& mhz) {
+double sustained(const std::function<void()>& f, double seconds, double estimate_ms, const Nvml& nvml,
+                 double& watts, int& mhz) {
   const int calls = std::max(4, static_cast<int>(seconds * 1e3 / estimate_ms) + 1), half = calls / 2;
   for (int i = 0; i < half; ++i) f();
   cudaEventRecord(event_a);
@@ -464,7 +507,8 @@ void measure(const Variant& v, const Nvml& nvml) {
   CHECK(cudaFuncGetAttributes(&fa, v.kernel));
   CHECK(cudaFuncSetAttribute(v.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, v.design.shared_bytes()));
   int fit = 0;
-  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, v.kernel, v.design.threads(), v.design.shared_bytes()));
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, v.kernel, v.design.threads(),
+                                                      v.design.shared_bytes()));
   for (const int n : options.sizes) {
     Run run(v, n);
     const size_t count = static_cast<size_t>(n) * n;
@@ -506,22 +550,30 @@ void measure(const Variant& v, const Nvml& nvml) {
       ms_hot = sustained([&] { run.passes(), run.kernel(1, 0); }, options.sustain, ms, nvml, watts, hot_mhz);
       hot_mhz = clocks[1] ? static_cast<int>(clocks[0] * 1000 / clocks[1]) : -1;  // of the last launch
       rest();
-      blas_hot = sustained([&] { cublas(n, R, true, 1, 0); }, options.sustain, blas_ms, nvml, blas_watts, blas_mhz);
+      blas_hot =
+          sustained([&] { cublas(n, R, true, 1, 0); }, options.sustain, blas_ms, nvml, blas_watts, blas_mhz);
     }
-    printf("{\"variant\": \"%s\", \"n\": %d, \"ok\": %s, \"tflops\": %.1f, \"cublas\": %.1f, \"ratio\": %.4f, \"kernel_only_tflops\": %.1f, "
-           "\"ms\": %.4f, \"ms_min\": %.4f, \"mhz\": %.0f, \"sustained_tflops\": %.1f, \"sustained_cublas\": %.1f, \"ratio_sustained\": %.4f, "
-           "\"sustained_mhz\": %d, \"watts\": %.0f, \"cublas_mhz\": %d, \"cublas_watts\": %.0f, \"regs\": %d, \"local_bytes\": %zu, \"blocks_per_sm\": %d, "
-           "\"error_max\": %.3e, \"error_rms\": %.3e, \"error_toward\": %.3e, \"cublas_error_max\": %.3e, \"cublas_error_rms\": %.3e, "
-           "\"cublas_error_toward\": %.3e}\n",
-           v.name.c_str(), n, right ? "true" : "false", work / ms, work / blas_ms, blas_ms / ms, alone.empty() ? work / ms : work / median(alone), ms,
-           *std::min_element(total.begin(), total.end()), median(mhz), work / ms_hot, work / blas_hot, blas_hot / ms_hot, hot_mhz, watts, blas_mhz,
-           blas_watts, fa.numRegs, fa.localSizeBytes, fit, ours.most, ours.rms, ours.toward, theirs.most, theirs.rms, theirs.toward);
+    printf(
+        "{\"variant\": \"%s\", \"n\": %d, \"ok\": %s, \"tflops\": %.1f, \"cublas\": %.1f, \"ratio\": %.4f, "
+        "\"kernel_only_tflops\": %.1f, "
+        "\"ms\": %.4f, \"ms_min\": %.4f, \"mhz\": %.0f, \"sustained_tflops\": %.1f, \"sustained_cublas\": "
+        "%.1f, \"ratio_sustained\": %.4f, "
+        "\"sustained_mhz\": %d, \"watts\": %.0f, \"cublas_mhz\": %d, \"cublas_watts\": %.0f, \"regs\": %d, "
+        "\"local_bytes\": %zu, \"blocks_per_sm\": %d, "
+        "\"error_max\": %.3e, \"error_rms\": %.3e, \"error_toward\": %.3e, \"cublas_error_max\": %.3e, "
+        "\"cublas_error_rms\": %.3e, "
+        "\"cublas_error_toward\": %.3e}\n",
+        v.name.c_str(), n, right ? "true" : "false", work / ms, work / blas_ms, blas_ms / ms,
+        alone.empty() ? work / ms : work / median(alone), ms, *std::min_element(total.begin(), total.end()),
+        median(mhz), work / ms_hot, work / blas_hot, blas_hot / ms_hot, hot_mhz, watts, blas_mhz, blas_watts,
+        fa.numRegs, fa.localSizeBytes, fit, ours.most, ours.rms, ours.toward, theirs.most, theirs.rms,
+        theirs.toward);
     fflush(stdout);
   }
 }
 
-// How the time of a launch depends on the idling before: gaps of some milliseconds, then launches back to back, each
-// timed by its own events. What "rested" means for short kernels.
+// How the time of a launch depends on the idling before: gaps of some milliseconds, then launches back to
+// back, each timed by its own events. What "rested" means for short kernels.
 void series(const Variant& v, int n) {
   CHECK(cudaFuncSetAttribute(v.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, v.design.shared_bytes()));
   Run run(v, n);
@@ -533,36 +585,41 @@ void series(const Variant& v, int n) {
   long long* const one = clocks;
   const double work = 2.0 * n * n * n * 1e-9;
   for (const int spin : {0, options.delay})
-  for (const int gap : {0, 2, 10, 30, 60})
-    for (const bool library : {false, true}) {
-      std::vector<double> rates[COUNT], mhz[COUNT], block[COUNT];
-      for (int repeat = 0; repeat < (gap > 60 ? 3 : 5); ++repeat) {
-        CHECK(cudaDeviceSynchronize());
-        usleep(gap * 1000);
-        if (spin > 0) delay<<<1, 1>>>(spin);
-        cudaEventRecord(events[0]);
-        for (int i = 0; i < COUNT; ++i) {
-          clocks = many + 2 * i;
-          if (library) cublas(n, R, true, 1, 0);
-          else run.kernel(1, 0);
-          cudaEventRecord(events[i + 1]);
+    for (const int gap : {0, 2, 10, 30, 60})
+      for (const bool library : {false, true}) {
+        std::vector<double> rates[COUNT], mhz[COUNT], block[COUNT];
+        for (int repeat = 0; repeat < (gap > 60 ? 3 : 5); ++repeat) {
+          CHECK(cudaDeviceSynchronize());
+          usleep(gap * 1000);
+          if (spin > 0) delay<<<1, 1>>>(spin);
+          cudaEventRecord(events[0]);
+          for (int i = 0; i < COUNT; ++i) {
+            clocks = many + 2 * i;
+            if (library)
+              cublas(n, R, true, 1, 0);
+            else
+              run.kernel(1, 0);
+            cudaEventRecord(events[i + 1]);
+          }
+          CHECK(cudaEventSynchronize(events[COUNT]));
+          for (int i = 0; i < COUNT; ++i) {
+            float ms;
+            cudaEventElapsedTime(&ms, events[i], events[i + 1]);
+            rates[i].push_back(work / ms),
+                mhz[i].push_back(library ? 0 : many[2 * i] * 1e3 / many[2 * i + 1]),
+                block[i].push_back(many[2 * i + 1] * 1e-3);
+          }
         }
-        CHECK(cudaEventSynchronize(events[COUNT]));
-        for (int i = 0; i < COUNT; ++i) {
-          float ms;
-          cudaEventElapsedTime(&ms, events[i], events[i + 1]);
-          rates[i].push_back(work / ms), mhz[i].push_back(library ? 0 : many[2 * i] * 1e3 / many[2 * i + 1]), block[i].push_back(many[2 * i + 1] * 1e-3);
-        }
+        printf("{\"series\": \"%s\", \"n\": %d, \"delay_us\": %d, \"idle_ms\": %d, \"tflops\": [",
+               library ? "cublas" : v.name.c_str(), n, spin, gap);
+        for (int i = 0; i < COUNT; ++i) printf("%s%.0f", i ? ", " : "", median(rates[i]));
+        printf("], \"mhz\": [");
+        for (int i = 0; i < COUNT && !library; ++i) printf("%s%.0f", i ? ", " : "", median(mhz[i]));
+        printf("], \"us_of_block_0\": [");
+        for (int i = 0; i < COUNT && !library; ++i) printf("%s%.0f", i ? ", " : "", median(block[i]));
+        printf("]}\n");
+        fflush(stdout);
       }
-      printf("{\"series\": \"%s\", \"n\": %d, \"delay_us\": %d, \"idle_ms\": %d, \"tflops\": [", library ? "cublas" : v.name.c_str(), n, spin, gap);
-      for (int i = 0; i < COUNT; ++i) printf("%s%.0f", i ? ", " : "", median(rates[i]));
-      printf("], \"mhz\": [");
-      for (int i = 0; i < COUNT && !library; ++i) printf("%s%.0f", i ? ", " : "", median(mhz[i]));
-      printf("], \"us_of_block_0\": [");
-      for (int i = 0; i < COUNT && !library; ++i) printf("%s%.0f", i ? ", " : "", median(block[i]));
-      printf("]}\n");
-      fflush(stdout);
-    }
   clocks = one;
 }
 
@@ -582,9 +639,12 @@ void peak_of(int warps) {
   const int rounds = 3000;
   const auto [ms, cycles] = rate([&] { peak<ACC><<<sms, warps * 32>>>(C, rounds, clocks); });
   const double mmas = static_cast<double>(rounds) * (32 / ACC) * ACC;
-  printf("{\"peak\": \"mma.sync.m16n8k8.tf32\", \"warps_per_sm\": %d, \"accumulators\": %d, \"tflops\": %.1f, \"mhz\": %.0f, "
-         "\"cycles_per_mma_of_a_scheduler\": %.3f}\n",
-         warps, ACC, mmas * warps * sms * 2048 / ms * 1e-9, cycles / ms * 1e-3, cycles / mmas / std::max(1.0, warps / 4.0));
+  printf(
+      "{\"peak\": \"mma.sync.m16n8k8.tf32\", \"warps_per_sm\": %d, \"accumulators\": %d, \"tflops\": %.1f, "
+      "\"mhz\": %.0f, "
+      "\"cycles_per_mma_of_a_scheduler\": %.3f}\n",
+      warps, ACC, mmas * warps * sms * 2048 / ms * 1e-9, cycles / ms * 1e-3,
+      cycles / mmas / std::max(1.0, warps / 4.0));
   fflush(stdout);
 }
 template <int KIND>
@@ -592,14 +652,16 @@ void shared_of(const char* name, int bytes) {
   const int rounds = 4000, warps = 8;
   CHECK(cudaFuncSetAttribute(shared_rate<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536));
   const auto [ms, cycles] = rate([&] { shared_rate<KIND><<<sms, warps * 32, 65536>>>(C, rounds, clocks); });
-  printf("{\"peak\": \"%s\", \"warps_per_sm\": %d, \"bytes_per_cycle_of_an_sm\": %.1f}\n", name, warps, 8.0 * rounds * warps * 32 * bytes / cycles);
+  printf("{\"peak\": \"%s\", \"warps_per_sm\": %d, \"bytes_per_cycle_of_an_sm\": %.1f}\n", name, warps,
+         8.0 * rounds * warps * 32 * bytes / cycles);
   fflush(stdout);
 }
 template <Round R>
 void round_of(const char* name) {
   const int rounds = 8000, warps = 8;
   const auto [ms, cycles] = rate([&] { round_rate<R><<<sms, warps * 32>>>(C, rounds, clocks); });
-  printf("{\"peak\": \"%s\", \"warps_per_sm\": %d, \"cycles_per_instruction_of_a_scheduler\": %.3f}\n", name, warps, cycles / (8.0 * rounds * warps / 4));
+  printf("{\"peak\": \"%s\", \"warps_per_sm\": %d, \"cycles_per_instruction_of_a_scheduler\": %.3f}\n", name,
+         warps, cycles / (8.0 * rounds * warps / 4));
   fflush(stdout);
 }
 
@@ -609,12 +671,15 @@ void inner_of(const char* name, int warps = 8) {
   CHECK(cudaFuncSetAttribute(inner<FEED, R, ORDER, J>, cudaFuncAttributeMaxDynamicSharedMemorySize, 98304));
   cudaFuncAttributes fa;
   CHECK(cudaFuncGetAttributes(&fa, inner<FEED, R, ORDER, J>));
-  const auto [ms, cycles] = rate([&] { inner<FEED, R, ORDER, J><<<sms, warps * 32, 98304>>>(C, rounds, clocks); });
+  const auto [ms, cycles] =
+      rate([&] { inner<FEED, R, ORDER, J><<<sms, warps * 32, 98304>>>(C, rounds, clocks); });
   const double mmas = 16.0 * J * rounds;
-  printf("{\"inner\": \"%s\", \"order\": %d, \"j\": %d, \"warps_per_sm\": %d, \"tflops\": %.1f, \"cycles_per_mma_of_a_scheduler\": %.3f, "
-         "\"mhz\": %.0f, \"regs\": %d, \"local_bytes\": %zu}\n",
-         name, ORDER, J, warps, mmas * warps * sms * 2048 / ms * 1e-9, cycles / mmas / std::max(1.0, warps / 4.0), cycles / ms * 1e-3, fa.numRegs,
-         fa.localSizeBytes);
+  printf(
+      "{\"inner\": \"%s\", \"order\": %d, \"j\": %d, \"warps_per_sm\": %d, \"tflops\": %.1f, "
+      "\"cycles_per_mma_of_a_scheduler\": %.3f, "
+      "\"mhz\": %.0f, \"regs\": %d, \"local_bytes\": %zu}\n",
+      name, ORDER, J, warps, mmas * warps * sms * 2048 / ms * 1e-9,
+      cycles / mmas / std::max(1.0, warps / 4.0), cycles / ms * 1e-3, fa.numRegs, fa.localSizeBytes);
   fflush(stdout);
 }
 
@@ -628,14 +693,19 @@ void rounding_of_tma() {
   }
   CHECK(cudaMemcpy(E, host, 4096, cudaMemcpyHostToDevice));
   CHECK(cudaMemset(stats, 0, 64));
-  for (const auto type : {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ}) {
+  for (const auto type : {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+                          CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ}) {
     CHECK(cudaMemset(stats, 0, 16));
     tma_rounding<<<1, 128>>>(map2(E, 32, 32, 32, 32, type), E, reinterpret_cast<int*>(stats));
     int counts[4];
     CHECK(cudaMemcpy(counts, stats, 16, cudaMemcpyDeviceToHost));
-    printf("{\"tma_rounding\": \"%s\", \"of\": 1024, \"as_rna\": %d, \"as_nearest_even\": %d, \"as_truncation\": %d, \"unchanged\": %d}\n",
-           type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? "FLOAT32" : type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 ? "TFLOAT32" : "TFLOAT32_FTZ", counts[0],
-           counts[1], counts[2], counts[3]);
+    printf(
+        "{\"tma_rounding\": \"%s\", \"of\": 1024, \"as_rna\": %d, \"as_nearest_even\": %d, "
+        "\"as_truncation\": %d, \"unchanged\": %d}\n",
+        type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32    ? "FLOAT32"
+        : type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 ? "TFLOAT32"
+                                                   : "TFLOAT32_FTZ",
+        counts[0], counts[1], counts[2], counts[3]);
   }
   fflush(stdout);
 }
@@ -652,7 +722,8 @@ int child() {
   cublasCreate(&blas);
   cudaEventCreate(&event_a), cudaEventCreate(&event_b);
   cudaDriverEntryPointQueryResult found;
-  CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", reinterpret_cast<void**>(&encode), 12000, cudaEnableDefault, &found));
+  CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", reinterpret_cast<void**>(&encode), 12000,
+                                         cudaEnableDefault, &found));
   const size_t n = *std::max_element(options.sizes.begin(), options.sizes.end()), bytes = n * n * 4;
   for (float** p : {&A, &Bm, &C, &R, &E, &A2, &B2}) CHECK(cudaMalloc(p, bytes));
   CHECK(cudaMalloc(&stats, 64));
@@ -667,30 +738,37 @@ int child() {
     *progress = 0;
     if (options.peak) {
       rounding_of_tma();
-      for (const int warps : {4, 8, 16}) peak_of<1>(warps), peak_of<2>(warps), peak_of<4>(warps), peak_of<8>(warps), peak_of<16>(warps);
-      shared_of<0>("ldmatrix.x4", 16), shared_of<1>("LDS.128", 16), shared_of<2>("LDS.64", 8), shared_of<3>("LDS.32", 4);
+      for (const int warps : {4, 8, 16})
+        peak_of<1>(warps), peak_of<2>(warps), peak_of<4>(warps), peak_of<8>(warps), peak_of<16>(warps);
+      shared_of<0>("ldmatrix.x4", 16), shared_of<1>("LDS.128", 16), shared_of<2>("LDS.64", 8),
+          shared_of<3>("LDS.32", 4);
       inner_of<0, Round::none, 0>("registers"), inner_of<0, Round::none, 0>("registers", 4);
       inner_of<0, Round::none, 1>("registers"), inner_of<0, Round::none, 2>("registers");
-      inner_of<1, Round::none, 0>("LDS.128 in fragment order"), inner_of<1, Round::none, 0>("LDS.128 in fragment order", 4);
-      inner_of<1, Round::none, 1>("LDS.128 in fragment order"), inner_of<1, Round::none, 2>("LDS.128 in fragment order");
+      inner_of<1, Round::none, 0>("LDS.128 in fragment order"),
+          inner_of<1, Round::none, 0>("LDS.128 in fragment order", 4);
+      inner_of<1, Round::none, 1>("LDS.128 in fragment order"),
+          inner_of<1, Round::none, 2>("LDS.128 in fragment order");
       inner_of<3, Round::none, 0>("LDSM for A and B"), inner_of<3, Round::none, 1>("LDSM for A and B");
-      inner_of<2, Round::none, 0>("LDSM, LDS.128 and moves"), inner_of<2, Round::add, 0>("LDSM, LDS.128, + 0x1000"), inner_of<2, Round::add, 1>("LDSM, LDS.128, + 0x1000");
-      inner_of<2, Round::cvt, 0>("LDSM, LDS.128, cvt.rna"), inner_of<3, Round::add, 0>("LDSM for A and B, + 0x1000");
+      inner_of<2, Round::none, 0>("LDSM, LDS.128 and moves"),
+          inner_of<2, Round::add, 0>("LDSM, LDS.128, + 0x1000"),
+          inner_of<2, Round::add, 1>("LDSM, LDS.128, + 0x1000");
+      inner_of<2, Round::cvt, 0>("LDSM, LDS.128, cvt.rna"),
+          inner_of<3, Round::add, 0>("LDSM for A and B, + 0x1000");
       round_of<Round::add>("IADD"), round_of<Round::cvt>("cvt.rna.tf32");
     }
   }
   if (!options.series.empty() && !*(progress + 1)) {
     *(progress + 1) = 1;
     for (const Variant& v : variants())
-      if (v.name == options.series)
-        series(v, options.sizes.front());
+      if (v.name == options.series) series(v, options.sizes.front());
   }
   auto wanted = [](const std::string& name) {
     if (options.only.empty()) return true;
     for (size_t at = 0; at <= options.only.size();) {
       const size_t comma = std::min(options.only.find(',', at), options.only.size());
       const std::string part = options.only.substr(at, comma - at);
-      if (!part.empty() && (part.back() == '$' ? name + "$" : name).find(part) != std::string::npos) return true;
+      if (!part.empty() && (part.back() == '$' ? name + "$" : name).find(part) != std::string::npos)
+        return true;
       at = comma + 1;
     }
     return false;
@@ -738,7 +816,8 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  progress = static_cast<volatile int*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  progress = static_cast<volatile int*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   *progress = -1;
   // A design that fails or hangs costs itself only: the rest goes on in another process.
   for (;;) {
@@ -761,7 +840,9 @@ int main(int argc, char** argv) {
     if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
     const int at = *progress;
     if (at < 0) return 1;  // not even the start succeeded
-    printf("{\"variant\": \"%s\", \"failed\": \"%s\"}\n", at < static_cast<int>(variants().size()) ? variants()[at].name.c_str() : "?", hung ? "hung" : "error");
+    printf("{\"variant\": \"%s\", \"failed\": \"%s\"}\n",
+           at < static_cast<int>(variants().size()) ? variants()[at].name.c_str() : "?",
+           hung ? "hung" : "error");
     *progress = at + 1;
   }
 }

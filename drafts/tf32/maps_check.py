@@ -83,12 +83,16 @@ def check(mode, BK):
                     y[l][j], y[l][j + 1] = v[:2], v[2:]
         else:
             for i in range(I):
-                r = ldmatrix([((wm * BK * 4 + lane_ldm16(l)) ^ (s << 5)) + i * 16 * BK * 4 for l in range(32)])
+                r = ldmatrix(
+                    [((wm * BK * 4 + lane_ldm16(l)) ^ (s << 5)) + i * 16 * BK * 4 for l in range(32)]
+                )
                 for l in range(32):
                     x[l][i] = [inv_a[b] for b in r[l]]
             if mode == "ldmatrix":
                 for j in range(0, J, 2):
-                    r = ldmatrix([((wn * BK * 4 + lane_ldm8(l)) ^ (s << 5)) + j * 8 * BK * 4 for l in range(32)])
+                    r = ldmatrix(
+                        [((wn * BK * 4 + lane_ldm8(l)) ^ (s << 5)) + j * 8 * BK * 4 for l in range(32)]
+                    )
                     for l in range(32):
                         v = [inv_b[b] for b in r[l]]
                         y[l][j], y[l][j + 1] = v[:2], v[2:]
@@ -112,7 +116,11 @@ def check(mode, BK):
                         for l in range(32):
                             g, t = l // 4, l % 4
                             at = t * BN * 4 + wn * 4 + (g >> 2) * 16 + (g & 3) * 4
-                            addr.append(((at + (j >> 2) * 128) ^ (((j & 3) ^ t) << 5)) + s * 8 * BN * 4 + 4 * BN * 4 * e)
+                            addr.append(
+                                ((at + (j >> 2) * 128) ^ (((j & 3) ^ t) << 5))
+                                + s * 8 * BN * 4
+                                + 4 * BN * 4 * e
+                            )
                         bad += conflicts(addr, 4)
                         for l in range(32):
                             y[l][j][e] = inv_b[addr[l]]
@@ -131,7 +139,14 @@ def check(mode, BK):
                     assert mn == (m, n), (mode, "mixes elements")
                 if swap:
                     row = wm + 8 * j + 2 * t + (e & 1)
-                    col = wn + i // 2 * 32 + 8 * (i & 1) + 4 * ((g >> 2) + 4 * (g >> 1 & 1)) + 2 * (g & 1) + (e >> 1)
+                    col = (
+                        wn
+                        + i // 2 * 32
+                        + 8 * (i & 1)
+                        + 4 * ((g >> 2) + 4 * (g >> 1 & 1))
+                        + 2 * (g & 1)
+                        + (e >> 1)
+                    )
                 elif mode == "lds128":
                     row, col = wm + 16 * i + g + 8 * (e >> 1), wn + j // 4 * 32 + 4 * t + 16 * (e & 1) + j % 4
                 else:

@@ -1,6 +1,6 @@
 """Counts the instructions of each kernel's main loop: the innermost loop with most HMMA.
 
-    cuobjdump -sass main | python3 sass_loops.py [names, from `main --list`, in a file]
+cuobjdump -sass main | python3 sass_loops.py [names, from `main --list`, in a file]
 """
 
 import collections
@@ -40,6 +40,8 @@ for name, code in kernels:
     local = sum(opcode(t).startswith(("LDL", "STL")) for _, t in body)
     others = len(body) - hmma
     args = re.search(r"Design(.*)EE", name)
-    print(f"{args[1] if args else name}\n   loop {len(body)} instructions, {16 * len(body)} bytes; HMMA {hmma}; {others / hmma:.2f} others per HMMA;"
-          f" local {local}; whole kernel {len(code)}, {sum(opcode(t).startswith(('LDL', 'STL')) for _, t in code)} local")
+    print(
+        f"{args[1] if args else name}\n   loop {len(body)} instructions, {16 * len(body)} bytes; HMMA {hmma}; {others / hmma:.2f} others per HMMA;"
+        f" local {local}; whole kernel {len(code)}, {sum(opcode(t).startswith(('LDL', 'STL')) for _, t in code)} local"
+    )
     print("  ", " ".join(f"{k} {v}" for k, v in count.most_common()))
