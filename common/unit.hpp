@@ -4,8 +4,8 @@
 // computes in:
 //   sgemm(const Gemm&)              FP32
 //   gemm_tf32(const Gemm&)          TF32, of floats that it rounds to the nearest
-//   gemm_tf32_cut_off(const Gemm&)  TF32, of floats whose last bits it may leave to the tensor cores to
-//   ignore gemm(const GemmBf16&)           BF16
+//   gemm_tf32_cut_off(const Gemm&)  TF32, of floats whose last bits it may leave to the tensor cores to cut
+//   gemm(const GemmBf16&)           BF16
 
 #include "common/harness/entry.hpp"
 
