@@ -1,7 +1,7 @@
 #pragma once
 
-// What steps 22 and 23 introduce: floats rounded to TF32, and the places in shared memory of a tile's
-// elements.
+// For TF32 kernels (so far in tests/kernels): floats rounded to TF32, and the places in shared memory of a
+// tile's elements.
 
 #include "common/cuda/float4.hpp"
 #include "common/cuda/mma.hpp"

@@ -1,10 +1,11 @@
 // Step 20: the same product on tensor cores, and the figure to beat there.
 //
 // Idea      Tensor cores multiply numbers of 11 bits of significand, TF32, and sum up in FP32. A, B and C
-//           stay floats: what a step of this part gives up is the last 13 bits of every element of A and B.
-//           cuBLAS does so where it is told that it may, by CUBLAS_COMPUTE_32F_FAST_TF32.
-// Change    Against step 00: the compute type. On the CPU device the plain loops take cuBLAS's place again,
-//           with the 13 bits cut off; the steps after this one round them instead, which loses half as much.
+//           stay floats in memory; a step of this part loses the last 13 bits of every element of A and B on
+//           the way. cuBLAS does so where it is told that it may, by CUBLAS_COMPUTE_32F_FAST_TF32.
+// Change    Against step 00: the call, and its compute type. How cuBLAS shortens the operands is its own
+//           affair, so this step may cut off (hence the name); measured, cuBLAS rounds. On the CPU device the
+//           plain loops take its place again, with the 13 bits cut off, which loses twice as much.
 // Bound     In TF32 the tensor cores of an SM do 1024 multiply-adds in a cycle on Hopper, 512 on Ampere; its
 //           FP32 units do 128 and 64.
 

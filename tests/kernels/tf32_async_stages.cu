@@ -1,9 +1,8 @@
 // TF32 by mma.sync: cp.async fills three stages of tiles, and each thread rounds what it has copied.
 //
 // Idea      Copies that run by themselves hide the latency of global memory, as in step 09; tensor cores,
-// eight
-//           times as fast as FFMAs, need them earlier: two tiles ahead. But what copies itself does not round
-//           itself.
+//           eight times as fast as FFMAs, need them earlier: two tiles ahead. But what copies itself does
+//           not round itself.
 // Change    A ring of STAGES buffers in dynamic shared memory. A thread waits for its own copies, rounds them
 //           in place, and the barrier hands them to the others.
 // Bound     Rounding reads and writes the tiles once more; fragments take one load for each register.

@@ -1,9 +1,8 @@
 // TF32 by mma.sync: tiles of C that are computed at a time share rows and columns, so that the L2 cache
 // serves them.
 //
-// Idea      264 blocks run at a time. Along a row of tiles they read a few rows of A and nearly all of B; in
-// a
-//           nearly square region they read the least of both.
+// Idea      264 blocks run at a time. Along a row of tiles they read a few rows of A and nearly all of B;
+//           in a nearly square region they read the least of both.
 // Change    The number of a block says its tile in bands of BAND rows of tiles, down each column of a band.
 // Bound     The instructions beside the mma: fragments, rounding, addresses.
 

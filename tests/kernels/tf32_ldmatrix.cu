@@ -1,11 +1,11 @@
 // TF32 by mma.sync: ldmatrix loads four registers of a fragment at once.
 //
 // Idea      ldmatrix moves 8 x 8 matrices of 16-bit elements from shared memory into the registers where mma
-//           wants them. A TF32 number is two such elements: of a matrix of eight rows of four floats each
-//           lane gets one float, and it is the right one.
-// Change    A fragment of A comes by one ldmatrix instead of four loads. B's rows run along its columns: its
-//           fragments would need the matrices transposed, which ldmatrix can do with elements of 16 bits
-//           only.
+//           wants them. A TF32 number is two such elements. Then the matrix has eight rows of four floats,
+//           and each lane gets one float: the right one.
+// Change    A fragment of A comes by one ldmatrix instead of four loads. Not so B's: its tile lies row by
+//           row, [k][col], and a lane needs element [t][quad] where ldmatrix gives [quad][t]. The matrices
+//           would have to be transposed, which ldmatrix can do with elements of 16 bits only.
 // Bound     Shared memory delivers the same bytes; the instructions that ask for them are fewer.
 
 #include "common/cuda/dynamic_shared.hpp"

@@ -2,9 +2,8 @@
 // bank.
 //
 // Idea      Lanes that load a fragment read four neighbours in each of eight rows. All rows begin in bank 0.
-// If
-//           row r takes its groups of four in the order g XOR r, eight rows lie in eight different groups of
-//           banks. That costs no memory, and groups of four stay whole for wide accesses.
+//           If row r takes its groups of four in the order g XOR r, eight rows lie in eight different groups
+//           of banks. That costs no memory, and groups of four stay whole for wide accesses.
 // Change    Each access to As and Bs goes through a function that says where an element lies.
 // Bound     While a block loads its tiles it multiplies nothing; an SM's second block fills some of the time.
 
