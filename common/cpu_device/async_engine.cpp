@@ -1,11 +1,38 @@
 #include "common/cpu_device/async_engine.hpp"
 
 #include <cstring>
+#include <vector>
 
 #include "common/cpu_device/bulk_copy.hpp"
 #include "common/cpu_device/internal.hpp"
 
 namespace cpu_device {
+
+namespace {
+
+// As TFLOAT32 tensor maps of an H200 do: to the nearest, ties to even, what is infinite or NaN cut off.
+void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
+  for (std::uint32_t at = 0; at < bytes; at += sizeof(float)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, floats + at, sizeof bits);
+    if ((bits & 0x7fffffff) < 0x7f800000) bits += 0xfff + (bits >> 13 & 1);
+    bits &= 0xffffe000;
+    std::memcpy(floats + at, &bits, sizeof bits);
+  }
+}
+
+// What a copy brings, byte after byte, to where it belongs.
+void put(void* shared, const CopiedRows& rows, const std::byte* bytes) {
+  constexpr std::uint32_t group = 16, line = 128, lines = 8;
+  auto* to = static_cast<std::byte*>(shared);
+  const std::uint64_t first_line = shared_offset(shared) / line;
+  for (std::uint32_t at = 0; at < rows.bytes(); at += group) {
+    const auto flip = static_cast<std::uint32_t>((first_line + at / line) % lines * group);
+    std::memcpy(to + (at ^ flip), bytes + at, group);
+  }
+}
+
+}  // namespace
 
 void AsyncEngine::new_block() {
   waiting_.clear();
@@ -55,14 +82,19 @@ bool AsyncEngine::act(Worker& worker) {
     return true;
   }
   const CopiedRows& rows = work.rows;
-  std::memset(work.shared, 0, rows.bytes());
+  const bool in_place = rows.swizzle == Swizzle::none;
+  std::vector<std::byte> elsewhere(in_place ? 0 : rows.bytes());
+  std::byte* to = in_place ? static_cast<std::byte*>(work.shared) : elsewhere.data();
+  std::memset(to, 0, rows.bytes());
   rows.for_rows_read([&](std::size_t offset, const std::byte* source) {
-    std::memcpy(static_cast<std::byte*>(work.shared) + offset, source, rows.read.row_bytes);
+    std::memcpy(to + offset, source, rows.read.row_bytes);
+    if (rows.convert == Convert::to_tf32) round_to_tf32(to + offset, rows.read.row_bytes);
     if (worker.clocks) {
       note_engine_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, b.engine, tick,
                        work.pc);
     }
   });
+  if (!in_place) put(work.shared, rows, to);
   if (worker.clocks) fill_shared(work.shared, rows.bytes(), b.engine, tick, work.pc);
   b.deliver(worker, rows.bytes());
   return true;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/cpu_device/clocks.hpp"
+#include "common/cuda/tensor_shape.hpp"
 
 namespace cpu_device {
 
@@ -25,6 +26,8 @@ struct CopiedRows {
     const std::byte* source = nullptr;  // its first byte
     std::int64_t pitch = 0;             // bytes from row to row in global memory
   } read;
+  Swizzle swizzle = Swizzle::none;
+  Convert convert = Convert::nothing;
 
   std::uint32_t bytes() const { return rows * row_bytes; }
   // Calls f(its first byte's offset in the copy, where it is read) for each row of the part that is read.

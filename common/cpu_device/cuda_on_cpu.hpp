@@ -100,6 +100,16 @@ __forceinline__ T __ldg(const T* pointer) {
 // a * b + c, rounded once.
 __forceinline__ float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
+// a * b + c, rounded once, towards zero.
+__forceinline__ float __fmaf_rz(float a, float b, float c) {
+  const double product = static_cast<double>(a) * b;  // exact
+  double sum = product + c;
+  const double of_c = sum - product, lost = (product - (sum - of_c)) + (c - of_c);  // exact sum: sum + lost
+  if ((sum > 0 && lost < 0) || (sum < 0 && lost > 0)) sum = std::nextafter(sum, 0.0);
+  const float nearest = static_cast<float>(sum);
+  return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
 __forceinline__ std::uint32_t __float_as_uint(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 __forceinline__ float __uint_as_float(std::uint32_t x) { return __builtin_bit_cast(float, x); }
 

@@ -19,6 +19,8 @@ struct alignas(64) TensorMap {
   int rows = 0, cols = 0, batch = 0;
   int box_rows = 0, box_cols = 0;
   unsigned element_bytes = 0;
+  Swizzle swizzle = Swizzle::none;
+  Convert convert = Convert::nothing;
 };
 
 TensorMap make_tensor_map(const TensorShape& shape);
@@ -31,9 +33,11 @@ using TensorMap = cpu_device::TensorMap;
 
 template <typename T>
 __forceinline__ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch,
-                                     std::int64_t stride, int box_rows, int box_cols) {
+                                     std::int64_t stride, int box_rows, int box_cols,
+                                     Swizzle swizzle = Swizzle::none, Convert convert = Convert::nothing) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
-  return cpu_device::make_tensor_map({matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols});
+  return cpu_device::make_tensor_map(
+      {matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert});
 }
 
 // There is nothing to fetch it from.

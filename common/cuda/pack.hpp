@@ -1,7 +1,7 @@
 #pragma once
 
-// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as step 13 needs them:
-// rows that begin at multiples of 16 bytes, A transposed.
+// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as steps 13 and 28 need
+// them: rows that begin at multiples of 16 bytes; for step 13 A transposed.
 
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
@@ -21,6 +21,11 @@ struct Matrices {
 
   TensorMap map(int batch, int box_rows, int box_cols) const {
     return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols);
+  }
+  // Of TF32 numbers, in groups of four that change places (tensor_shape.hpp).
+  TensorMap tf32_map(int batch, int box_rows, int box_cols) const {
+    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, Swizzle::of_128_bytes,
+                      Convert::to_tf32);
   }
 };
 
@@ -90,23 +95,31 @@ void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, in
 
 // A transposed: [batch][K][M], M rounded up to a multiple of 4. One row of zeros if K == 0.
 // Throws OutOfMemory, CudaError.
-Matrices transposed_a(const Gemm& g, Workspace<float>& workspace) {
+[[maybe_unused]] Matrices transposed_a(const Gemm& g, Workspace<float>& workspace) {
   const Matrices from{g.A, g.M, g.K, g.lda, g.strideA}, to = packing::room(g.K, g.M, g.batch, workspace);
   packing::launch_on_tiles(is_aligned(g) ? packing::transpose<true> : packing::transpose<false>, from, to,
                            to.cols, to.rows, g.batch);
   return to;
 }
 
-// B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy. To be asked for right
-// behind transposed_a(), with which the copying overlaps.
+// A matrix of A or B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy.
+Matrices aligned(const Gemm& g, const Matrices& from, Workspace<float>& workspace, bool overlaps_previous) {
+  if (is_aligned(g) && g.K > 0) return from;
+  const Matrices to = packing::room(from.rows, from.cols, g.batch, workspace);
+  packing::launch_on_tiles(is_aligned(g) ? packing::copy<true> : packing::copy<false>, from, to, to.rows,
+                           to.cols, g.batch, overlaps_previous);
+  return to;
+}
+
+// A, or a copy whose rows begin at multiples of 16 bytes. Throws OutOfMemory, CudaError.
+[[maybe_unused]] Matrices aligned_a(const Gemm& g, Workspace<float>& workspace) {
+  return aligned(g, {g.A, g.M, g.K, g.lda, g.strideA}, workspace, false);
+}
+
+// B likewise. To be asked for right behind transposed_a() or aligned_a(), with which the copying overlaps.
 // Throws OutOfMemory, CudaError.
 Matrices aligned_b(const Gemm& g, Workspace<float>& workspace) {
-  const Matrices from{g.B, g.K, g.N, g.ldb, g.strideB};
-  if (is_aligned(g) && g.K > 0) return from;
-  const Matrices to = packing::room(g.K, g.N, g.batch, workspace);
-  packing::launch_on_tiles(is_aligned(g) ? packing::copy<true> : packing::copy<false>, from, to, to.rows,
-                           to.cols, g.batch, true);
-  return to;
+  return aligned(g, {g.B, g.K, g.N, g.ldb, g.strideB}, workspace, true);
 }
 
 }  // namespace

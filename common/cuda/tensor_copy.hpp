@@ -52,14 +52,17 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 
 // A batch of row-major matrices [batch][rows][cols] of float or bf16, whose rows lie ld and whose matrices
 // lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty matrix
-// nothing can be copied, not even zeros, but the map can be handed over.
+// nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared memory,
+// and what becomes of the elements on their way: tensor_shape.hpp.
 // Throws std::invalid_argument if the hardware cannot copy like this (tensor_shape.hpp says what it wants:
 // multiples of 16 bytes, above all), CudaError if the driver refuses the map.
 template <typename T>
 TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
-                     int box_rows, int box_cols) {
+                     int box_rows, int box_cols, Swizzle swizzle = Swizzle::none,
+                     Convert convert = Convert::nothing) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
-  const TensorShape shape{matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols};
+  const TensorShape shape{matrix, sizeof(T), rows,     cols,    ld,     batch,
+                          stride, box_rows,  box_cols, swizzle, convert};
   check_tensor_shape(shape);
   TensorMap result{};
   if (shape.empty()) return result;
@@ -70,11 +73,14 @@ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int b
                                 static_cast<cuuint64_t>(shape.matrix_pitch())};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
   const cuuint32_t every_element[] = {1, 1, 1};
-  const CUresult status = tensor_map_encoder()(
-      &result.map,
-      std::is_same_v<T, float> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
-      const_cast<T*>(matrix), sizes, pitches, box, every_element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUtensorMapDataType type = std::is_same_v<T, bf16>       ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : convert == Convert::to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const CUresult status =
+      tensor_map_encoder()(&result.map, type, 3, const_cast<T*>(matrix), sizes, pitches, box, every_element,
+                           CU_TENSOR_MAP_INTERLEAVE_NONE,
+                           swizzle == Swizzle::none ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw CudaError("cuTensorMapEncodeTiled refuses " + std::to_string(rows) + " x " + std::to_string(cols) +
                     ", leading dimension " + std::to_string(ld) + ", batch " + std::to_string(batch) +

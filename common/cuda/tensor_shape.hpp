@@ -9,6 +9,20 @@
 #include <stdexcept>
 #include <string>
 
+// How the rows of a box lie in shared memory.
+enum class Swizzle {
+  none,
+  // Groups of 16 bytes within each 128 bytes of shared memory change places: group g of the 128 bytes that
+  // begin at address a lies where group g XOR a / 128 % 8 would. The rows of the box have 128 bytes; if it
+  // begins at a multiple of 1024, group g of row r lies where g XOR r % 8 would.
+  of_128_bytes,
+};
+// What becomes of floats on their way.
+enum class Convert {
+  nothing,
+  to_tf32,  // the nearest TF32 number; of two equally near ones that whose last bit is zero
+};
+
 // A batch of row-major matrices, and the box that a copy takes out of one of them. Sizes are in elements.
 struct TensorShape {
   const void* matrix;
@@ -18,6 +32,8 @@ struct TensorShape {
   int batch;
   std::int64_t stride;  // from matrix to matrix; of a single one it may be anything
   int box_rows, box_cols;
+  Swizzle swizzle = Swizzle::none;
+  Convert convert = Convert::nothing;
 
   bool empty() const { return rows == 0 || cols == 0 || batch == 0; }
   std::int64_t row_pitch() const { return ld * element_bytes; }  // bytes, as is the next
@@ -51,6 +67,12 @@ inline void check_tensor_shape(const TensorShape& t) {
   }
   if (t.box_cols * t.element_bytes % unit != 0) {
     refuse("a row of the box, " + elements(t.box_cols) + ", is no multiple of 16 bytes");
+  }
+  if (t.swizzle == Swizzle::of_128_bytes && t.box_cols * t.element_bytes != 128) {
+    refuse("a row of the box, " + elements(t.box_cols) + ", does not have the 128 bytes that are swizzled");
+  }
+  if (t.convert == Convert::to_tf32 && t.element_bytes != sizeof(float)) {
+    refuse(elements(1) + " cannot be rounded to TF32, which are floats");
   }
   if (t.empty()) return;  // of the matrix nothing will be read
   if (const auto address = reinterpret_cast<std::uintptr_t>(t.matrix); address % unit != 0) {

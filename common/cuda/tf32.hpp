@@ -1,7 +1,7 @@
 #pragma once
 
-// For TF32 kernels (so far in tests/kernels): floats rounded to TF32, and the places in shared memory of a
-// tile's elements.
+// What steps 22 to 24 introduce: floats rounded to TF32, and the places in shared memory of a tile's
+// elements.
 
 #include "common/cuda/float4.hpp"
 #include "common/cuda/mma.hpp"
@@ -10,6 +10,14 @@
 __device__ __forceinline__ float4 round4(float4 v) {
   return make_float4(__uint_as_float(to_tf32(v.x)), __uint_as_float(to_tf32(v.y)),
                      __uint_as_float(to_tf32(v.z)), __uint_as_float(to_tf32(v.w)));
+}
+
+// The bits of a float, plus half a unit of TF32's last place, away from zero. Cut off by the tensor core, as
+// mma_tf32<Unrounded::cut_off>() lets it do, they are that float rounded to the nearest, as by to_tf32(), in
+// two instructions instead of three. Only what would round to infinity stays the largest TF32 number.
+__device__ __forceinline__ std::uint32_t half_up(std::uint32_t bits) {
+  const float power = __uint_as_float(bits & 0xff800000u);  // sign and exponent alone: a power of two
+  return __float_as_uint(__fmaf_rz(power, 0x1p-11f, __uint_as_float(bits)));
 }
 
 // Where element k of a row of A lies in that row of a tile [row][32 terms], and element col of a row of B in

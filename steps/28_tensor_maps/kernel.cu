@@ -1,0 +1,145 @@
+// Step 28: the Tensor Memory Accelerator copies the tiles, and rounds them on their way.
+//
+// Idea      A tensor map can say that its elements are TF32 numbers. Floats that are copied by it become
+// such,
+//           rounded to the nearest, at no cost. What arrives in shared memory is ready for the tensor cores,
+//           and nobody spends instructions on rounding or on addresses any more.
+// Change    Copies as in step 13, by maps that round and that exchange groups of four within 128 bytes, as
+//           a_place() does. A block computes 128 x 256 elements, in four stages. A and B are copied
+//           beforehand where their rows do not begin at multiples of 16 bytes.
+// Bound     All warps wait for the slowest one at every slab of BK terms.
+
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/ldmatrix.hpp"
+#include "common/cuda/mbarrier.hpp"
+#include "common/cuda/pack.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/tf32.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int BM = 128, BN = 256, BK = 32;  // the block's tile: BM x BN of C, BK terms (a slab) at a time
+constexpr int WM = 64, WN = 64;             // the warp's tile of C
+constexpr int MM = 8, MN = 16, MK = 8;      // an mma's: MM x MN of C, MK terms
+constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
+constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
+constexpr int THREADS = BM / WM * WARPS_N * 32;
+constexpr int STAGES = 4;  // buffers for the tiles
+constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
+
+struct alignas(1024) Tiles {
+  float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded
+  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][a_place()], rounded
+  std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
+};
+
+// The first of the two neighbouring columns, of 16 in a group of 32, that a lane loads: chosen so that 16
+// lanes, of which `quad` has four values, find them in 32 different banks.
+__device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad / 2 % 2 * 16 + quad / 4 * 4; }
+
+// map_a: boxes BM x BK. map_b: boxes BK x GROUP.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS) gemm_tensor_maps(Gemm g, const __grid_constant__ TensorMap map_a,
+                                                            const __grid_constant__ TensorMap map_b) {
+  auto& [As, Bs, full] = dynamic_shared<Tiles>();
+
+  float* C = g.C + blockIdx.z * g.strideC;  // [M][N]
+
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int col0 = blockIdx.x * BN, cols = g.N - col0;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
+  const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
+
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) mbarrier_init(&full[stage], 1);
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  const int slabs = ceil_div(g.K, BK);
+  const auto copy_slab = [&](int slab) {
+    if (threadIdx.x != 0 || slab >= slabs) return;
+    const int stage = slab % STAGES;
+    mbarrier_arrive_expect_tx(&full[stage], sizeof(float) * BK * (BM + BN));
+    tensor_copy(As[stage], map_a, slab * BK, row0, blockIdx.z, &full[stage]);
+    for (int group = 0; group < BN / GROUP; ++group) {
+      tensor_copy(Bs[stage][group], map_b, col0 + group * GROUP, slab * BK, blockIdx.z, &full[stage]);
+    }
+  };
+
+  std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // for this k and for the next
+  const auto load_fragments = [&](int set, int stage, int k) {
+    for (int i = 0; i < MMAS_M; i += 2) {
+      // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
+      // say where the rows of all of them begin.
+      const int row = m + i * MM + lane / 16 * 8 + lane % 8;
+      ldmatrix(a[set][i / 2], &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
+    }
+    for (int j = 0; j < MMAS_N; ++j) {
+      for (int r = 0; r < 4; r += 2) {
+        const int row = k + t + r * 2;
+        const float2 two =
+            float2_at(&Bs[stage][n / GROUP + j / 2][row][a_place(row, b_column(quad) + j % 2 * 8)]);
+        b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
+      }
+    }
+  };
+
+  float sums[MMAS_M][MMAS_N][4] = {};
+  const auto multiply = [&](int set) {
+    for (int i = 0; i < MMAS_M; ++i) {
+      const std::uint32_t two[] = {a[set][i / 2][i % 2 * 2], a[set][i / 2][i % 2 * 2 + 1]};
+      for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], b[set][j], two);
+    }
+  };
+
+  for (int slab = 0; slab < STAGES - 1; ++slab) copy_slab(slab);
+  if (slabs > 0) {
+    mbarrier_wait(&full[0], 0);
+    load_fragments(0, 0, 0);
+  }
+  for (int slab = 0; slab < slabs; ++slab) {
+#pragma unroll
+    for (int k = 0; k < BK; k += MK) {
+      const int set = k / MK % 2;
+      if (k + MK < BK) {
+        load_fragments(set ^ 1, slab % STAGES, k + MK);
+        if (k == 0) copy_slab(slab + STAGES - 1);
+      } else if (slab + 1 < slabs) {
+        mbarrier_wait(&full[(slab + 1) % STAGES], (slab + 1) / STAGES % 2);
+        __syncthreads();  // nobody needs this slab any more
+        load_fragments(0, (slab + 1) % STAGES, 0);
+      }
+      multiply(set);
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < MMAS_M; ++i) {
+#pragma unroll
+    for (int j = 0; j < MMAS_N; ++j) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = m + i * MM + t * 2 + r;  // in the block's tile
+        const int col = n + j / 2 * GROUP + b_column(quad) + j % 2 * 8;
+        update2<ALIGNED>(&C[(row0 + row) * g.ldc + col0 + col], row < rows ? cols - col : 0, sums[i][j][r],
+                         sums[i][j][r + 2], g.alpha, g.beta);
+      }
+    }
+  }
+}
+
+void gemm_tf32(const Gemm& g) {
+  static Workspace<float> a_workspace("aligned A"), b_workspace("aligned B");
+  if (g.M == 0 || g.N == 0) return;
+  const TensorMap map_a = aligned_a(g, a_workspace).tf32_map(g.batch, BM, BK);
+  const TensorMap map_b = aligned_b(g, b_workspace).tf32_map(g.batch, BK, GROUP);
+  const dim3 grid(ceil_div(g.N, BN), ceil_div(g.M, BM), g.batch);
+  launch(is_aligned(g) ? gemm_tensor_maps<true> : gemm_tensor_maps<false>, grid, dim3(THREADS), sizeof(Tiles),
+         g, map_a, map_b);
+}
+
+}  // namespace

@@ -1,0 +1,189 @@
+// Step 29: blocks that stay, and of which four warps only copy.
+//
+// Idea      Who multiplies waits for tiles, not for each other: mbarriers say which stage is full and which
+// is
+//           empty. A warpgroup of its own asks for copies as soon as a stage is empty, from one tile of C
+//           into the next, so that the stages are full again when the multiplying warps have stored a tile.
+// Change    A producer warpgroup, which gives its registers away; `empty` in place of __syncthreads(); as
+// many
+//           blocks as multiprocessors, which go through the tiles of C in bands of BAND rows.
+// Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes about seven.
+
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/ldmatrix.hpp"
+#include "common/cuda/mbarrier.hpp"
+#include "common/cuda/pack.hpp"
+#include "common/cuda/register_share.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/tf32.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int BM = 128, BN = 256, BK = 32;  // the block's tile: BM x BN of C, BK terms (a slab) at a time
+constexpr int WM = 64, WN = 64;             // the warp's tile of C
+constexpr int MM = 8, MN = 16, MK = 8;      // an mma's: MM x MN of C, MK terms
+constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
+constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
+constexpr int WARPS = BM / WM * WARPS_N;           // that multiply
+constexpr int PRODUCERS = 128;  // threads that do not: a warpgroup, of which one thread copies
+constexpr int STAGES = 4;       // buffers for the tiles
+constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
+constexpr int BAND = 8;    // rows of tiles gone through together, column after column
+
+struct alignas(1024) Tiles {
+  float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded
+  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][a_place()], rounded
+  std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];             // all warps have loaded their fragments of them
+};
+
+// A tile of C.
+struct Tile {
+  int matrix, row0, col0;
+};
+
+__device__ __forceinline__ Tile find_tile(const Gemm& g, int number) {
+  const int tiles_m = ceil_div(g.M, BM), tiles_n = ceil_div(g.N, BN);
+  const int in_matrix = number % (tiles_m * tiles_n);
+  const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
+  const int rows = min(BAND, tiles_m - band * BAND);
+  return {number / (tiles_m * tiles_n), (band * BAND + in_band % rows) * BM, in_band / rows * BN};
+}
+
+// The first of the two neighbouring columns, of 16 in a group of 32, that a lane loads: chosen so that 16
+// lanes, of which `quad` has four values, find them in 32 different banks.
+__device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad / 2 % 2 * 16 + quad / 4 * 4; }
+
+// map_a: boxes BM x BK. map_b: boxes BK x GROUP.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
+    gemm_persistent(Gemm g, const __grid_constant__ TensorMap map_a,
+                    const __grid_constant__ TensorMap map_b) {
+  auto& [As, Bs, full, empty] = dynamic_shared<Tiles>();
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, slabs = ceil_div(g.K, BK);
+
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage)
+      mbarrier_init(&full[stage], 1), mbarrier_init(&empty[stage], WARPS);
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  if (warp >= WARPS) {
+    registers_give<24>();
+    if (threadIdx.x > WARPS * 32) return;
+    int stage = 0, parity = 1;  // the phase before the first is complete: at first all stages are empty
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+      const Tile tile = find_tile(g, number);
+      for (int slab = 0; slab < slabs; ++slab) {
+        mbarrier_wait(&empty[stage], parity);
+        mbarrier_arrive_expect_tx(&full[stage], sizeof(float) * BK * (BM + BN));
+        tensor_copy(As[stage], map_a, slab * BK, tile.row0, tile.matrix, &full[stage]);
+        for (int group = 0; group < BN / GROUP; ++group) {
+          tensor_copy(Bs[stage][group], map_b, tile.col0 + group * GROUP, slab * BK, tile.matrix,
+                      &full[stage]);
+        }
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  registers_take<240>();
+
+  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
+  const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
+
+  std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // for this k and for the next
+  const auto load_fragments = [&](int set, int stage, int k) {
+    for (int i = 0; i < MMAS_M; i += 2) {
+      // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
+      // say where the rows of all of them begin.
+      const int row = m + i * MM + lane / 16 * 8 + lane % 8;
+      ldmatrix(a[set][i / 2], &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
+    }
+    for (int j = 0; j < MMAS_N; ++j) {
+      for (int r = 0; r < 4; r += 2) {
+        const int row = k + t + r * 2;
+        const float2 two =
+            float2_at(&Bs[stage][n / GROUP + j / 2][row][a_place(row, b_column(quad) + j % 2 * 8)]);
+        b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
+      }
+    }
+  };
+
+  float sums[MMAS_M][MMAS_N][4];
+  const auto multiply = [&](int set) {
+    for (int i = 0; i < MMAS_M; ++i) {
+      const std::uint32_t two[] = {a[set][i / 2][i % 2 * 2], a[set][i / 2][i % 2 * 2 + 1]};
+      for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], b[set][j], two);
+    }
+  };
+
+  int stage = 0, parity = 0;
+  if (static_cast<int>(blockIdx.x) < tiles && slabs > 0) {
+    mbarrier_wait(&full[0], 0);
+    load_fragments(0, 0, 0);
+  }
+  for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+#pragma unroll
+    for (int i = 0; i < MMAS_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < MMAS_N; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sums[i][j][r] = 0.0f;
+      }
+    }
+    for (int slab = 0; slab < slabs; ++slab) {
+#pragma unroll
+      for (int k = 0; k < BK; k += MK) {
+        const int set = k / MK % 2;
+        if (k + MK < BK) {
+          load_fragments(set ^ 1, stage, k + MK);
+        } else {
+          std::uint64_t* const loaded = &empty[stage];
+          if (++stage == STAGES) stage = 0, parity ^= 1;
+          if (slab + 1 < slabs || number + static_cast<int>(gridDim.x) < tiles) {
+            mbarrier_wait(&full[stage], parity);
+            load_fragments(0, stage, 0);
+          }
+          __syncwarp();
+          if (lane == 0) mbarrier_arrive(loaded);
+        }
+        multiply(set);
+      }
+    }
+
+    const Tile tile = find_tile(g, number);
+    float* C = g.C + tile.matrix * g.strideC;  // [M][N]
+    const int rows = g.M - tile.row0, cols = g.N - tile.col0;
+#pragma unroll
+    for (int i = 0; i < MMAS_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < MMAS_N; ++j) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int row = m + i * MM + t * 2 + r;  // in the block's tile
+          const int col = n + j / 2 * GROUP + b_column(quad) + j % 2 * 8;
+          update2<ALIGNED>(&C[(tile.row0 + row) * g.ldc + tile.col0 + col], row < rows ? cols - col : 0,
+                           sums[i][j][r], sums[i][j][r + 2], g.alpha, g.beta);
+        }
+      }
+    }
+  }
+}
+
+void gemm_tf32(const Gemm& g) {
+  static Workspace<float> a_workspace("aligned A"), b_workspace("aligned B");
+  if (g.M == 0 || g.N == 0) return;
+  const TensorMap map_a = aligned_a(g, a_workspace).tf32_map(g.batch, BM, BK);
+  const TensorMap map_b = aligned_b(g, b_workspace).tf32_map(g.batch, BK, GROUP);
+  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
+  launch(is_aligned(g) ? gemm_persistent<true> : gemm_persistent<false>, dim3(min(tiles, multiprocessors())),
+         dim3(WARPS * 32 + PRODUCERS), sizeof(Tiles), g, map_a, map_b);
+}
+
+}  // namespace
