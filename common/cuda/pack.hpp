@@ -23,9 +23,9 @@ struct Matrices {
     return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols);
   }
   // Of TF32 numbers, in groups of four that change places (tensor_shape.hpp).
-  TensorMap tf32_map(int batch, int box_rows, int box_cols) const {
-    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, Swizzle::of_128_bytes,
-                      Convert::to_tf32);
+  TensorMap tf32_map(int batch, int box_rows, int box_cols, Swizzle swizzle = Swizzle::of_128_bytes,
+                     Convert convert = Convert::to_tf32) const {
+    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert);
   }
 };
 

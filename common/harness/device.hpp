@@ -22,7 +22,8 @@ struct Step {
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
 
   Input input() const { return cpu.input(); }
-  Precision precision() const { return cpu.precision(); }
+  // Of an experiment, which changes the GPU's kernel only, the GPU's.
+  Precision precision() const { return (gpu ? gpu : cpu).precision(); }
 };
 
 struct DeviceInfo {
