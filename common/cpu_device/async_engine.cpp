@@ -10,13 +10,13 @@ namespace cpu_device {
 
 namespace {
 
-// As TFLOAT32 tensor maps of an H200 do: to the nearest, ties to even, what is infinite or NaN cut off.
+// As TFLOAT32 tensor maps of an H200 do: to the nearest, ties to even; all NaN become one.
 void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
   for (std::uint32_t at = 0; at < bytes; at += sizeof(float)) {
     std::uint32_t bits;
     std::memcpy(&bits, floats + at, sizeof bits);
-    if ((bits & 0x7fffffff) < 0x7f800000) bits += 0xfff + (bits >> 13 & 1);
-    bits &= 0xffffe000;
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    bits = is_nan ? 0x7fffe000 : (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
     std::memcpy(floats + at, &bits, sizeof bits);
   }
 }

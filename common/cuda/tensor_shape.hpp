@@ -20,7 +20,7 @@ enum class Swizzle {
 // What becomes of floats on their way.
 enum class Convert {
   nothing,
-  to_tf32,  // the nearest TF32 number; of two equally near ones that whose last bit is zero
+  to_tf32,  // the nearest TF32 number; of two equally near ones that whose last bit is zero; NaN: 0x7fffe000
 };
 
 // A batch of row-major matrices, and the box that a copy takes out of one of them. Sizes are in elements.

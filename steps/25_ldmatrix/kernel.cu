@@ -1,12 +1,12 @@
-// Step 25: ldmatrix loads two fragments of A at once, and one LDS.64 half a fragment of B.
+// Step 25: ldmatrix loads a whole fragment of A at once.
 //
 // Idea      ldmatrix moves 8 x 8 matrices of 16-bit elements from shared memory into the registers where mma
-//           wants them. A TF32 number is two such elements. Then the matrix has eight rows of four floats,
-//           and each lane gets one float: the right one, of A. B's tile lies row by row, [k][col], and would
-//           have to be transposed, which ldmatrix can do with elements of 16 bits only.
-// Change    The mma computes a tile of C transposed: its 16 rows are columns of C. Then B is the operand that
-//           has two registers at one k, for which a lane takes two neighbours of a row of B.
-// Bound     For 16 mma a warp issues 8 loads, and still rounds 24 elements.
+//           wants them, up to four matrices with one instruction. A TF32 number is two such elements. Then a
+//           matrix has eight rows of four floats, and each lane gets one float, the right one of A. Of B,
+//           whose tile lies row by row, [k][col], it would get the wrong ones: they would have to be
+//           transposed, which ldmatrix does with 16-bit elements only.
+// Change    One ldmatrix in place of four loads of A.
+// Bound     For 16 mma a warp issues 12 loads, and still rounds 24 elements.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/ldmatrix.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int BM = 128, BN = 128, BK = 32;         // the block's tile: BM x BN of C, BK terms at a time
 constexpr int WM = 64, WN = 32;                    // the warp's tile of C
-constexpr int MM = 8, MN = 16, MK = 8;             // an mma's: MM x MN of C, MK terms
+constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK terms
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
@@ -79,25 +79,22 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
 
 #pragma unroll
     for (int k = 0; k < BK; k += MK) {
-      std::uint32_t a[MMAS_M][2], b[MMAS_N][4];  // as mma_tf32() says, with a and b exchanged
-      for (int i = 0; i < MMAS_M; i += 2) {
-        // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
-        // say where the rows of all of them begin.
-        const int row = m + i * MM + lane / 16 * 8 + lane % 8;
-        std::uint32_t r[4];
-        ldmatrix(r, &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
-        a[i][0] = half_up(r[0]), a[i][1] = half_up(r[1]);
-        a[i + 1][0] = half_up(r[2]), a[i + 1][1] = half_up(r[3]);
+      std::uint32_t a[MMAS_M][4], b[MMAS_N][2];  // as mma_tf32() says
+      for (int i = 0; i < MMAS_M; ++i) {
+        // Four matrices: 16 rows' first four terms, and their second four. Lane l says where row l % 16
+        // begins.
+        const int row = m + i * MM + lane % 16;
+        ldmatrix(a[i], &As[stage][row][a_place(row, k + lane / 16 * 4)]);
+        for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);
       }
       for (int j = 0; j < MMAS_N; ++j) {
-        for (int r = 0; r < 4; r += 2) {  // two neighbouring columns
-          const int row = k + t + r * 2;
-          const float2 two = float2_at(&Bs[stage][row][b_place(row, n + j * MN + quad * 2)]);
-          b[j][r] = half_up(__float_as_uint(two.x)), b[j][r + 1] = half_up(__float_as_uint(two.y));
+        for (int r = 0; r < 2; ++r) {
+          const int row = k + t + r * 4;
+          b[j][r] = half_up(__float_as_uint(Bs[stage][row][b_place(row, n + j * MN + quad)]));
         }
       }
       for (int i = 0; i < MMAS_M; ++i) {
-        for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], b[j], a[i]);
+        for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], a[i], b[j]);
       }
     }
   }
@@ -108,8 +105,8 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
     for (int j = 0; j < MMAS_N; ++j) {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int row = m + i * MM + t * 2 + r % 2,
-                  col = n + j * MN + quad * 2 + r / 2;  // in the block's tile
+        const int row = m + i * MM + quad + r / 2 * 8,
+                  col = n + j * MN + t * 2 + r % 2;  // in the block's tile
         if (row >= rows || col >= cols) continue;
         update(C[(row0 + row) * g.ldc + col0 + col], sums[i][j][r], g.alpha, g.beta);
       }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int BM = 128, BN = 128, BK = 32;         // the block's tile: BM x BN of C, BK terms at a time
 constexpr int WM = 64, WN = 64;                    // the warp's tile of C
-constexpr int MM = 8, MN = 16, MK = 8;             // an mma's: MM x MN of C, MK terms
+constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK terms
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
@@ -69,19 +69,17 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
     async_copy_commit();
   };
 
-  std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // not rounded yet: for this k and for the next
+  std::uint32_t a[2][MMAS_M][4], b[2][MMAS_N][2];  // not rounded yet: for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
-    for (int i = 0; i < MMAS_M; i += 2) {
-      // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
-      // say where the rows of all of them begin.
-      const int row = m + i * MM + lane / 16 * 8 + lane % 8;
-      ldmatrix(a[set][i / 2], &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
+    for (int i = 0; i < MMAS_M; ++i) {
+      // Four matrices: 16 rows' first four terms, and their second four. Lane l says where row l % 16 begins.
+      const int row = m + i * MM + lane % 16;
+      ldmatrix(a[set][i], &As[stage][row][a_place(row, k + lane / 16 * 4)]);
     }
     for (int j = 0; j < MMAS_N; ++j) {
-      for (int r = 0; r < 4; r += 2) {  // two neighbouring columns
-        const int row = k + t + r * 2;
-        const float2 two = float2_at(&Bs[stage][row][b_place(row, n + j * MN + quad * 2)]);
-        b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
+      for (int r = 0; r < 2; ++r) {
+        const int row = k + t + r * 4;
+        b[set][j][r] = __float_as_uint(Bs[stage][row][b_place(row, n + j * MN + quad)]);
       }
     }
   };
@@ -89,12 +87,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
   float sums[MMAS_M][MMAS_N][4] = {};
   const auto multiply = [&](int set) {
     for (int j = 0; j < MMAS_N; ++j) {
-      for (int r = 0; r < 4; ++r) b[set][j][r] = half_up(b[set][j][r]);
+      for (int r = 0; r < 2; ++r) b[set][j][r] = half_up(b[set][j][r]);
     }
     for (int i = 0; i < MMAS_M; ++i) {
-      const std::uint32_t* two = &a[set][i / 2][i % 2 * 2];
-      const std::uint32_t rounded[] = {half_up(two[0]), half_up(two[1])};
-      for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], b[set][j], rounded);
+      for (int r = 0; r < 4; ++r) a[set][i][r] = half_up(a[set][i][r]);
+      for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], a[set][i], b[set][j]);
     }
   };
   // The next tiles are complete, nobody needs those before them any more, and others are asked for.
@@ -131,8 +128,8 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
     for (int j = 0; j < MMAS_N; ++j) {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int row = m + i * MM + t * 2 + r % 2,
-                  col = n + j * MN + quad * 2 + r / 2;  // in the block's tile
+        const int row = m + i * MM + quad + r / 2 * 8,
+                  col = n + j * MN + t * 2 + r % 2;  // in the block's tile
         if (row >= rows || col >= cols) continue;
         update(C[(row0 + row) * g.ldc + col0 + col], sums[i][j][r], g.alpha, g.beta);
       }

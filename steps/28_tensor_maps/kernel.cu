@@ -1,12 +1,12 @@
 // Step 28: the Tensor Memory Accelerator copies the tiles, and rounds them on their way.
 //
-// Idea      A tensor map can say that its elements are TF32 numbers. Floats that are copied by it become
-// such,
+// Idea      A tensor map can say that its elements are TF32 numbers. Floats that it copies become such,
 //           rounded to the nearest, at no cost. What arrives in shared memory is ready for the tensor cores,
 //           and nobody spends instructions on rounding or on addresses any more.
 // Change    Copies as in step 13, by maps that round and that exchange groups of four within 128 bytes, as
-//           a_place() does. A block computes 128 x 256 elements, in four stages. A and B are copied
-//           beforehand where their rows do not begin at multiples of 16 bytes.
+//           a_place() does. A and B are copied beforehand where their rows do not begin at multiples of 16
+//           bytes. Loads of B are what is left to save: the mma computes a tile of C transposed, so that B
+//           is the operand of 16 rows, of which a lane takes two neighbouring columns with one LDS.64.
 // Bound     All warps wait for the slowest one at every slab of BK terms.
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -20,13 +20,13 @@
 
 namespace {
 
-constexpr int BM = 128, BN = 256, BK = 32;  // the block's tile: BM x BN of C, BK terms (a slab) at a time
+constexpr int BM = 128, BN = 128, BK = 32;  // the block's tile: BM x BN of C, BK terms (a slab) at a time
 constexpr int WM = 64, WN = 64;             // the warp's tile of C
 constexpr int MM = 8, MN = 16, MK = 8;      // an mma's: MM x MN of C, MK terms
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int STAGES = 4;  // buffers for the tiles
+constexpr int STAGES = 3;  // buffers for the tiles
 constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
 
 struct alignas(1024) Tiles {
@@ -41,8 +41,9 @@ __device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad /
 
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(THREADS) gemm_tensor_maps(Gemm g, const __grid_constant__ TensorMap map_a,
-                                                            const __grid_constant__ TensorMap map_b) {
+__global__ void __launch_bounds__(THREADS, 2)
+    gemm_tensor_maps(Gemm g, const __grid_constant__ TensorMap map_a,
+                     const __grid_constant__ TensorMap map_b) {
   auto& [As, Bs, full] = dynamic_shared<Tiles>();
 
   float* C = g.C + blockIdx.z * g.strideC;  // [M][N]

@@ -3,6 +3,7 @@
 // What the tests of tensor copies share on both devices: a batch of matrices, the boxes that are copied out
 // of it, and what has to come. Their kernel is in fetch_box.hpp.
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -67,3 +68,41 @@ inline std::vector<float> expected(const BoxSize& size, const Box& box, bool has
   }
   return elements;
 }
+
+// The bits of a float, and of the TF32 number that a copy with Convert::to_tf32 makes of it.
+struct Rounded {
+  std::uint32_t from, to;
+};
+inline const std::vector<Rounded> roundings{
+    {0x00000000, 0x00000000}, {0x80000000, 0x80000000}, {0x3f800000, 0x3f800000},
+    {0x3f800fff, 0x3f800000}, {0x3f801000, 0x3f800000}, {0x3f801001, 0x3f802000},  // around a tie
+    {0x3f802fff, 0x3f802000}, {0x3f803000, 0x3f804000}, {0x3f803001, 0x3f804000},
+    {0xc0801000, 0xc0800000}, {0xc0803000, 0xc0804000}, {0x3fffffff, 0x40000000},
+    {0x7f7fefff, 0x7f7fe000}, {0x7f7ff000, 0x7f800000}, {0xff7fffff, 0xff800000},  // too large for TF32
+    {0x7f800000, 0x7f800000}, {0xff800000, 0xff800000},                            // infinite
+    {0x7fc00000, 0x7fffe000}, {0x7fffffff, 0x7fffe000}, {0xffc12345, 0x7fffe000},  // NaN
+    {0x7f800001, 0x7fffe000}, {0x7f801fff, 0x7fffe000}, {0x7f802000, 0x7fffe000},
+    {0x00000001, 0x00000000}, {0x00000fff, 0x00000000}, {0x00001000, 0x00000000},  // subnormal
+    {0x00001001, 0x00002000}, {0x80003000, 0x80004000}, {0x007fffff, 0x00800000},
+};
+
+// A matrix whose rows have the 128 bytes that can be swizzled, copied as one box.
+struct Lines {
+  static constexpr int rows = 16, cols = 32;
+
+  static const Rounded& at(int i) { return roundings[i * 7 % roundings.size()]; }
+  static std::vector<float> memory() {
+    std::vector<float> elements;
+    for (int i = 0; i < rows * cols; ++i) elements.push_back(std::bit_cast<float>(at(i).from));
+    return elements;
+  }
+  // What has to lie in shared memory, from a multiple of 1024 bytes on.
+  static std::vector<std::uint32_t> expected(Swizzle swizzle, Convert convert) {
+    std::vector<std::uint32_t> elements(rows * cols);
+    for (int i = 0; i < rows * cols; ++i) {
+      const int row = i / cols, place = swizzle == Swizzle::none ? i : i ^ row % 8 * 4;
+      elements[place] = convert == Convert::nothing ? at(i).from : at(i).to;
+    }
+    return elements;
+  }
+};

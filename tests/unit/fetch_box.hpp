@@ -17,7 +17,7 @@ namespace {
 // out: the box, of so many elements. One block of box_threads threads.
 template <typename T>
 __global__ void fetch_box(T* out, const __grid_constant__ TensorMap map, Box box, int elements) {
-  __shared__ __align__(128) T shared[most_elements];
+  __shared__ __align__(1024) T shared[most_elements];
   __shared__ std::uint64_t full;
   if (threadIdx.x == 0) {
     prefetch_tensor_map(map);

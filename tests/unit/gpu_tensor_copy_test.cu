@@ -59,6 +59,28 @@ void expect_boxes(const char* type, bool has_stride) {
   }
 }
 
+void expect_lines() {
+  const DeviceArray<float> lines(Lines::memory());
+  const DeviceArray<float> out(most_elements);
+  constexpr int elements = Lines::rows * Lines::cols;
+  for (const Swizzle swizzle : {Swizzle::none, Swizzle::of_128_bytes}) {
+    for (const Convert convert : {Convert::nothing, Convert::to_tf32}) {
+      const TensorMap map = tensor_map(lines.data(), Lines::rows, Lines::cols, Lines::cols, 1, 0, Lines::rows,
+                                       Lines::cols, swizzle, convert);
+      launch(fetch_box<float>, dim3(1), dim3(box_threads), 0, out.data(), map, Box{0, 0, 0}, elements);
+      const std::vector<float> came = out.values(elements);
+      const std::vector<std::uint32_t> wanted = Lines::expected(swizzle, convert);
+      for (int i = 0; i < elements; ++i) {
+        char text[100];
+        const auto bits = std::bit_cast<std::uint32_t>(came[i]);
+        std::snprintf(text, sizeof text, "swizzle %d, convert %d, place %d: %08x, not %08x",
+                      static_cast<int>(swizzle), static_cast<int>(convert), i, bits, wanted[i]);
+        expect(bits == wanted[i], text);
+      }
+    }
+  }
+}
+
 // What check_tensor_shape() lets pass, the driver does, too; at the limits.
 void expect_accepted() {
   const DeviceArray<float> x(1024);
@@ -132,6 +154,7 @@ int main() {
     expect_boxes<float>("float", true);
     expect_boxes<float>("float", false);
     expect_boxes<bf16>("bf16", true);
+    expect_lines();
     expect_accepted();
     expect_refused();
     expect_empty_map();

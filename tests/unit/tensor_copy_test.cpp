@@ -138,6 +138,23 @@ TEST_P(TensorCopy, TheStrideOfASingleMatrixDoesNotMatter) {
   }
 }
 
+TEST_P(TensorCopy, RoundsToTf32AndSwizzles) {
+  constexpr int elements = Lines::rows * Lines::cols;
+  const std::vector<float> lines = Lines::memory();
+  std::copy(lines.begin(), lines.end(), x.data());
+  for (const Swizzle swizzle : {Swizzle::none, Swizzle::of_128_bytes}) {
+    for (const Convert convert : {Convert::nothing, Convert::to_tf32}) {
+      const TensorMap map = tensor_map(x.data(), Lines::rows, Lines::cols, Lines::cols, 1, 0, Lines::rows,
+                                       Lines::cols, swizzle, convert);
+      launch(kernels.fetch_floats, dim3(1), dim3(box_threads), 0, y.data(), map, Box{0, 0, 0}, elements);
+      std::vector<std::uint32_t> came(elements);
+      std::memcpy(came.data(), y.data(), elements * sizeof(float));
+      EXPECT_EQ(came, Lines::expected(swizzle, convert))
+          << static_cast<int>(swizzle) << ", " << static_cast<int>(convert);
+    }
+  }
+}
+
 // No sooner than somebody waits, and from the source as it is then.
 TEST_P(TensorCopy, BoxesComeInOrderAndLate) {
   cpu_device::set_checking(false);  // looking at what has not come is a fault
@@ -232,6 +249,16 @@ TEST(TensorMaps, WhatTheHardwareCannotCopyIsRefused) {
 }
 
 // 16 bytes are 8 elements.
+TEST(TensorMaps, WhatCannotBeSwizzledOrRoundedIsRefused) {
+  const DeviceBatch<float> x;
+  const DeviceBatch<bf16> halves;
+  EXPECT_THAT(refusal([&] { tensor_map(x.data(), 8, 64, 64, 1, 0, 8, 16, Swizzle::of_128_bytes); }),
+              HasSubstr("does not have the 128 bytes that are swizzled"));
+  EXPECT_THAT(
+      refusal([&] { tensor_map(halves.data(), 8, 64, 64, 1, 0, 8, 64, Swizzle::none, Convert::to_tf32); }),
+      HasSubstr("cannot be rounded to TF32, which are floats"));
+}
+
 TEST(TensorMaps, OfBf16) {
   alignas(16) static const bf16 memory[64] = {};
   const auto with = [&](std::int64_t ld, int box_cols) {
