@@ -239,6 +239,15 @@ def test_lead():
         loop.lead("LDG")
 
 
+def test_gaps():
+    """What stands between two instructions of a kind; the last gap goes round the loop."""
+    lines = (
+        "LDS R4, [R9]\nFFMA R0, R1, R4, R0\nFFMA R2, R3, R4, R2\nIADD3 R9, R9, 0x4, RZ\nFFMA R0, R1, R5, R0"
+    )
+    loop = Loop("sm_90a", code(lines), [], frozenset())
+    assert (loop.gaps("FFMA"), loop.gaps("LDS"), loop.gaps("HMMA")) == ([0, 1, 1], [4], [])
+
+
 def predicted(arch, *lines):
     return Loop(arch, [parse_instruction(line) for line in lines], [], frozenset()).predicted_tflops_fraction
 

@@ -172,6 +172,13 @@ class Loop:
             raise SassError(f"the loop uses nothing that {pattern} loads")
         return sum(leads) / len(leads)
 
+    def gaps(self, pattern: str) -> list[int]:
+        """How many other instructions stand between each of these and the next one, in the order of
+        execution. The loop is taken to go round: the last gap ends at the first of them."""
+        way = self.instructions
+        at = [n for n, instruction in enumerate(way) if matches(instruction, pattern)]
+        return [after - n - 1 for n, after in pairwise([*at, *(n + len(way) for n in at[:1])])]
+
     @cached_property
     def registers_read(self) -> "RegisterReads":
         return register_reads(self.instructions)
