@@ -146,7 +146,7 @@ def six_cycles(monkeypatch):
 
 
 def test_main_loop_multiplies_with_hmmas(six_cycles):
-    """FFMAs in it round. A loop with more FFMAs is not the main one, nor that around it, nor one that spins."""
+    """FFMAs in it round. Neither one with more FFMAs is the main one, nor that around it, nor the wait."""
     main = main_loop(
         loops_of(f"""
         tile: FADD R0, R0, R0

@@ -171,6 +171,8 @@ def test_short_name(full, short):
             "LDSM.16.M88.4 R8, [R2+0x400]",
             "R8–R11 = matrices of 8 rows of 16 bytes of shared memory, a row at R2 + 0x400",
         ),
+        ("@!UP0 UTMALDG.3D [UR8], [UR6]", "if not UP0: asks TMA for a box of a matrix"),
+        ("UMOV UR4, 0x1", "UR4 = 1"),
         ("VOTEU.ALL UP1, P2", "UP1 = P2 in all lanes"),
         ("@!P2 R2UR UR5, R219", "if not P2: UR5 = R219, the same in all lanes"),
         ("LDS.128 R68, [R32+0x80]", "R68–R71 = 16 bytes of shared memory at R32 + 0x80"),

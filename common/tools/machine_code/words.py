@@ -165,6 +165,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "EXIT": "the thread ends",
     "NOP": "nothing",
 }
+KNOWN = {name.split(".")[0] for names in WORDS for name in names.split()}
 TABLE = [(name.split("."), say) for names, say in WORDS.items() for name in names.split()]
 # Zeros and ones that say nothing.
 SIMPLER = (
@@ -177,7 +178,9 @@ SIMPLER = (
 
 
 def phrase(i: Instruction) -> str:
-    opcode = i.opcode.removeprefix("U").split(".")
+    opcode = i.opcode.split(".")
+    if opcode[0] not in KNOWN:
+        opcode[0] = opcode[0].removeprefix("U")
     say = next((say for name, say in TABLE if opcode[0] == name[0] and {*name} <= {*opcode}), "")
     every = [Operand(operand) for operand in i.operands]
     plain = [operand for operand in every if not operand.is_predicate]
