@@ -153,6 +153,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "DEPBAR": wait_for_copies,
     "BAR": "waits for all threads of the block",
     "SYNCS": "works on an mbarrier: arrives there, or asks whether its phase is complete",
+    "ELECT": "{all[0]} = whether this lane is the one of its warp that goes on",
+    "VOTEU.ALL VOTE.ALL": "{all[0]} = {last.condition} in all lanes",
+    "R2UR": "{0} = {1}, the same in all lanes",
+    "WARPSYNC": "waits for the lanes of the warp",
     "UTMALDG": "asks TMA for a box of a matrix",
     "UBLKCP": "asks for a copy of a piece of memory",
     "BRA CALL": "goes on at {target}",
@@ -161,6 +165,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "EXIT": "the thread ends",
     "NOP": "nothing",
 }
+KNOWN = {name.split(".")[0] for names in WORDS for name in names.split()}
 TABLE = [(name.split("."), say) for names, say in WORDS.items() for name in names.split()]
 # Zeros and ones that say nothing.
 SIMPLER = (
@@ -173,7 +178,9 @@ SIMPLER = (
 
 
 def phrase(i: Instruction) -> str:
-    opcode = i.opcode.removeprefix("U").split(".")
+    opcode = i.opcode.split(".")
+    if opcode[0] not in KNOWN:
+        opcode[0] = opcode[0].removeprefix("U")
     say = next((say for name, say in TABLE if opcode[0] == name[0] and {*name} <= {*opcode}), "")
     every = [Operand(operand) for operand in i.operands]
     plain = [operand for operand in every if not operand.is_predicate]
