@@ -185,13 +185,15 @@ def tiles(project):
     program.chmod(0o755)
     project.write("steps/02_second/kernel.cu", KERNEL)
 
-    def make(moved):
+    def make(moved, load_moved=None):
+        load_moved = moved if load_moved is None else load_moved
         at = lambda row, group: 128 * row + 16 * (A_GROUPS[row][group] if moved else group)  # noqa: E731
+        begin = lambda row: 128 * row + 16 * (A_GROUPS[row][0] if load_moved else 0)  # noqa: E731
         place = {"file": "steps/02_second/kernel.cu"}
         store = shared_row(16, lambda i: at(i // 8, i % 8), at_once=8) | place | {"operation": "store"}
         read = shared_row(16, lambda i: 512 * (i // 8) + 16 * (i % 8)) | place
         read |= {"space": "global", "array": "A"}
-        load = shared_row(4, lambda i: at(i // 4, 0) + 4 * (i % 4)) | place | {"line": 9}
+        load = shared_row(4, lambda i: begin(i // 4) + 4 * (i % 4)) | place | {"line": 9}
         rows = shared_row(16, lambda i: at(i % 8, i // 8), at_once=8) | place
         rows |= {"operation": "ldmatrix", "line": 10}
         record = {"m": 256, "n": 256, "k": 128}
@@ -246,6 +248,11 @@ def test_swizzle_block_of_an_ldmatrix(tiles):
 def test_a_swizzle_that_the_step_does_not_have(tiles, capsys):
     tiles(False).block("swizzle As", expected=2)
     assert "line 3 puts [1][0] at byte 128 of As, not as the map says" in capsys.readouterr().err
+
+
+def test_a_swizzle_on_one_side_only(tiles, capsys):
+    tiles(True, load_moved=False).block("swizzle As", expected=2)
+    assert "line 9: lane 4 reads byte 128, where [1][0] does not lie by the maps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

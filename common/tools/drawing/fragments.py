@@ -222,7 +222,7 @@ def draw_rows(
         text(left + wide, sheet.y, plural(part.wavefronts, "wavefront"), text_anchor="end", **took)
     )
     sheet.y += LANE_HEIGHT
-    for n in range(LINE // ROW_BYTES):
+    for n in range(0, LINE // ROW_BYTES, 2):  # all numbers would run together
         sheet.over(first + (n + 0.5) * width, sheet.y, n * ROW_BYTES // WORD, class_="soft")
     sheet.y += 5
     for lane in part.lanes:
