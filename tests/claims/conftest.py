@@ -119,6 +119,7 @@ def fake_profiles(tmp_path):
     folder = tmp_path / "profiles"
     folder.mkdir()
     counters = {"duration_us": 100.0, "fma_pipe_percent": 50.0, "lsu_pipe_percent": None}
+    counters["tensor_pipe_percent"] = 62.5
     source = (ROOT / "steps" / "05_2d_tiling" / "kernel.cu").read_text().splitlines()
     ffma_line = 1 + next(n for n, text in enumerate(source) if "+= a[" in text)
     instructions = [

@@ -15,6 +15,7 @@ from tools.claims.values import evaluate
     "expression, value",
     [
         ("profile(here).duration_us", 100),
+        ("profile(here).tensor_pipe_percent", 62.5),
         ("profile(here).stall('long_scoreboard')", 25),
         ("profile(here).stall('barrier')", 0),
         ("profile(here).stall_cycles('long_scoreboard')", 0.5),
@@ -53,6 +54,7 @@ def test_profile(context, expression, value):
         ("profile(here).stall_at('barrier', 'LDS')", NoValue, "no sample of barrier"),
         ("profile(here).wavefronts('LDS', line='+= z[')", NoValue, "no line"),
         ("profile(here).lsu_pipe_percent", NotAvailable, "without lsu_pipe_percent"),
+        ("profile(here).hmma_instructions", NotAvailable, "without hmma_instructions"),  # in no older record
         ("profile(here, n=17)", NotAvailable, "no run of 17 x 17 x 17"),
         ("profile(before)", NotAvailable, "04_1d_tiling is not recorded yet"),
         ("profile(here, m=256, n=256, k=128).excess('LDS')", NotAvailable, "without its instructions"),

@@ -25,6 +25,18 @@ SOURCE = """"Kernel Name","<unnamed>::sgemm_x(Gemm)",
 """  # noqa: E501
 
 
+# A step on tensor cores, whose kernel's name does not begin with sgemm.
+RAW_OF_TENSOR_CORES = """"ID","Kernel Name","gpu__time_duration.sum","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.sum"
+"","","us","%","inst"
+"0","void <unnamed>::gemm_ldmatrix<1>(GemmOf<float>)","500","71.25","16,777,216"
+"""  # noqa: E501
+SOURCE_OF_TENSOR_CORES = """"Kernel Name","<unnamed>::gemm_ldmatrix"
+"Address","Source","Instructions Executed","Predicated-On Thread Instructions Executed","L1 Wavefronts Shared","L1 Wavefronts Shared Ideal"
+"0x7f00","LDSM.16.M88.4 R8, [R2]","64","2048","256","256"
+"0x7f10","HMMA.1688.F32.TF32 R4, R8, R12, R4","64","2048","0","0"
+"""  # noqa: E501
+
+
 def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "table.csv"
     path.write_text(text)
@@ -94,6 +106,36 @@ def test_kernels_with_several_arguments(kernel, short):
     assert counters_record.without_namespaces(short.replace("Shape", "_::small_tiles::Shape")) == short
 
 
+def test_counters_of_tensor_cores(tmp_path):
+    """Old tables lack them; they are None then, as what a GPU does not have."""
+    _, counters, _ = counters_record.read_raw_page(written(tmp_path, RAW_OF_TENSOR_CORES))
+    assert counters["tensor_pipe_percent"] == 71.25
+    assert counters["tensor_instructions"] == 2**24
+    assert counters["hmma_pipe_percent"] is None
+    _, counters, _ = counters_record.read_raw_page(written(tmp_path, RAW))
+    assert counters["tensor_pipe_percent"] is None
+
+
+@pytest.mark.parametrize("step, ours", [("25_ldmatrix", True), ("20_cublas_tf32", False)])
+def test_whose_instructions_are_kept(tmp_path, monkeypatch, step, ours):
+    """Of a library's kernel no code, whatever its name; of ours all, and of small problems what accesses
+    memory."""
+    for problem in counters_record.PROBLEMS:
+        base = f"{step}.{'x'.join(map(str, problem))}"
+        (tmp_path / f"{base}.raw.csv").write_text(RAW_OF_TENSOR_CORES)
+        (tmp_path / f"{base}.source.csv").write_text(SOURCE_OF_TENSOR_CORES)
+    monkeypatch.setattr(counters_record, "add_lines", lambda *_: "sm_90a")
+    record = counters_record.convert(step, tmp_path, tmp_path, {})
+    mixes = [list(run["opcodes"]) for run in record["runs"]]
+    assert mixes == [["LDSM.16.M88.4", "HMMA.1688.F32.TF32"]] * 3
+    kept = [
+        [item["sass"].split()[0] for item in run["instructions"]] if "instructions" in run else None
+        for run in record["runs"]
+    ]
+    of_ours = [["LDSM.16.M88.4", "HMMA.1688.F32.TF32"], ["LDSM.16.M88.4"], ["LDSM.16.M88.4"]]
+    assert kept == (of_ours if ours else [None] * 3)
+
+
 def test_json_has_a_line_for_each_instruction():
     runs = [{"m": 1, "instructions": [{"offset": 0}, {"offset": 16}]}, {"m": 2}]
     record = {"step": "01", "runs": runs}
@@ -113,16 +155,21 @@ def pretend(folder: Path, name: str, script: str) -> None:
 
 
 NCU = f"""
-import sys
+import os, sys
 words = sys.argv[1:]
 if "--version" in words:
     print("Version 2025.3.1.0 (build 1)")
+elif "--query-metrics" in words:
+    for name in os.environ.get("LISTED", "").split():
+        print(name, "  Counter  cycles  what it counts")
 elif "--import" in words:
     print({RAW!r} if words[words.index("--page") + 1] == "raw" else {SOURCE!r})
 else:
     assert words[words.index("--clock-control") + 1] == "none"
     assert words[-3:] == ["--repeat", "0", "--no-verify"]
     assert words.count("--repeat") == 1
+    if "ASKED" in os.environ:
+        open(os.environ["ASKED"], "w").write(words[words.index("--metrics") + 1])
     open(words[words.index("-o") + 1] + ".ncu-rep", "w").close()
 """
 NVIDIA_SMI = 'print("Test GPU, 1.2, 700.00 W, 1980 MHz, 3201 MHz")'
@@ -158,6 +205,28 @@ def test_variants(tool, environment, tmp_path):
         ("variant 0", [], 1500, "Test GPU"),
         ("variant 1", ["--lda", "4100"], 1500, "Test GPU"),
     ]
+
+
+@pytest.mark.parametrize(
+    "listed, wanted",
+    [
+        ("sm__pipe_tensor_cycles_active other", {"tensor_pipe_percent"}),
+        ("sm__pipe_tensor_cycles sm__inst_executed_pipe_tensor", {"tensor_instructions"}),
+        ("", set()),
+    ],
+)
+def test_only_known_metrics_are_asked_for(tool, environment, tmp_path, listed, wanted):
+    """One that ncu does not know would cost the whole record."""
+    pretend(tmp_path / "variants" / "v0", "run", "")
+    (tmp_path / "variants" / "v0" / "about.json").write_text(json.dumps({"variant": "v", "options": []}))
+    asked = tmp_path / "asked"
+    environment |= {"LISTED": listed, "ASKED": str(asked)}
+    result = tool("profile", "variants", "variants", "--out", "out.json", env=environment)
+    assert result.returncode == 0, result.stderr
+    metrics = set(asked.read_text().split(","))
+    assert set(counters_record.COUNTERS.values()) <= metrics
+    more = metrics - set(counters_record.COUNTERS.values())
+    assert more == {counters_record.WHERE_LISTED[name] for name in wanted}
 
 
 def error_of(result) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 from sass_code import code
-from tools.machine_code.listing import SassError, parse_instruction
+from tools.machine_code import tensor_pipe
+from tools.machine_code.listing import NotMeasured, SassError, parse_instruction
 from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
 from tools.machine_code.occupancies import occupancy
 
@@ -130,6 +131,95 @@ def test_lanes_that_part_and_meet_in_a_loop():
         EXIT""")
     )
     assert (loop.count("LDG"), loop.ffma, len(loop.instructions)) == (1, 1, 6)
+
+
+# ---- Loops that multiply on tensor cores -----------------------------------------------------------------
+
+HMMA = "HMMA.1688.F32.TF32 R4, R8, R12, R4\n"
+WIDE = "HMMA.16816.F32.BF16 R4, R8, R12, R4\n"
+
+
+@pytest.fixture
+def six_cycles(monkeypatch):
+    """Of an HMMA in TF32 on 9.0; nothing else is known."""
+    monkeypatch.setattr(tensor_pipe, "measured", lambda: {(90, "tf32"): 6.0})
+
+
+def test_main_loop_multiplies_with_hmmas(six_cycles):
+    """FFMAs in it round. Neither one with more FFMAs is the main one, nor that around it, nor the wait."""
+    main = main_loop(
+        loops_of(f"""
+        tile: FADD R0, R0, R0
+        slab: LDSM.16.M88.4 R8, [R2]
+        LDS.64 R12, [R3]
+        LDS R14, [R3]
+        {FFMA * 2}{HMMA * 4}
+        wait: SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R5], R6
+        @!P0 BRA >wait
+        @P1 BRA >slab
+        store: {FFMA * 40}
+        @P2 BRA >store
+        @P3 BRA >tile
+        EXIT""")
+    )
+    assert (main.hmma, main.ffma, len(main.instructions)) == (4, 2, 12)
+    assert (main.per_hmma("LDS"), main.per_hmma("LDS.64"), main.per_hmma("LDSM")) == (0.5, 0.25, 0.25)
+    assert main.instructions_per_hmma == 3
+    assert main.mix["LDSM.16.M88.4"] == main.mix["LDS.64"] == 1 and main.mix["HMMA"] == 4
+    assert main.outer.hmma == 4 and main.outer.ffma == 42
+
+
+def test_usual_way_has_the_most_hmmas():
+    """More FFMAs do not make another way the usual one, as they do where nothing else multiplies."""
+    (loop,) = loops_of(f"""
+        head: @P0 BRA >other
+        {HMMA}
+        @P1 BRA >head
+        EXIT
+        other: {FFMA * 3}
+        BRA >head""")
+    assert (loop.hmma, loop.ffma, len(loop.aside)) == (1, 0, 4)
+
+
+def test_what_issue_slots_leave_of_the_tensor_cores(six_cycles):
+    def loop(text, arch="sm_90a"):
+        return Loop(arch, code(text), [], frozenset())
+
+    assert loop(HMMA + "FADD R0, R0, R0\n" * 5).issue_bound == 1
+    assert loop(HMMA + "FADD R0, R0, R0\n" * 11).issue_bound == 1 / 2
+    assert loop(HMMA * 2 + "FADD R0, R0, R0\n" * 5).pipe_cycles == 12
+    assert loop(HMMA + "@!PT " + HMMA).pipe_cycles == 6  # what is never executed occupies nothing
+    for text, arch, words in (
+        (HMMA, "sm_80", "HMMA.1688.F32.TF32 takes on sm_80"),
+        (WIDE, "sm_90a", "16816"),
+    ):
+        with pytest.raises(NotMeasured, match=words):
+            _ = loop(text, arch).issue_bound
+
+
+def test_the_record_says_how_long_an_hmma_takes():
+    assert tensor_pipe.measured().keys() == {(90, "tf32"), (90, "bf16")}
+    for text in (HMMA, WIDE):
+        cycles = tensor_pipe.hmma_cycles(90, parse_instruction(text))
+        assert cycles == pytest.approx(6, abs=0.02) and cycles >= 6
+    assert tensor_pipe.hmma_cycles(90, parse_instruction("HMMA.1688.F16 R4, R8, R12, R4")) is None
+
+
+def test_the_model_of_the_banks_is_of_ffmas_alone():
+    loop = Loop("sm_90a", code(HMMA + FFMA), [], frozenset())
+    for name in ("predicted_cycles", "predicted_tflops_fraction", "bank_conflicts", "reuse_share"):
+        with pytest.raises(SassError, match="FFMAs, not HMMAs"):
+            getattr(loop, name)
+    for of in (lambda loop: loop.per_hmma("LDS"), lambda loop: loop.instructions_per_hmma):
+        with pytest.raises(SassError, match="no HMMA"):
+            of(Loop("sm_90a", code(FFMA), [], frozenset()))
+
+
+def test_lead_of_fragments():
+    """An HMMA reads four registers of A, two of B and four of C, and says the first of each."""
+    lines = f"LDSM.16.M88.4 R8, [R2]\nLDS R13, [R3]\nLDS R14, [R3]\nLDS R7, [R3]\nFADD R0, R0, R0\n{HMMA}"
+    loop = Loop("sm_90a", code(lines), [], frozenset())
+    assert (loop.leads("LDSM"), loop.leads("LDS")) == ([5], [4, 2])  # nothing reads R14
 
 
 # ---- Registers -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tools.kernel_build import KernelBuild
 from tools.machine_code import binary, sass
 from tools.machine_code.listing import SassError, count, matches
 from tools.machine_code.occupancies import LIMITS, occupancy
+from tools.measuring import experiment
 
 BUILD = Path(os.environ.get("BUILD", "."))
 
@@ -69,22 +70,28 @@ def test_every_step(built):
     for step, kernel in kernels_everywhere(built):
         seen.add(step)
         where = f"{step} {kernel.name} {kernel.arch}"
-        if step >= "13" and kernel.arch < "sm_90":
+        if (
+            step in ("13_bulk_copy", "14_stream_k", "15_every_shape") or step >= "28"
+        ) and kernel.arch < "sm_90":
             continue  # it cannot run there
         assert kernel.local_bytes == kernel.stack_bytes == 0, where
-        if "sgemm_" not in kernel.name:
+        if "gemm_" not in kernel.name:
             continue  # it packs or adds up
         assert kernel.loop is not None, where
         assert kernel.count("LDL") + kernel.count("STL") == 0, where
-        assert kernel.threads_per_block in (128, 256, 1024), where
+        assert kernel.threads_per_block in (128, 256, 384, 1024), where
         assert kernel.occupancy().warps >= 8, where
-        products = (i for i in kernel.loop.instructions if i.mnemonic == "FFMA")
+        assert (kernel.loop.hmma > 0) == (step >= "20"), where
+        products = (i for i in kernel.loop.instructions if i.mnemonic in ("FFMA", "HMMA"))
         assert all(i.frame.file.startswith(f"steps/{step}/") for i in products), where
         assert kernel.barriers == (1 if kernel.count("BAR") else 0), where
         assert all(sass.explain(i) for i in kernel.loop.instructions), where
-        assert 0.1 < kernel.loop.predicted_tflops_fraction <= kernel.loop.issue_bound <= 1, where
-        assert 0 <= kernel.loop.reuse_share < 1, where
-    assert len(seen) == 15  # all but 00, which has no kernel of its own
+        if kernel.loop.hmma == 0:
+            assert 0.1 < kernel.loop.predicted_tflops_fraction <= kernel.loop.issue_bound <= 1, where
+            assert 0 <= kernel.loop.reuse_share < 1, where
+        elif kernel.arch == "sm_90a":  # measured there alone
+            assert 0.4 < kernel.loop.issue_bound <= 1, where
+    assert len(seen) == 15 + 9  # all but 00 and 20, which have no kernel of their own
 
 
 def test_every_instruction_is_read(built):
@@ -201,6 +208,68 @@ def test_steps_from_06_on_load_vectors(built):
             assert (loop.count("LDGSTS") > 0) == copies
             assert (loop.count("LDG") + loop.count("STS") == 0) == copies
             assert loop.count("BAR") == (1 if copies else 2)
+
+
+# Terms of k in a tile, the warp's mmas down and across, and how it loads their fragments for 8 terms.
+TF32_STEPS = {
+    "21_tensor_cores": (8, 4, 4, {"LDG.32": 24}),
+    "22_shared_fragments": (32, 4, 4, {"LDS.32": 24}),
+    "23_swizzle": (32, 4, 4, {"LDS.32": 24}),
+    "24_async_stages": (32, 4, 4, {"LDS.32": 24}),
+    "25_ldmatrix": (32, 4, 4, {"LDSM.4": 4, "LDS.32": 8}),
+    "26_warp_tiles": (32, 4, 8, {"LDSM.4": 4, "LDS.32": 16}),
+    "27_fragments_ahead": (32, 4, 8, {"LDSM.4": 4, "LDS.32": 16}),
+    "28_tensor_maps": (32, 8, 4, {"LDSM.4": 4, "LDS.64": 8}),
+    "29_persistent": (32, 8, 4, {"LDSM.4": 4, "LDS.64": 8}),
+}
+
+
+def test_steps_on_tensor_cores(built):
+    """The main loop of each is a tile of k: its mmas, and the loads of their fragments, all of them."""
+    if "sm_90a" not in built:
+        pytest.skip("steps 28 and 29 are built for sm_90a only")
+    for step, (terms, down, across, loads) in TF32_STEPS.items():
+        for kernel in sass.kernels(program(step), "sm_90a"):
+            if "gemm_" not in kernel.name:
+                continue
+            loop = kernel.loop
+            assert loop.hmma == loop.count("HMMA.1688.F32.TF32") == terms // 8 * down * across, kernel.name
+            assert kernel.count("HMMA") == loop.hmma, kernel.name  # nowhere else
+            found = {name: loop.count(name) for name in ("LDSM.4", "LDS.32", "LDS.64")}
+            found["LDG.32"] = loop.count("LDG.32") if step < "22" else 0
+            wanted = {name: terms // 8 * loads.get(name, 0) for name in found}
+            assert found == wanted, kernel.name
+            # Who rounds by half_up() does so after the loads, by an FFMA for each element.
+            rounds = sum(loads.values()) + 3 * loads.get("LDSM.4", 0) if "24" <= step < "28" else 0
+            assert loop.ffma == terms // 8 * rounds, kernel.name
+            assert loop.count("SYNCS") == (2 if step >= "28" else 0), kernel.name
+            assert loop.instructions_per_hmma == len(loop.instructions) / loop.hmma
+    named = sass.main_kernel(sass.kernels(program("29_persistent"), "sm_90a")).name
+    assert named == "gemm_persistent<true>"
+
+
+def test_report_of_a_step_on_tensor_cores(tool, built):
+    path = program("25_ldmatrix")
+    said = tool("sass", path, "--kernel", "true", "--arch", built[-1], "--excerpt", 400).stdout
+    assert re.search(r"  HMMA {13}64, \d+\.\d % of the issue slots", said)
+    assert re.search(
+        r"  per HMMA {9}\d\.\d\d issue slots, among them 0.50 LDS, 0.25 LDSM, .* 1.50 FFMA", said
+    )
+    assert "bank conflicts" not in said and "matrices 16 × 8 and 8 × 8" in said
+    if built[-1] == "sm_90a":
+        assert re.search(r"at best .* % of the tensor cores' pace .* 6\.\d\d cycles \(measured\)", said)
+    if "sm_80" in built:
+        said = tool("sass", path, "--arch", "sm_80").stdout
+        assert "at best          unknown: how long HMMA.1688.F32.TF32 takes on sm_80 was not measured" in said
+
+
+def test_what_an_experiment_records_of_a_loop(built):
+    """Nothing by the model of register banks where HMMAs multiply."""
+    record = experiment.machine_code(program("25_ldmatrix"))
+    assert (record["loop_hmma"], record["loop_ffma"]) == (64, 96)
+    assert record["loop_bank_conflicts"] is record["predicted_fraction"] is None
+    record = experiment.machine_code(program("12_larger_tiles"))
+    assert record["loop_hmma"] == 0 and record["loop_bank_conflicts"] >= 0 < record["predicted_fraction"]
 
 
 def test_other_gpus(for_other_gpus):

@@ -98,6 +98,10 @@ def test_relative():
         ("LDG.E.U8 R4, [R2.64]", 1),
         ("LDGSTS.E [R2], [R4.64]", 4),
         ("STG.E.64 [R2.64], R4", 8),
+        ("LDSM.16.M88 R4, [R2]", 4),
+        ("LDSM.16.M88.2 R4, [R2+UR4]", 8),
+        ("LDSM.16.MT88.4 R4, [R2]", 16),
+        ("HMMA.1688.F32.TF32 R4, R8, R12, R4", None),
         ("FFMA R1, R2, R3, R1", None),
         ("IMAD.WIDE.U32 R2, R4, R5, R2", None),
     ],
@@ -117,6 +121,8 @@ def test_bytes(text, size):
         ("UISETP.GE.AND UP0, UPT, UR1, UR2, UPT", "UISETP", "ISETP"),
         ("@!PT LDS RZ, [RZ]", "", "LDS LDS.32"),
         ("FFMA R1, R2, R3, R1", "FFMA", "FFMA.32 FMA"),
+        ("LDSM.16.M88.4 R4, [R2]", "LDSM LDSM.4 LDSM.16.M88", "LDS LDSM.MT88 LDSM.2"),
+        ("HMMA.1688.F32.TF32 R4, R8, R12, R4", "HMMA HMMA.TF32 HMMA.1688.TF32", "HMMA.BF16 MMA"),
     ],
 )
 def test_patterns(text, yes, no):
@@ -152,6 +158,23 @@ def test_short_name(full, short):
     [
         ("FFMA R1, R2.reuse, R3, R1", "R1 += R2 × R3; R2 kept for the next"),
         ("FFMA R1, R2, R3, RZ", "R1 = R2 × R3"),
+        (
+            "HMMA.1688.F32.TF32 R4, R8.reuse, R12, R4",
+            "R4–R7 += R8–R11 × R12–R13, matrices 16 × 8 and 8 × 8",
+        ),
+        (
+            "HMMA.16816.F32.BF16 R4, R8, R12, RZ",
+            "R4–R7 = R8–R11 × R12–R13, matrices 16 × 16 and 16 × 8",
+        ),
+        ("HMMA.884.F32 R4, R8, R12, R4", ""),
+        (
+            "LDSM.16.M88.4 R8, [R2+0x400]",
+            "R8–R11 = matrices of 8 rows of 16 bytes of shared memory, a row at R2 + 0x400",
+        ),
+        ("@!UP0 UTMALDG.3D [UR8], [UR6]", "if not UP0: asks TMA for a box of a matrix"),
+        ("UMOV UR4, 0x1", "UR4 = 1"),
+        ("VOTEU.ALL UP1, P2", "UP1 = P2 in all lanes"),
+        ("@!P2 R2UR UR5, R219", "if not P2: UR5 = R219, the same in all lanes"),
         ("LDS.128 R68, [R32+0x80]", "R68–R71 = 16 bytes of shared memory at R32 + 0x80"),
         ("LDS R1, [R18.X4+-0x10]", "R1 = 4 bytes of shared memory at R18 × 4 - 0x10"),
         ("@!P3 LDG.E R4, desc[UR4][R2.64]", "if not P3: R4 = 4 bytes of global memory at R2–R3"),

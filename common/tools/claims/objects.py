@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
 from tools.machine_code.loops import QUEUE
-from tools.measuring.counters_record import STALLS
+from tools.measuring.counters_record import STALLS, WHERE_LISTED
 
 Text = str | None
 
@@ -206,7 +206,7 @@ class Profile(Figures):
     """What Nsight Compute recorded of a kernel: its counters as attributes, its stalls, its instructions."""
 
     def __init__(self, what: str, run: dict[str, Any], source: list[str]):
-        super().__init__(what, run["counters"])
+        super().__init__(what, {**dict.fromkeys(WHERE_LISTED), **run["counters"]})  # old ones lack some
         self._run = run
         self._source = source  # lines of kernel.cu
 

@@ -7,7 +7,9 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
 
   xray(step)              the memory accesses that the CPU device saw on the standard problem; see Xray
   sass(step)              the machine code of the built program, a Kernel of machine_code/sass.py; also
-                          arch='sm_80' and kernel='regex'; by default the kernel for aligned shapes
+                          arch='sm_80' and kernel='regex'; by default the kernel for aligned shapes. Of its
+                          .loop (see Loop): .ffma .per_ffma('LDS'), .hmma .per_hmma('LDSM') with
+                          .instructions_per_hmma on tensor cores, .count('LDS.128') .issue_bound ...
   profile(step, n=4096)   what Nsight Compute counted on the GPU; see Profile
   ladder(step, n=4096)    measured speed, .tflops .ratio (to cuBLAS) .time_us ...; see Ladder. Also batch=100,
                           and m=, k= where they are not n
@@ -245,8 +247,10 @@ class _Evaluator:
                 raise NoValue(f"'{ast.unparse(node.func)}' is no function")
         try:
             return target(*values, **named)
-        except sass.SassError as error:
+        except sass.NotMeasured as error:
             raise NotAvailable(str(error)) from None
+        except sass.SassError as error:
+            raise NoValue(str(error)) from None
         except (TypeError, AttributeError) as error:
             said = re.sub(r"^(\w+\.)?\w+\(\) ", "", str(error))
             raise NoValue(f"'{ast.unparse(node)}': {said}") from None
@@ -281,6 +285,10 @@ def attribute(of: Any, name: str) -> Any:
         raise NoValue(f"{of!r} has no .{name}")
     try:
         return getattr(of, name)
+    except sass.NotMeasured as error:
+        raise NotAvailable(str(error)) from None
+    except sass.SassError as error:
+        raise NoValue(str(error)) from None
     except AttributeError:
         known = ", ".join(known for known in dir(of) if not known.startswith("_"))
         raise NoValue(f"{type(of).__name__.lower()} has no .{name}; it has {known}") from None

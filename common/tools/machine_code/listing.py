@@ -16,6 +16,10 @@ class SassError(UsageError):
     """What is wrong and what to do about it, in one line."""
 
 
+class NotMeasured(SassError):
+    """A figure of the GPU that a prediction needs, and that was not recorded."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """A place in the source: inlined code has several, the innermost first."""
@@ -60,11 +64,14 @@ class Instruction:
         """Bytes a lane loads, stores or copies; None for anything but a memory instruction."""
         if self.mnemonic not in MEMORY:
             return None
+        if self.mnemonic == "LDSM":  # one, two or four matrices of 8 rows of 16 bytes, for 32 lanes
+            return 4 * MATRICES.get(self.opcode.split(".")[-1], 1)
         widths = [WIDTHS[part] for part in self.opcode.split(".") if part in WIDTHS]
         return widths[-1] if widths else 4
 
 
-MEMORY = {"LDG", "STG", "LDS", "STS", "LDL", "STL", "LD", "ST", "LDGSTS"}
+MEMORY = {"LDG", "STG", "LDS", "LDSM", "STS", "LDL", "STL", "LD", "ST", "LDGSTS"}
+MATRICES = {"2": 2, "4": 4}  # that LDSM.16.M88.4 or LDSM.16.MT88.2 loads
 JUMPS = {"BRA", "JMP", "CALL", "BSSY"}
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 

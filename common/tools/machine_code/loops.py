@@ -1,5 +1,8 @@
 """Finds the main loop of a kernel and says what fills its issue slots.
 
+A kernel multiplies with FFMAs, or on tensor cores with HMMAs. Where both occur the HMMAs multiply, and FFMAs
+do something else, such as rounding.
+
 The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
 has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
 An operand marked .reuse stays in a small cache, which has an entry for each place of an operand and each
@@ -17,7 +20,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from tools.machine_code.listing import Instruction, SassError, count, matches
+from tools.machine_code.listing import Instruction, NotMeasured, SassError, count, matches
+from tools.machine_code.tensor_pipe import hmma_cycles
 
 QUEUE = 2  # reads that may stand at a bank of registers: the one that is being done and one that waits
 
@@ -79,8 +83,9 @@ def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = N
 class Loop:
     """A loop. `instructions` are those of the usual way through it, in the order of execution.
 
-    Where the way forks, the usual one has the most FFMAs, of those the one that moves the most bytes, of
-    those the shortest: the tiles inside the matrix, not those at its edge. The rest is in `aside`.
+    Where the way forks, the usual one has the most HMMAs, of those the most FFMAs, of those it moves the most
+    bytes, and of those it is the shortest: the tiles inside the matrix, not those at its edge. The rest is in
+    `aside`.
     """
 
     arch: str
@@ -109,12 +114,33 @@ class Loop:
     def ffma(self) -> int:
         return self.count("FFMA")
 
+    @property
+    def hmma(self) -> int:
+        return self.count("HMMA")
+
     def share(self, pattern: str) -> float:
         """Of the issue slots, the part that these instructions take."""
         return self.count(pattern) / len(self.instructions)
 
     def per_ffma(self, pattern: str) -> float:
         return self.count(pattern) / self.ffma
+
+    def per_hmma(self, pattern: str) -> float:
+        return self.count(pattern) / self._some_hmma()
+
+    @property
+    def instructions_per_hmma(self) -> float:
+        """Issue slots of a scheduler for an HMMA, its own among them."""
+        return len(self.instructions) / self._some_hmma()
+
+    def _some_hmma(self) -> int:
+        if self.hmma == 0:
+            raise SassError("the loop has no HMMA")
+        return self.hmma
+
+    def _only_ffma(self) -> None:
+        if self.hmma:
+            raise SassError("the model of register banks is of loops that multiply with FFMAs, not HMMAs")
 
     @property
     def mix(self) -> dict[str, int]:
@@ -135,8 +161,7 @@ class Loop:
                 continue
             loaded = {int(to[1]) + word for word in range(max(1, (load.bytes or 4) // 4))}
             for distance in range(1, len(way)):
-                reads = source_registers(way[(n + distance) % len(way)]).values()
-                if loaded & {register for register, _ in reads}:
+                if loaded & read_by(way[(n + distance) % len(way)]):
                     leads.append(distance)
                     break
         return leads
@@ -153,7 +178,11 @@ class Loop:
 
     @property
     def reuse_share(self) -> float:
-        """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache."""
+        """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache.
+
+        As all that the model of the banks says, a SassError if the loop multiplies with HMMAs.
+        """
+        self._only_ffma()
         reads = self.registers_read
         return reads.cached / max(1, reads.operands)
 
@@ -172,6 +201,7 @@ class Loop:
         FFMAs that clash in one bank and in the other by turns thus lose nothing. With 16 FFMA lanes to a
         scheduler an FFMA occupies them for two cycles, under which much of that hides.
         """
+        self._only_ffma()
         width, cycle, lanes_free = ffma_cycles(self.arch), 0, 0
         bank_free, passes = [0, 0], [0]
         for _ in range(3):  # in the third what stood before the loop no longer counts
@@ -188,10 +218,21 @@ class Loop:
         return max(passes[-1] - passes[-2], self.ffma * width, len(self.instructions))
 
     @property
+    def pipe_cycles(self) -> float:
+        """Cycles that one warp's way through the loop occupies what multiplies in its scheduler: the tensor
+        core if there are HMMAs, otherwise the FFMA lanes. NotMeasured if nothing is known of such HMMAs."""
+        if not self.hmma:
+            return self.ffma * ffma_cycles(self.arch)
+        each = [(i, hmma_cycles(compute_capability(self.arch), i)) for i in self.instructions if is_hmma(i)]
+        if unknown := next((i.opcode for i, cycles in each if cycles is None), None):
+            raise NotMeasured(f"how long {unknown} takes on {self.arch} was not measured")
+        return sum(cycles for _, cycles in each if cycles)
+
+    @property
     def issue_bound(self) -> float:
-        """Of the FFMA peak, what the issue slots leave: no order of registers makes it faster."""
-        lanes = self.ffma * ffma_cycles(self.arch)
-        return lanes / max(lanes, len(self.instructions))
+        """Of the pace at which FFMAs or HMMAs can go, what the issue slots leave: no order of registers makes
+        it faster."""
+        return self.pipe_cycles / max(self.pipe_cycles, len(self.instructions))
 
     @property
     def predicted_tflops_fraction(self) -> float:
@@ -200,6 +241,10 @@ class Loop:
         An estimate, and no bound: another warp's instructions may come between two that clash.
         """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
+
+
+def is_hmma(instruction: Instruction) -> bool:
+    return matches(instruction, "HMMA")
 
 
 def compute_capability(arch: str) -> int:
@@ -232,6 +277,17 @@ def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
     return found
 
 
+HMMA_WORDS = {0: 4, 1: 2, 2: 4}  # registers of A, B and C; of HMMA.1688.F32.TF32 and HMMA.16816.F32.*
+
+
+def read_by(instruction: Instruction) -> set[int]:
+    """The numbers of the registers that it reads: of an HMMA all of its fragments', of others the first of
+    each operand."""
+    wide = HMMA_WORDS if is_hmma(instruction) else {}
+    places = source_registers(instruction).items()
+    return {register + word for place, (register, _) in places for word in range(wide.get(place, 1))}
+
+
 def register_reads(instructions: list[Instruction]) -> RegisterReads:
     result = RegisterReads()
     """Of a loop: in its first round, as the cache is empty at the beginning."""
@@ -251,7 +307,8 @@ def register_reads(instructions: list[Instruction]) -> RegisterReads:
     return result
 
 
-Way = tuple[tuple[int, int, int], list[int]]  # FFMAs, bytes moved, minus the length; the blocks
+Weight = tuple[int, int, int, int]  # HMMAs, FFMAs, bytes moved, minus the length
+Way = tuple[Weight, list[int]]  # the blocks
 
 
 def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
@@ -262,12 +319,13 @@ def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
         if k not in best:
             best[k] = None  # until it is known: not round an inner loop
             ways = [way_from(n) for n in blocks[k].next if n in body and n != header]
-            ways += [((0, 0, 0), [])] if header in blocks[k].next else []
+            ways += [((0, 0, 0, 0), [])] if header in blocks[k].next else []
             own = blocks[k].instructions
-            weight = count(own, "FFMA"), sum(i.bytes or 0 for i in own if not i.never), -len(own)
+            moved = sum(i.bytes or 0 for i in own if not i.never)
             if found := [way for way in ways if way]:
-                rest, way = max(found, key=lambda way: way[0])
-                best[k] = (weight[0] + rest[0], weight[1] + rest[1], weight[2] + rest[2]), [k, *way]
+                (hmma, ffma, bytes_, minus), way = max(found, key=lambda way: way[0])
+                multiplied = count(own, "HMMA") + hmma, count(own, "FFMA") + ffma
+                best[k] = (*multiplied, moved + bytes_, minus - len(own)), [k, *way]
         return best[k]
 
     found = way_from(header)
@@ -301,8 +359,12 @@ def find_loops(instructions: list[Instruction], arch: str) -> list[Loop]:
 
 
 def main_loop(loops: list[Loop]) -> Loop | None:
-    """Of the loops with FFMAs and no such loop inside, the one with the most FFMAs."""
-    with_ffma = [loop for loop in loops if loop.ffma]
-    around = {id(loop.outer) for loop in with_ffma}
-    innermost = [loop for loop in with_ffma if id(loop) not in around]
-    return max(innermost, key=lambda loop: loop.ffma, default=None)
+    """Of the loops with HMMAs and no such loop inside, the one with the most HMMAs. Without HMMAs, of the
+    loops with FFMAs likewise."""
+    for multiplied in ("HMMA", "FFMA"):
+        counts = {id(loop): n for loop in loops if (n := loop.count(multiplied))}
+        around = {id(loop.outer) for loop in loops if id(loop) in counts}
+        innermost = [loop for loop in loops if id(loop) in counts and id(loop) not in around]
+        if innermost:
+            return max(innermost, key=lambda loop: counts[id(loop)])
+    return None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.base import Parser, plural, write_json
 from tools.machine_code import binary
-from tools.machine_code.listing import Instruction, SassError, count
+from tools.machine_code.listing import Instruction, NotMeasured, SassError, count
 from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
 from tools.machine_code.occupancies import Occupancy, occupancy
 from tools.machine_code.words import explain
@@ -48,12 +48,12 @@ class Kernel:
 
     @cached_property
     def loop(self) -> Loop | None:
-        """The innermost loop with the most FFMAs."""
+        """The innermost loop with the most HMMAs, or FFMAs if the kernel has none; see main_loop()."""
         return main_loop(self.loops)
 
     @property
     def uses_dynamic_shared(self) -> bool:
-        return self.shared_bytes == 0 and any(self.count(name) for name in ("LDS", "STS", "LDGSTS"))
+        return self.shared_bytes == 0 and any(self.count(name) for name in ("LDS", "LDSM", "STS", "LDGSTS"))
 
     def occupancy(self, threads: int | None = None, extra_shared: int = 0) -> Occupancy:
         """With `threads` to a block (default: of __launch_bounds__) and so much dynamic shared memory."""
@@ -94,9 +94,10 @@ def main_kernel(found: list[Kernel]) -> Kernel:
     """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one
     for aligned shapes; of several tiles the one that computes most in a pass of its loop."""
 
-    def rank(kernel: Kernel) -> tuple[bool, bool, int]:
+    def rank(kernel: Kernel) -> tuple[bool, bool, int, int]:
         aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
-        return "gemm" in kernel.name, aligned, kernel.loop.ffma if kernel.loop else 0
+        multiplied = (kernel.loop.hmma, kernel.loop.ffma) if kernel.loop else (0, 0)
+        return "gemm" in kernel.name, aligned, *multiplied
 
     return max(found, key=rank)
 
@@ -137,9 +138,9 @@ def excerpt(instructions: list[Instruction], most: int | None = None) -> str:
 def source_lines(loop: Loop) -> str:
     """Where the loop's work stands in the source: "steps/05_2d_tiling/kernel.cu:54-57".
 
-    By its FFMAs, memory accesses and barriers: addresses may come from anywhere before the loop.
+    By its multiplications, memory accesses and barriers: addresses may come from anywhere before the loop.
     """
-    work = [i for i in loop.instructions if i.bytes or i.mnemonic in ("FFMA", "BAR")]
+    work = [i for i in loop.instructions if i.bytes or i.mnemonic in ("FFMA", "HMMA", "BAR")]
     places = [i.frames[-1] for i in work if i.frames]
     if not places:
         return "without line information"
@@ -149,21 +150,45 @@ def source_lines(loop: Loop) -> str:
 
 
 def loop_report(loop: Loop) -> list[str]:
+    multiplied = "HMMA" if loop.hmma else "FFMA"
     aside = f"; {len(loop.aside)} more are executed rarely" if loop.aside else ""
-    rest = [f"{n} {opcode}" for opcode, n in loop.mix.items() if opcode != "FFMA"]
+    rest = [f"{n} {opcode}" for opcode, n in loop.mix.items() if opcode.split(".")[0] != multiplied]
     fillers = sum(i.never for i in loop.instructions)
     rest += [f"{fillers} never executed"] if fillers else []
+    share = 100 * loop.share(multiplied)
+    return [
+        f"  main loop        {source_lines(loop)}, {len(loop.instructions)} instructions{aside}",
+        f"  {multiplied}             {loop.count(multiplied)}, {share:.1f} % of the issue slots",
+        f"  besides          {', '.join(rest)}",
+        *(hmma_report(loop) if loop.hmma else ffma_report(loop)),
+    ]
+
+
+def ffma_report(loop: Loop) -> list[str]:
     conflicts = 100 * loop.bank_conflicts / loop.ffma
     hidden = "; most hide: an FFMA takes two cycles" if ffma_cycles(loop.arch) == 2 else ""
     return [
-        f"  main loop        {source_lines(loop)}, {len(loop.instructions)} instructions{aside}",
-        f"  FFMA             {loop.ffma}, {100 * loop.share('FFMA'):.1f} % of the issue slots",
-        f"  besides          {', '.join(rest)}",
         f"  operands         {100 * loop.reuse_share:.1f} % of those of the FFMAs come from the reuse cache",
         f"  bank conflicts   {loop.bank_conflicts} cycles, {conflicts:.1f} for 100 FFMAs (static){hidden}",
         f"  at best          {100 * loop.issue_bound:.1f} % of the FFMA peak by the issue slots;"
         f" about {100 * loop.predicted_tflops_fraction:.1f} % with the bank conflicts",
     ]
+
+
+PER_HMMA = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FFMA", "LOP3")  # what a reader compares between steps
+
+
+def hmma_report(loop: Loop) -> list[str]:
+    kinds = [f"{loop.per_hmma(kind):.2f} {kind}" for kind in PER_HMMA if loop.count(kind)]
+    among = f", among them {', '.join(kinds)}" if kinds else ""
+    lines = [f"  per HMMA         {loop.instructions_per_hmma:.2f} issue slots{among}"]
+    try:
+        each = loop.pipe_cycles / loop.hmma
+        bound = f"{100 * loop.issue_bound:.1f} % of the tensor cores' pace by the issue slots"
+        lines.append(f"  at best          {bound}: an HMMA takes a scheduler {each:.2f} cycles (measured)")
+    except NotMeasured as reason:
+        lines.append(f"  at best          unknown: {reason}")
+    return lines
 
 
 def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
@@ -183,7 +208,9 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
             f" {' and the '.join(o.limited_by)} allow"
             + (" (dynamic shared memory not counted: --shared)" if unknown else "")
         )
-    return "\n".join([*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs"])])
+    return "\n".join(
+        [*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs or HMMAs"])]
+    )
 
 
 def as_json(kernel: Kernel) -> dict[str, object]:

@@ -57,6 +57,14 @@ def ffma(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand) -> str:
     return words + (f"; {kept} kept for the next" if kept else "")
 
 
+def hmma(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand) -> str:
+    k = {"1688": 8, "16816": 16}.get(i.opcode.split(".")[1])
+    if k is None:
+        return ""
+    words = f"{d:16} += {a:16} × {b:8}" if f"{c}" == f"{d}" else f"{d:16} = {a:16} × {b:8} + {c:16}"
+    return f"{words}, matrices 16 × {k} and {k} × 8"
+
+
 def lea_high(i: Instruction, d: Operand, a: Operand, b: Operand, *rest: Operand) -> str:
     if "SX32" in i.opcode and rest == ("0x1",):
         return f"{d} = {b} + {a}'s sign + carry"
@@ -105,6 +113,7 @@ def wait_for_copies(i: Instruction, *operands: Operand) -> str:
 # those of the operands without predicates; a function gets these operands.
 WORDS: dict[str, str | Callable[..., str]] = {
     "FFMA": ffma,
+    "HMMA": hmma,
     "FMUL": "{0} = {1} × {2}",
     "FADD": "{0} = {1} + {2}",
     "IMAD.WIDE": "{0:8} = {1} × {2} + {3:8}, 64 bits",
@@ -136,6 +145,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "I2F": "{0} = {1} as a float",
     "F2I": "{0} = {1} as an integer",
     "MUFU.RCP": "{0} = 1 / {1}, roughly",
+    "LDSM": "{0:{bytes}} = matrices of 8 rows of 16 bytes of shared memory, a row at {1:at}",
     "LDS LDG LDL": "{0:{bytes}} = {bytes} bytes of {space} memory at {1:at}",
     "STS STG STL": "{bytes} bytes of {space} memory at {0:at} = {1:{bytes}}",
     "LDGSTS": copy,
@@ -143,6 +153,10 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "DEPBAR": wait_for_copies,
     "BAR": "waits for all threads of the block",
     "SYNCS": "works on an mbarrier: arrives there, or asks whether its phase is complete",
+    "ELECT": "{all[0]} = whether this lane is the one of its warp that goes on",
+    "VOTEU.ALL VOTE.ALL": "{all[0]} = {last.condition} in all lanes",
+    "R2UR": "{0} = {1}, the same in all lanes",
+    "WARPSYNC": "waits for the lanes of the warp",
     "UTMALDG": "asks TMA for a box of a matrix",
     "UBLKCP": "asks for a copy of a piece of memory",
     "BRA CALL": "goes on at {target}",
@@ -151,6 +165,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "EXIT": "the thread ends",
     "NOP": "nothing",
 }
+KNOWN = {name.split(".")[0] for names in WORDS for name in names.split()}
 TABLE = [(name.split("."), say) for names, say in WORDS.items() for name in names.split()]
 # Zeros and ones that say nothing.
 SIMPLER = (
@@ -163,7 +178,9 @@ SIMPLER = (
 
 
 def phrase(i: Instruction) -> str:
-    opcode = i.opcode.removeprefix("U").split(".")
+    opcode = i.opcode.split(".")
+    if opcode[0] not in KNOWN:
+        opcode[0] = opcode[0].removeprefix("U")
     say = next((say for name, say in TABLE if opcode[0] == name[0] and {*name} <= {*opcode}), "")
     every = [Operand(operand) for operand in i.operands]
     plain = [operand for operand in every if not operand.is_predicate]

@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from tools.base import (
@@ -42,6 +43,7 @@ from tools.measuring.counters_record import (
     FAILED,
     NO_GPU,
     PROBLEMS,
+    WHERE_LISTED,
     Problem,
     convert,
     read_attributes,
@@ -80,13 +82,20 @@ def run_ncu(command: list[str]) -> str:
     return result.stdout
 
 
+@cache
+def metrics(ncu: str) -> list[str]:
+    """What to ask of Nsight Compute: a metric that it does not know would fail the whole run."""
+    listed = {line.split()[0] for line in command_lines(ncu, "--query-metrics") if line.strip()}
+    return [*COUNTERS.values(), *(m for m in WHERE_LISTED.values() if m.split(".")[0] in listed)]
+
+
 def collect(ncu: str, program: Path, problem: Problem, report: Path, options: Sequence[str] = ()) -> None:
     """Runs a step's kernel once under ncu, which leaves its report in `report`."""
     size = [word for name, n in zip("mnk", problem, strict=True) for word in (f"--{name}", str(n))]
     # The harness's own kernels stay out; those of cuBLAS have "gemm" in their names, too.
     command = [ncu, "--clock-control", "none", "--kernel-name", "regex:gemm", "--launch-count", "1", "-f"]
     command += [word for section in SECTIONS for word in ("--section", section)]
-    command += ["--metrics", ",".join(COUNTERS.values()), "-o", str(report.with_suffix(""))]
+    command += ["--metrics", ",".join(metrics(ncu)), "-o", str(report.with_suffix(""))]
     command += [str(program), "--device", "gpu", *size, *options, "--repeat", "0", "--no-verify"]
     run_ncu(command)
     # The library may choose a kernel of another kind for a small problem; our own are always there.

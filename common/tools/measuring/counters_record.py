@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError
+from tools.base import UsageError, is_library
 from tools.machine_code import binary, sass
 from tools.machine_code.identity import sass_sha256
 from tools.machine_code.listing import parse_instruction
@@ -56,6 +56,13 @@ COUNTERS = {
     "shared_store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "local_load_instructions": "smsp__inst_executed_op_local_ld.sum",
     "local_store_instructions": "smsp__inst_executed_op_local_st.sum",
+}
+# Counters that not every GPU and release has: asked for where `ncu --query-metrics` lists them.
+WHERE_LISTED = {
+    "tensor_pipe_percent": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "hmma_pipe_percent": "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+    "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
+    "hmma_instructions": "sm__inst_executed_pipe_tensor_op_hmma.sum",
 }
 SCALES = {
     "ns": 1e-3, "us": 1, "usecond": 1, "nsecond": 1e-3, "msecond": 1e3, "ms": 1e3, "s": 1e6, "second": 1e6,
@@ -125,7 +132,7 @@ def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, f
         except ValueError:
             return None  # this GPU or this ncu does not have it
 
-    counters = {name: number(metric) for name, metric in COUNTERS.items()}
+    counters = {name: number(metric) for name, metric in {**COUNTERS, **WHERE_LISTED}.items()}
     if counters["sm_cycles"] and counters["duration_us"]:  # the clock while the kernel ran
         counters["sm_clock_mhz"] = round(counters["sm_cycles"] / counters["duration_us"], 1)
     waits = re.compile(r"smsp__average_warps_issue_stalled_((?!\w*not_issued)\w+)_per_issue_active\.ratio")
@@ -225,7 +232,7 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         run: dict[str, Any] = dict(zip("mnk", problem, strict=True))
         run |= {"kernel": short_name(kernel), "counters": counters, "stalls": largest_first(stalls, 5)}
         run |= {"cycles_per_issue": largest_first(waits, 4), "opcodes": mix(instructions)}
-        if run["kernel"].startswith("sgemm_"):
+        if not is_library(step):  # the code of a library's kernel is not ours to print
             run["arch"] = add_lines(step, run["kernel"], instructions, build)
             run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
             opcodes = ((i, parse_instruction(i["sass"]).opcode) for i in instructions if "executed" in i)

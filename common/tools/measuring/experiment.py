@@ -130,6 +130,7 @@ def machine_code(program: Path) -> Record:
     arch = sass.archs(program)[-1]
     kernel = sass.main_kernel(sass.kernels(program, arch))
     loop = kernel.loop
+    by_ffma = loop and not loop.hmma  # what the model of register banks is of
     return {
         "arch": arch,
         "registers": kernel.registers,
@@ -138,8 +139,9 @@ def machine_code(program: Path) -> Record:
         "sass_sha256": sass_sha256([instruction.text for instruction in kernel.instructions]),
         "loop_instructions": loop and len(loop.instructions),
         "loop_ffma": loop and loop.ffma,
-        "loop_bank_conflicts": loop and loop.bank_conflicts,
-        "predicted_fraction": loop and loop.predicted_tflops_fraction,
+        "loop_hmma": loop and loop.hmma,
+        "loop_bank_conflicts": loop.bank_conflicts if by_ffma else None,
+        "predicted_fraction": loop.predicted_tflops_fraction if by_ffma else None,
     }
 
 

@@ -53,6 +53,7 @@ COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "instructions": ("instructions, counted by warp", count),
     "issue_slots_busy_percent": ("issue slots busy", blocks.percent),
     "fma_pipe_percent": ("FMA pipe busy", blocks.percent),
+    "tensor_pipe_percent": ("tensor pipe busy", blocks.percent),
     "lsu_pipe_percent": ("load/store pipe busy", blocks.percent),
     "lsu_wavefronts_percent": ("L1 data pipe busy (wavefronts)", blocks.percent),
     "l1_percent": ("L1 and shared memory busy", blocks.percent),
@@ -68,7 +69,10 @@ COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "shared_store_wavefronts": ("wavefronts of shared stores (not of copies)", count),
 }
 # A row that is zero everywhere says nothing.
-LEFT_OUT_IF_ZERO = {"shared_bytes_per_block", *(key for key in COUNTERS if "wavefronts" in key)}
+LEFT_OUT_IF_ZERO = {
+    *("shared_bytes_per_block", "tensor_pipe_percent"),
+    *(key for key in COUNTERS if "wavefronts" in key),
+}
 
 
 def counters_of(request: Request, step: str) -> dict[str, float | None]:
@@ -190,7 +194,7 @@ def make_sass(request: Request) -> str:
             if most and not re.fullmatch(r"[1-9]\d*", most[0]):
                 raise UsageError("`sass loop N`: N is how many lines to show")
             if not in_loop:
-                raise UsageError("no loop with FFMAs was recorded")
+                raise UsageError("no loop with FFMAs or HMMAs was recorded")
             shown, limit = in_loop, int(most[0]) if most else LINES
             what = f"the main loop, {len(shown)} instructions"
         case _ if only:
