@@ -22,6 +22,7 @@ HOST_DEVICE constexpr Place accumulator_place(int lane, int i) {
 struct MmaTf32Shape {
   static constexpr int M = 16, N = 8, K = 8;
   static constexpr int a_elements = 4, b_elements = 2, c_elements = 4;  // of a lane
+  static constexpr int packed = 1;                                      // elements of A, B in a register
 
   // A [16][8]: rows lane/4 and + 8, columns lane%4 and + 4; the rows change first.
   static HOST_DEVICE constexpr Place a(int lane, int i) {
@@ -36,6 +37,7 @@ struct MmaTf32Shape {
 struct MmaBf16Shape {
   static constexpr int M = 16, N = 8, K = 16;
   static constexpr int a_elements = 8, b_elements = 4, c_elements = 4;  // of a lane
+  static constexpr int packed = 2;                                      // elements of A, B in a register
 
   // A [16][16]: rows lane/4 and + 8, columns lane%4*2 and its neighbour, and both + 8; neighbours change
   // first, then the rows.

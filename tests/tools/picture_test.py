@@ -284,7 +284,7 @@ def test_copies_make_no_promise_of_wavefronts():
 def test_an_ldmatrix_has_rows():
     row = shared_row(16, lambda i: 144 * i, at_once=8) | {"operation": "ldmatrix"}
     shown = words(picture.picture(picture.from_xray(row)))
-    assert shown[0] == "One warp loads matrices from As, 16 bytes a row"
+    assert shown[0] == "One ldmatrix from As, 16 bytes a row"
     assert "4 wavefronts: no bank conflict" in shown
 
 

@@ -213,6 +213,22 @@ class Context:
         return record
 
     @once
+    def fragment_maps(self) -> dict[str, Any]:
+        """What common/tools/drawing/fragment_maps.cpp prints: who holds what, and where it lies."""
+        if self.build is None:
+            raise NotAvailable("no build directory was given")
+        program = self.build / "common" / "tools" / "fragment_maps"
+        if not program.exists():
+            raise NotAvailable(f"{program} is not built")
+        try:
+            result = subprocess.run([str(program.resolve())], capture_output=True, text=True, check=False)
+            return json.loads(result.stdout)
+        except OSError as error:
+            raise NoValue(f"{program} cannot be run: {error.strerror}") from None
+        except ValueError:
+            raise NoValue(f"{program} prints no maps: build it anew") from None
+
+    @once
     def architectures(self, step: str) -> list[str]:
         """Whose machine code a step's program holds: ['sm_80', 'sm_90a']. Empty without CUDA."""
         try:

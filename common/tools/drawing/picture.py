@@ -87,7 +87,7 @@ def from_xray(row: dict[str, Any]) -> Access:
 
 # ---- Words -----------------------------------------------------------------------------------------------
 
-VERBS = {"load": "loads from", "store": "stores to", "copy": "copies", "ldmatrix": "loads matrices from"}
+VERBS = {"load": "loads from", "store": "stores to", "copy": "copies", "ldmatrix": "ldmatrix from"}
 
 
 def ranges(lanes: Sequence[int]) -> str:
@@ -99,8 +99,8 @@ def ranges(lanes: Sequence[int]) -> str:
 def title(access: Access) -> str:
     """One warp loads from As, 16 bytes a lane"""
     way = (" from" if access.space == "global" else " to") if access.operation == "copy" else ""
-    each = "row" if access.operation == "ldmatrix" else "lane"
-    return f"One warp {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a {each}"
+    who, each = ("One", "row") if access.operation == "ldmatrix" else ("One warp", "lane")
+    return f"{who} {VERBS[access.operation]}{way} {access.array}, {access.bytes} bytes a {each}"
 
 
 def verdict(access: Access) -> str:

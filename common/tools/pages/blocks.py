@@ -10,7 +10,7 @@ import html
 import os
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -269,6 +269,19 @@ def make_xray(request: Request) -> str:
 SPACES = {"banks": "shared", "sectors": "global"}
 
 
+def drawn(request: Request, words: Iterable[str], svg: str, says: str) -> str:
+    """Keeps a picture under the name that the words make, and returns the link to it."""
+    name = "_".join(re.findall(r"\w+", " ".join(words)))  # "Tiles::B" is no name for a file
+    return request.figure(f"{name}.svg", svg, says.replace("[", "(").replace("]", ")"))  # as a link's text
+
+
+def source_of(row: dict[str, Any]) -> str:
+    """The line of the source that an X-ray's example is from, and which execution it is."""
+    example = row["example"]
+    where = f"block {tuple(example['block'][:2])}, warp {example['warp']}, execution {example['execution']}"
+    return f"`{row['file']}`, line {row['line']}: {code(row['source'])} ({where})"
+
+
 @block("step", "line", of_build=True)
 def make_picture(request: Request) -> str:
     step, line = request.step, request.options.get("line")
@@ -281,13 +294,13 @@ def make_picture(request: Request) -> str:
     rows = rows_of(request.context.xray_record(step))
     row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
     access = picture.from_xray(row)
-    words = " ".join([step, operation, array, *rest, line or ""])  # "Tiles::B" is no name for a file
-    name = "_".join(re.findall(r"\w+", words))
-    says = picture.describe(access).replace("[", "(").replace("]", ")")  # as the text of a link
-    link = request.figure(f"{name}.svg", picture.picture(access), says)
-    example = row["example"]
-    where = f"block {tuple(example['block'][:2])}, warp {example['warp']}, execution {example['execution']}"
-    return f"{link}\n\n`{row['file']}`, line {row['line']}: {code(row['source'])} ({where})"
+    link = drawn(
+        request,
+        [step, operation, array, *rest, line or ""],
+        picture.picture(access),
+        picture.describe(access),
+    )
+    return f"{link}\n\n{source_of(row)}"
 
 
 # ---- Experiments and claims ------------------------------------------------------------------------------

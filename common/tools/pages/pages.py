@@ -13,6 +13,11 @@ before. Generated parts are blocks
   code FROM .. TO            kernel.cu from the line that holds FROM to the next that holds TO
   xray [STEP ...]            the memory accesses
   picture OP ARRAY [line=TEXT] [banks|sectors]    one warp's access, e.g. `picture load As`
+  compare OP ARRAY [STEP ...]    the banks of one access to shared memory in several steps, by default in the
+                             one before and this; line=TEXT as for picture
+  fragments NAME [lane=N]    which lane holds which element, of mma_tf32 or mma_bf16; one lane's marked [5]
+  ldmatrix ARRAY [lane=N] [line=TEXT]    the rows that an ldmatrix reads, their banks, and who gets them
+  swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -23,7 +28,8 @@ before. Generated parts are blocks
   experiment NAME            the variants of an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, sass, shapes, roofline and claims take step=NN)
+                             (diff, code, picture, ldmatrix, swizzle, sass, shapes, roofline and claims take
+                             step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 
@@ -48,7 +54,7 @@ from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, wri
 from tools.claims import values
 from tools.claims.context import Context, constants
 from tools.claims.objects import ExpressionError, NotAvailable
-from tools.pages import evidence, stated  # noqa: F401  (evidence registers its kinds)
+from tools.pages import evidence, layouts, stated  # noqa: F401  (two of them register kinds)
 from tools.pages.blocks import MAKERS, OF_BUILD, Request
 from tools.pages.page import regenerate
 

@@ -1,0 +1,215 @@
+"""Draws where tiles lie in shared memory: the banks of one access in several steps, one above the other; and
+a layout in which the groups of a row change places (a swizzle)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from tools.base import UsageError, plural
+from tools.drawing.picture import (
+    BANKS,
+    BANKS_LEFT,
+    LANE_HEIGHT,
+    LINE,
+    MARGIN,
+    Access,
+    Sheet,
+    height_of,
+    ranges,
+    title,
+    verdict,
+)
+from tools.drawing.svg import COLORS, PHONE, document, lane_colors, rectangle, text
+
+GROUP = 4  # words of 4 bytes, and as many banks: 16 bytes
+GROUPS = BANKS // GROUP
+FRAME = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}  # the same in light and in dark
+
+# ---- One access in several steps -------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Neighbouring words in a row of 128 bytes, and the lanes that want them, in the words' order."""
+
+    lanes: tuple[int, ...]
+    words: range
+
+    @property
+    def banks(self) -> range:
+        return range(self.words[0] % BANKS, self.words[-1] % BANKS + 1)
+
+
+def runs(access: Access) -> list[Run]:
+    """All words of an access, by their numbers."""
+    words = access.words()
+    # Neighbours have the same difference; a row ends a run.
+    together = groupby(enumerate(sorted(words)), lambda e: (e[1] - e[0], e[1] // BANKS))
+    found = []
+    for _, run in together:
+        own = [word for _, word in run]
+        lanes = dict.fromkeys(lane for word in own for lane in words[word])
+        found.append(Run(tuple(lanes), range(own[0], own[-1] + 1)))
+    return found
+
+
+def describe_compared(accesses: Mapping[str, Access]) -> str:
+    """What the picture shows, for those who cannot see it."""
+    each = []
+    for step, access in accesses.items():
+        banks = len({word % BANKS for word in access.words()})
+        each.append(f"{step}: {banks} of {BANKS} banks are wanted. {verdict(access)}.")
+    return " ".join([f"{title(next(iter(accesses.values())))}.", *each])
+
+
+def compared(accesses: Mapping[str, Access]) -> str:
+    """The SVG of one access of several steps, by the steps' names: four neighbouring banks share a column."""
+    sheet = Sheet()
+    head = title(next(iter(accesses.values())))
+    sheet.write(head, size=15, font_weight="bold")
+    sheet.write("Left: bytes into the array. A cell: the lanes that want", class_="soft")
+    sheet.write("some of its four banks.", class_="soft")
+    for step, access in accesses.items():
+        sheet.y += 8
+        sheet.write(step, font_weight="bold")
+        conflicts = any(part.wavefronts > 1 for part in access.parts)
+        sheet.write(verdict(access), class_="mark" if conflicts else "ink")
+        draw_groups(sheet, access)
+    sheet.y += 2
+    for lanes, letter in sheet.letters.items():
+        sheet.write(f"{letter}: lanes {ranges(lanes)}")
+    sheet.y += MARGIN + 4
+    return document(PHONE, sheet.y, head, describe_compared(accesses), sheet.body)
+
+
+def draw_groups(sheet: Sheet, access: Access) -> None:
+    """The rows of 128 bytes that a warp touches, in columns of four banks; below, where a bank is wanted more
+    than once, how many words of it are."""
+    width = (PHONE - MARGIN - BANKS_LEFT) / GROUPS
+    middles = [BANKS_LEFT + (n + 0.5) * width for n in range(GROUPS)]
+    sheet.y += LANE_HEIGHT + 4
+    sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
+    for n, middle in enumerate(middles):
+        sheet.over(middle, sheet.y - 5, f"{n * GROUP}–{n * GROUP + GROUP - 1}", class_="soft")
+    held: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for word, lanes in access.words().items():
+        held[word // BANKS, word % BANKS // GROUP].update(lanes)
+    for row in sorted({row for row, _ in held}):
+        lines = {n: sheet.lines(sorted(held[row, n]), width) for n in range(GROUPS) if (row, n) in held}
+        height = max(height_of([]), 5 + LANE_HEIGHT * max(map(len, lines.values())))
+        sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
+        for n, middle in enumerate(middles):
+            at = BANKS_LEFT + n * width, sheet.y, width, height
+            if n not in lines:
+                sheet.body.append(rectangle(*at, class_="empty rule"))
+                continue
+            color, ink = lane_colors(min(held[row, n]))
+            sheet.body.append(rectangle(*at, fill=color, class_="edge"))
+            top = sheet.y + height / 2 + 5 - LANE_HEIGHT * (len(lines[n]) - 1) / 2
+            for at_line, words in enumerate(lines[n]):
+                sheet.over(middle, top + at_line * LANE_HEIGHT, words, class_=None, style=f"fill:{ink}")
+        sheet.y += height
+    if any(part.wavefronts > 1 for part in access.parts):
+        sheet.y += LANE_HEIGHT
+        sheet.before(BANKS_LEFT, sheet.y, "words")
+        for n, middle in enumerate(middles):
+            many = max(part.words[bank] for part in access.parts for bank in banks_of(n))
+            style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
+            sheet.over(middle, sheet.y, many, **style)
+        sheet.y += 6
+
+
+def banks_of(group: int) -> range:
+    return range(group * GROUP, group * GROUP + GROUP)
+
+
+# ---- Swizzles --------------------------------------------------------------------------------------------
+
+
+class Layout(NamedTuple):
+    """A tile's rows, of which 128 bytes are looked at. groups: of each row, where its groups of 16 bytes lie
+    in it; `array` and `function` name it; touched: the (row, group)s, as the matrix counts them, that one
+    access reads, which `access` describes."""
+
+    array: str
+    function: str
+    groups: Sequence[Sequence[int]]
+    touched: frozenset[tuple[int, int]]
+    access: str
+
+
+def groups_of(places: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Where groups of four elements lie, from where the elements of each row do. Raises UsageError if groups
+    do not stay whole, or two elements lie in one place."""
+    for row, of_row in enumerate(places):
+        wholes = all(
+            of_row[i] % GROUP == 0
+            and list(of_row[i : i + GROUP]) == list(range(of_row[i], of_row[i] + GROUP))
+            for i in range(0, len(of_row), GROUP)
+        )
+        if not wholes or sorted(of_row) != list(range(len(of_row))):
+            raise UsageError(f"row {row} of the layout does not keep its groups of 16 bytes whole")
+    return [[of_row[i] // GROUP for i in range(0, len(of_row), GROUP)] for of_row in places]
+
+
+def describe_swizzle(layout: Layout) -> str:
+    """What the picture shows, for those who cannot see it."""
+    rows = []
+    for row, places in enumerate(layout.groups):
+        order = sorted(range(len(places)), key=lambda g, places=places: places[g])
+        rows.append(f"row {row} has its groups in the order {', '.join(map(str, order))}")
+    before, after = columns(layout, False), columns(layout, True)
+    framed = f"Framed, {layout.access}: {plural(before, 'column')} of four banks row by row, {after} so"
+    return f"Where the groups of 16 bytes of {layout.array} lie: {'; '.join(rows)}. {framed}."
+
+
+def place_of(layout: Layout, row: int, group: int, moved: bool) -> int:
+    return layout.groups[row][group] if moved else group
+
+
+def columns(layout: Layout, moved: bool) -> int:
+    """How many columns of four banks the touched groups lie in."""
+    return len({place_of(layout, row, group, moved) for row, group in layout.touched})
+
+
+def swizzle(layout: Layout) -> str:
+    """The SVG of a layout: left the rows as the matrix has them, right as they lie."""
+    sheet = Sheet()
+    head = f"Where the groups of {layout.array} lie"
+    sheet.write(head, size=15, font_weight="bold")
+    sheet.write("A cell: 16 bytes, with its number in the row of the matrix.", class_="soft")
+    sheet.write("Above: the first of its four banks.", class_="soft")
+    gap, label, cell = 18, 24, 22
+    wide = (PHONE - 2 * MARGIN - gap) / 2
+    width = (wide - label) / GROUPS
+    top = sheet.y + 8
+    bottom = top
+    for n, name in enumerate(("row by row", f"by {layout.function}()")):
+        left, y = MARGIN + n * (wide + gap) + label, top + LANE_HEIGHT
+        sheet.body.append(text(left, y, name, font_weight="bold"))
+        y += LANE_HEIGHT + 2
+        for column in range(GROUPS):
+            sheet.over(left + (column + 0.5) * width, y, column * GROUP, class_="soft")
+        y += 5
+        frames = []
+        for row, places in enumerate(layout.groups):
+            sheet.before(left, y + cell / 2 + 5, row)
+            for group in range(len(places)):
+                x = left + place_of(layout, row, group, bool(n)) * width
+                color, ink = lane_colors(group * GROUP)
+                sheet.body.append(rectangle(x, y, width, cell, fill=color, class_="edge"))
+                sheet.over(x + width / 2, y + cell / 2 + 5, group, class_=None, style=f"fill:{ink}")
+                if (row, group) in layout.touched:
+                    frames.append(rectangle(x + 1, y + 1, width - 2, cell - 2, **FRAME))
+            y += cell
+        sheet.body += frames
+        many = columns(layout, bool(n))
+        y += LANE_HEIGHT + 4
+        style = {"class_": "mark", "font_weight": "bold"} if not n and many < columns(layout, True) else {}
+        sheet.body.append(text(left, y, f"{plural(many, 'column')} of banks", **style))
+        bottom = y
+    sheet.y = bottom + 6
+    sheet.body.append(rectangle(MARGIN + 1, sheet.y + 7, 13, 13, **FRAME))
+    sheet.body.append(text(MARGIN + 22, sheet.y + 19, layout.access))
+    sheet.y += 19 + MARGIN + 6
+    return document(PHONE, sheet.y, head, describe_swizzle(layout), sheet.body)

@@ -1,0 +1,156 @@
+"""The kinds of generated blocks for warp-wide instructions: who holds which element, which rows and banks an
+access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tools.base import UsageError, markdown
+from tools.claims.objects import rows_of
+from tools.drawing import fragments, layouts, picture
+from tools.drawing.layouts import Layout, Run
+from tools.pages.blocks import Request, block, drawn, source_of
+
+MARKED_LANE = 5  # if none is named: one whose row, column and number all differ
+ELEMENT = 4  # bytes of a float
+
+
+def shared_row(request: Request, step: str, operation: str, array: str) -> dict[str, Any]:
+    """The row of a step's X-ray that is meant."""
+    rows = rows_of(request.context.xray_record(step))
+    return picture.find(rows, operation, array, "shared", request.options.get("line"))
+
+
+def lane_of(request: Request) -> int:
+    lane = request.options.get("lane", str(MARKED_LANE))
+    if not re.fullmatch(r"\d|[12]\d|3[01]", lane):
+        raise UsageError(f"lane={lane} is no lane: say one from 0 to 31")
+    return int(lane)
+
+
+@block("lane", of_build=True)
+def make_fragments(request: Request) -> str:
+    maps, name, lane = request.context.fragment_maps(), request.arguments, lane_of(request)
+    known = [key for key, matrices in maps.items() if {"a", "b", "c"} == matrices.keys()]
+    if name not in known:
+        raise UsageError(f"write `fragments NAME [lane=N]`, of {' or '.join(known)}")
+    says = fragments.describe_fragments(name, maps[name], lane)
+    svg = fragments.fragments(name, maps[name], lane)
+    return drawn(request, [name, "lane", str(lane)], svg, says)
+
+
+@block("step", "line", "lane", of_build=True)
+def make_ldmatrix(request: Request) -> str:
+    step, array, lane = request.step, request.arguments, lane_of(request)
+    if len(array.split()) != 1:
+        raise UsageError("write `ldmatrix ARRAY [lane=N] [line=TEXT]`, e.g. `ldmatrix Tiles::A`")
+    row = shared_row(request, step, "ldmatrix", array)
+    access = picture.from_xray(row)
+    # The X-ray sees what is read; what becomes of it, the instruction's name says.
+    name = "ldmatrix_trans" if "ldmatrix_trans" in row["source"] else "ldmatrix"
+    svg = fragments.ldmatrix(access, request.context.fragment_maps()[name]["m"], lane)
+    words = [step, "ldmatrix", array, "lane", str(lane), request.options.get("line", "")]
+    return f"{drawn(request, words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
+
+
+def cell_of(run: Run | None) -> list[str]:
+    """The words and the banks of a run, as a table shows them."""
+    if run is None:
+        return ["–", "–"]
+    return [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in (run.words, run.banks)]
+
+
+@block("line", of_build=True)
+def make_compare(request: Request) -> str:
+    match request.arguments.split():
+        case [operation, array, *names] if operation in picture.VERBS:
+            pass
+        case _:
+            usage = "`compare OPERATION ARRAY [STEP ...] [line=TEXT]`, e.g. `compare load As 22 23`"
+            raise UsageError(f"write {usage}")
+    steps = request.steps(" ".join(names), before=True)
+    rows = {step: shared_row(request, step, operation, array) for step in steps}
+    accesses = {step: picture.from_xray(row) for step, row in rows.items()}
+    line = request.options.get("line", "")
+    words = [*steps, operation, array, line]
+    link = drawn(request, words, layouts.compared(accesses), layouts.describe_compared(accesses))
+    # By the lanes that want neighbouring words: what they want in each step.
+    found = {step: {run.lanes: run for run in layouts.runs(access)} for step, access in accesses.items()}
+    lanes = list(dict.fromkeys(lanes for step in steps for lanes in found[step]))
+    head = ["lanes", *(f"{step[:2]}: {what}" for step in steps for what in ("words", "banks"))]
+    cells = [
+        [picture.ranges(key), *(cell for step in steps for cell in cell_of(found[step].get(key)))]
+        for key in lanes
+    ]
+    sources = "\n".join(f"- {source_of(row)}" for row in rows.values())
+    table = markdown(head, cells, left=1)
+    summary = "The same as a table: words of 4 bytes, counted from the array's first, and their banks"
+    details = f'<details markdown="1">\n<summary>{summary}</summary>\n\n{table}\n\n</details>'
+    return f"{link}\n\n{sources}\n\n{details}"
+
+
+def check_layout(
+    request: Request, step: str, array: str, places: Sequence[Sequence[int]], row_words: int
+) -> None:
+    """Holds the addresses to which a step copies a tile against a layout. The line that fills the tile also
+    reads the matrix: there, the address says the row and the column. Raises UsageError if they disagree, or
+    there is no such line."""
+    record = request.context.xray_record(step)
+    rows = [row for row in rows_of(record) if row["example"]]
+    matrix = array.split("::")[-1][0]
+    stride = record["k" if matrix == "A" else "n"]  # elements from row to row of the matrix
+    compared = 0
+    for filled in rows:
+        if filled["array"] != array or filled["operation"] not in ("store", "copy"):
+            continue
+        for read in rows:
+            same_line = (read["file"], read["line"]) == (filled["file"], filled["line"])
+            which = ("block", "warp", "execution")
+            same = same_line and all(read["example"][key] == filled["example"][key] for key in which)
+            if not same or read["array"] != matrix or read["space"] != "global":
+                continue
+            lanes = zip(read["example"]["addresses"], filled["example"]["addresses"], strict=True)
+            for source, target in lanes:
+                if source is None or target is None:
+                    continue
+                at, column = divmod(source // ELEMENT, stride)
+                period = len(places[0])
+                place = column // period * period + places[at % len(places)][column % period]
+                if (at * row_words + place) * ELEMENT != target:
+                    where = f"{filled['file']}, line {filled['line']}"
+                    raise UsageError(
+                        f"{where} puts [{at}][{column}] at byte {target} of {array}, not as the map says"
+                    )
+                compared += 1
+    if not compared:
+        raise UsageError(f"{step} has no line that fills {array} from {matrix}, to hold the layout against")
+
+
+@block("step", "line", of_build=True)
+def make_swizzle(request: Request) -> str:
+    step, maps = request.step, request.context.fragment_maps()
+    array, *operations = request.arguments.split() or [""]
+    operation = operations[0] if operations else "load"
+    matrix = array.split("::")[-1][:1]
+    function = f"{matrix.lower()}_place"
+    if len(operations) > 1 or function not in maps["places"] or operation not in picture.VERBS:
+        usage = "`swizzle ARRAY [OPERATION] [line=TEXT]`, of a tile of A or B, e.g. `swizzle As`"
+        raise UsageError(f"write {usage}")
+    places = maps["places"][function]
+    groups = layouts.groups_of(places)
+    row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
+    check_layout(request, step, array, places, row_words)
+    row = shared_row(request, step, operation, array)
+    access = picture.from_xray(row)
+    part = access.parts[0]  # of an ldmatrix, its first matrix
+    touched = set()
+    for word in access.words(part):
+        at, place = divmod(word, row_words)
+        if at >= len(groups) or place >= len(places[0]):
+            raise UsageError(f"{source_of(row)} reads beyond what is drawn: 8 rows of 128 bytes")
+        touched.add((at, groups[at].index(place // layouts.GROUP)))
+    reads = "the first matrix of an ldmatrix" if operation == "ldmatrix" else f"one {operation} of a warp"
+    layout = Layout(array, function, groups, frozenset(touched), f"what {reads} touches")
+    words = [step, "swizzle", array, *operations, request.options.get("line", "")]
+    link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
+    return f"{link}\n\n{source_of(row)}"
