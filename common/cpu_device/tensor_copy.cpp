@@ -61,8 +61,11 @@ void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, 
                              : "copies to an address that is no multiple of 128");
     stop_launch();
   }
-  CopiedRows copied{static_cast<std::uint32_t>(map.box_rows), map.box_cols * map.element_bytes, {},
-                    map.swizzle, map.convert};
+  CopiedRows copied{static_cast<std::uint32_t>(map.box_rows),
+                    map.box_cols * map.element_bytes,
+                    {},
+                    map.swizzle,
+                    map.convert};
   const auto [rows, first_row] = inside(row, map.box_rows, map.rows);
   const auto [cols, first_col] = inside(col, map.box_cols, map.cols);
   if (rows > 0 && cols > 0 && matrix >= 0 && matrix < map.batch) {

@@ -9,10 +9,7 @@
 // The float4 that begins at p, a multiple of 16 bytes.
 __device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
 
-// The float2 that begins at p, a multiple of 8 bytes.
-__device__ __forceinline__ float2& float2_at(float* p) { return *reinterpret_cast<float2*>(p); }
-
-// A float4 of shared memory, loaded where it is written in the program: step 12. The compiler may put off
+// The same of shared memory, loaded where it is written in the program: step 12. The compiler may put off
 // other loads until just before their first use, to save registers.
 __device__ __forceinline__ float4 load4_now(const float* p) {
 #ifdef __CUDACC__
@@ -59,23 +56,6 @@ __device__ __forceinline__ void update4(float* c, int valid, const float* sums, 
     for (int j = 0; j < 4; ++j) {
       if (j < valid) update(c[j], sums[j], alpha, beta);
     }
-  }
-}
-
-// The same for two, at a multiple of 8 bytes if ALIGNED.
-template <bool ALIGNED>
-__device__ __forceinline__ void update2(float* c, int valid, float sum0, float sum1, float alpha,
-                                        float beta) {
-  if constexpr (ALIGNED) {
-    if (valid <= 0) return;
-    float2 v;
-    if (beta != 0.0f) v = float2_at(c);
-    update(v.x, sum0, alpha, beta);
-    update(v.y, sum1, alpha, beta);
-    float2_at(c) = v;
-  } else {
-    if (valid > 0) update(c[0], sum0, alpha, beta);
-    if (valid > 1) update(c[1], sum1, alpha, beta);
   }
 }
 

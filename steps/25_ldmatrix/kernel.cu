@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
         const int row = m + i * MM + quad + r / 2 * 8,
                   col = n + j * MN + t * 2 + r % 2;  // in the block's tile
         if (row >= rows || col >= cols) continue;
-        update(C[(row0 + row) * g.ldc + col0 + col], sums[i][j][r], g.alpha, g.beta);
+        update(C[(row0 + row) * g.ldc + (col0 + col)], sums[i][j][r], g.alpha, g.beta);
       }
     }
   }

@@ -10,6 +10,7 @@
 // Bound     All warps wait for the slowest one at every slab of BK terms.
 
 #include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/float2.hpp"
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mbarrier.hpp"
 #include "common/cuda/pack.hpp"
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(THREADS, 2)
       for (int r = 0; r < 2; ++r) {
         const int row = m + i * MM + t * 2 + r;  // in the block's tile
         const int col = n + j / 2 * GROUP + b_column(quad) + j % 2 * 8;
-        update2<ALIGNED>(&C[(row0 + row) * g.ldc + col0 + col], row < rows ? cols - col : 0, sums[i][j][r],
+        update2<ALIGNED>(&C[(row0 + row) * g.ldc + (col0 + col)], row < rows ? cols - col : 0, sums[i][j][r],
                          sums[i][j][r + 2], g.alpha, g.beta);
       }
     }

@@ -9,6 +9,7 @@
 // Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes about seven.
 
 #include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/float2.hpp"
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mbarrier.hpp"
 #include "common/cuda/pack.hpp"
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
         for (int r = 0; r < 2; ++r) {
           const int row = m + i * MM + t * 2 + r;  // in the block's tile
           const int col = n + j / 2 * GROUP + b_column(quad) + j % 2 * 8;
-          update2<ALIGNED>(&C[(tile.row0 + row) * g.ldc + tile.col0 + col], row < rows ? cols - col : 0,
+          update2<ALIGNED>(&C[(tile.row0 + row) * g.ldc + (tile.col0 + col)], row < rows ? cols - col : 0,
                            sums[i][j][r], sums[i][j][r + 2], g.alpha, g.beta);
         }
       }

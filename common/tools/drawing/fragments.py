@@ -164,7 +164,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
 
 # ---- ldmatrix --------------------------------------------------------------------------------------------
 
-ADDRESS = 42  # the room of a row's address
+ADDRESS = 49  # the room of a row's address
 ROW_HEIGHT = 20
 
 
@@ -222,7 +222,7 @@ def draw_rows(
         text(left + wide, sheet.y, plural(part.wavefronts, "wavefront"), text_anchor="end", **took)
     )
     sheet.y += LANE_HEIGHT
-    for n in range(LINE // ROW_BYTES):
+    for n in range(0, LINE // ROW_BYTES, 2):  # all numbers would run together
         sheet.over(first + (n + 0.5) * width, sheet.y, n * ROW_BYTES // WORD, class_="soft")
     sheet.y += 5
     for lane in part.lanes:
@@ -253,7 +253,7 @@ def draw_receivers(sheet: Sheet, access: Access, matrix: Matrix, lane: int) -> N
     says = [f"Lane {lane}"]
     for number, part in enumerate(access.parts):
         if lane in part.lanes:
-            says += ["gives the address of", f"row {lane - part.lanes[0]} of matrix {number},", "and"]
+            says += ["gives the address of", f"row {lane - part.lanes[0]} of matrix {number}, and"]
     what = f"word {own.col // unit} of row {own.row}" if whole else f"[{own.row}, {own.row + 1}][{own.col}]"
     says += ["gets, of each matrix,", f"{what},", "one register for each."]
     for n, words in enumerate(says):

@@ -67,8 +67,8 @@ def compared(accesses: Mapping[str, Access]) -> str:
     sheet = Sheet()
     head = title(next(iter(accesses.values())))
     sheet.write(head, size=15, font_weight="bold")
-    sheet.write("Left: bytes into the array. A cell: the lanes that want", class_="soft")
-    sheet.write("some of its four banks.", class_="soft")
+    sheet.write("Left: bytes into the array.", class_="soft")
+    sheet.write("A cell: the lanes that want its four banks.", class_="soft")
     for step, access in accesses.items():
         sheet.y += 8
         sheet.write(step, font_weight="bold")
@@ -87,7 +87,7 @@ def draw_groups(sheet: Sheet, access: Access) -> None:
     than once, how many words of it are."""
     width = (PHONE - MARGIN - BANKS_LEFT) / GROUPS
     middles = [BANKS_LEFT + (n + 0.5) * width for n in range(GROUPS)]
-    sheet.y += LANE_HEIGHT + 4
+    sheet.y += LANE_HEIGHT + 8
     sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
     for n, middle in enumerate(middles):
         sheet.over(middle, sheet.y - 5, f"{n * GROUP}–{n * GROUP + GROUP - 1}", class_="soft")
@@ -177,7 +177,7 @@ def swizzle(layout: Layout) -> str:
     sheet = Sheet()
     head = f"Where the groups of {layout.array} lie"
     sheet.write(head, size=15, font_weight="bold")
-    sheet.write("A cell: 16 bytes, with its number in the row of the matrix.", class_="soft")
+    sheet.write("A cell: 16 bytes, with their number in the row.", class_="soft")
     sheet.write("Above: the first of its four banks.", class_="soft")
     gap, label, cell = 18, 24, 22
     wide = (PHONE - 2 * MARGIN - gap) / 2

@@ -4,13 +4,15 @@
   ladder experiment build [NAME...] --keep DIR [--build DIR]
   ladder experiment run DIR --out FILE
   ladder experiment [NAME...] --out FILE [--build DIR]      both, on one machine
+  ladder experiment describe DIR --out FILE
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant is made by
 replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`), options of the
 program (`options`), or by writing its main loop anew (`plan`, see experiments/machine_code); `like` names a
 variant before it, whose changes come first. Each variant runs in turn with cuBLAS, so that the ratios
 compare; the records go to one JSON file. A piece of source that is not there exactly once is an error: an
-experiment cannot silently test nothing.
+experiment cannot silently test nothing. `describe` puts into the records in FILE what this version of the
+tools says of the machine code of the variants in DIR, without a GPU; it must be the code that was measured.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
@@ -26,7 +28,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, aligned, progress, read_fields, read_toml, write_json
+from tools.base import (
+    BUILD,
+    ROOT,
+    Parser,
+    UsageError,
+    aligned,
+    plural,
+    progress,
+    read_fields,
+    read_text,
+    read_toml,
+    write_json,
+)
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
@@ -233,6 +247,28 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
     return records, fine
 
 
+def describe(kept: Path, file: Path) -> int:
+    """Puts what was built into a folder says of its machine code into the records of a file, and returns how
+    many they are. UsageError if it is not the code that was measured."""
+    found = [json.loads(read_text(path)) for path in sorted(kept.rglob("about.json"))]
+    programs = {(a["experiment"], a["variant"]): a["machine_code"] for a in found}
+    records = json.loads(read_text(file))
+    described = 0
+    for record in records:
+        code = programs.get((record["experiment"], record["variant"]))
+        if code is None:
+            continue
+        if code["sass_sha256"] != record["machine_code"]["sass_sha256"]:
+            name = f"experiment {record['experiment']}, variant '{record['variant']}'"
+            raise UsageError(f"{name}: {kept} has other machine code than was measured; measure it again")
+        record["machine_code"] = code
+        described += 1
+    if not described:
+        raise UsageError(f"{file} has no record of a variant in {kept}; `build --keep` fills such a folder")
+    write_json(file, records)
+    return described
+
+
 # ---- The verbs -------------------------------------------------------------------------------------------
 
 
@@ -250,13 +286,13 @@ def row(record: Record) -> list[str]:
 
 def main() -> int:
     parser = Parser(__doc__)
-    parser.add_argument("words", nargs="*", metavar="list | build | run DIR | NAME")
+    parser.add_argument("words", nargs="*", metavar="list | build | run DIR | describe DIR | NAME")
     parser.add_argument("--build", default=BUILD, type=Path)
     parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR", type=Path)
     parser.add_argument("--out", metavar="FILE", help="write the records there", type=Path)
     args = parser.parse_args()
     command, names = "", args.words
-    if names and names[0] in ("list", "build", "run"):
+    if names and names[0] in ("list", "build", "run", "describe"):
         command, *names = names
     if command == "list":
         for experiment in choose(names):
@@ -269,8 +305,11 @@ def main() -> int:
         return 0
     if not args.out:
         raise UsageError("give --out FILE, where the records go")
-    if command == "run" and len(names) != 1:
-        raise UsageError("run needs one folder, the one that build --keep filled")
+    if command in ("run", "describe") and len(names) != 1:
+        raise UsageError(f"{command} needs one folder, the one that build --keep filled")
+    if command == "describe":
+        print(f"{args.out}: {plural(describe(Path(names[0]), args.out), 'record')} described anew")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(names[0] if command == "run" else folder).resolve()
         if command != "run":

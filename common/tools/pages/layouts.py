@@ -126,6 +126,20 @@ def check_layout(
         raise UsageError(f"{step} has no line that fills {array} from {matrix}, to hold the layout against")
 
 
+def check_fragment(
+    row: dict[str, Any], fragment: dict[str, Any], groups: list[list[int]], words: int
+) -> None:
+    """Holds the addresses from which a warp loads its first fragment, a float a lane, against the map of that
+    fragment and a layout. Raises UsageError if they disagree."""
+    for lane, address in enumerate(row["example"]["addresses"]):
+        at, column = fragment["elements"][lane][0]
+        group, rest = divmod(column, layouts.GROUP)
+        place = groups[at % len(groups)][group] * layouts.GROUP + rest
+        if address != (at * words + place) * ELEMENT:
+            says = f"lane {lane} reads byte {address}, where [{at}][{column}] does not lie by the maps"
+            raise UsageError(f"{row['file']}, line {row['line']}: {says}")
+
+
 @block("step", "line", of_build=True)
 def make_swizzle(request: Request) -> str:
     step, maps = request.step, request.context.fragment_maps()
@@ -142,6 +156,8 @@ def make_swizzle(request: Request) -> str:
     check_layout(request, step, array, places, row_words)
     row = shared_row(request, step, operation, array)
     access = picture.from_xray(row)
+    if operation == "load" and access.bytes == ELEMENT:
+        check_fragment(row, maps["mma_tf32"][matrix.lower()], groups, row_words)
     part = access.parts[0]  # of an ldmatrix, its first matrix
     touched = set()
     for word in access.words(part):
