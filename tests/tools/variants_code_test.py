@@ -79,30 +79,24 @@ def rows_of_page():
 
 
 def test_what_the_second_compiler_undoes(compiled):
-    """The table of page 26: PTX of each change of the source, and the machine code that was timed."""
+    """The table of page 26: which changes of the source are others in PTX, and which in machine code."""
     says, records = rows_of_page(), recorded("same_machine_code")
     assert says.keys() == records.keys()
     [itself] = [name for name, ptx in says.items() if not ptx]
-    ptx = ptx_of(compiled("same_machine_code", itself, "ptx"))
-    assert any("mma.sync" in line for line in ptx)
-    for name, record in records.items():
-        assert (
-            sha256_of(compiled("same_machine_code", name, "cubin")) == record["machine_code"]["sass_sha256"]
-        )
-        if name != itself:
-            same = ptx_of(compiled("same_machine_code", name, "ptx")) == ptx
-            assert same == (says[name] == "the same"), name
+    timed = {name: record["machine_code"]["sass_sha256"] for name, record in records.items()}
+    code = {name: sha256_of(compiled("same_machine_code", name, "cubin")) for name in records}
+    ptx = {name: ptx_of(compiled("same_machine_code", name, "ptx")) for name in records}
+    assert any("mma.sync" in line for line in ptx[itself])
+    for name in records.keys() - {itself}:
+        assert (ptx[name] == ptx[itself]) == (says[name] == "the same"), name
+        assert (code[name] == code[itself]) == (timed[name] == timed[itself]), name
 
 
 def test_loads_stand_further_ahead_of_to_tf32(compiled):
     """Page 24: the nearest load, more than twice as far ahead of its use; with as many instructions that
     round, and more in all."""
-    loops = {}
-    for name in ("half_up()", "to_tf32()"):
-        code = compiled("tf32_rounding", name, "cubin")
-        assert sha256_of(code) == recorded("tf32_rounding")[name]["machine_code"]["sass_sha256"]
-        loops[name] = main_kernel(code).loop
-    half_up, to_tf32 = loops["half_up()"], loops["to_tf32()"]
+    files = [compiled("tf32_rounding", name, "cubin") for name in ("half_up()", "to_tf32()")]
+    half_up, to_tf32 = (main_kernel(path).loop for path in files)
     assert min(to_tf32.leads("LDS")) > 2 * min(half_up.leads("LDS"))
     assert half_up.count("FFMA") == to_tf32.count("FSETP") == 96
     assert to_tf32.count("LOP3") < half_up.count("LOP3") - 64  # bits are not cleared
