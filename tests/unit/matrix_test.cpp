@@ -170,7 +170,7 @@ TEST(Rounding, HalfUp) {
     EXPECT_EQ(cut_off(sign | 0x7f7fffffu), sign | 0x7f7fe000u);  // to_tf32() makes it infinite
     EXPECT_EQ(cut_off(sign | 0x3fffu), sign | 0x2000u);          // subnormal: cut off
     EXPECT_EQ(to_tf32(std::bit_cast<float>(sign | 0x3fffu)), sign | 0x4000u);
-    for (const std::uint32_t nan : {0x7fffffffu, 0x7fc00000u}) {
+    for (const std::uint32_t nan : {0x7fffffffu, 0x7fc00000u, 0x7f800001u}) {
       EXPECT_TRUE(std::isnan(std::bit_cast<float>(cut_off(sign | nan)))) << std::hex << nan;
     }
   }
