@@ -10,6 +10,7 @@ docs/teaching.md describes exercise.toml. Standard library only.
 import ast
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml
@@ -179,6 +180,41 @@ def _read(path: Path) -> str:
     return text
 
 
+# ---- The function that launches --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The function of a kernel's file that launches, and the type of the problem that it takes: the two say
+    what the kernel computes in (common/unit.hpp)."""
+
+    name: str
+    takes: str
+
+    def __str__(self) -> str:
+        return f"void {self.name}(const {self.takes}& g)"
+
+
+@cache
+def _entry_form() -> re.Pattern[str]:
+    names = re.findall(r"^void (\w+)\(const NoStep&\);", read_text(ROOT / "common/unit.hpp"), re.MULTILINE)
+    return re.compile(rf"\bvoid ({'|'.join(names)})\(const (Gemm\w*)& ?\w+\)")
+
+
+def entry_of(source: str) -> Entry | None:
+    """The entry that a kernel's source defines."""
+    match = _entry_form().search(without_comments(source))
+    return Entry(*match.groups()) if match else None
+
+
+def entry_of_step(step: str) -> Entry:
+    """Raises UsageError if the step's kernel has none."""
+    path = ROOT / "steps" / step / "kernel.cu"
+    if (entry := entry_of(read_text(path))) is None:
+        raise UsageError(f"{path}: has no function that launches, by the names of common/unit.hpp")
+    return entry
+
+
 # ---- What must fit together ------------------------------------------------------------------------------
 
 # What C++ takes for one piece; a ' within a number or a // within a string begins nothing.
@@ -208,9 +244,10 @@ def code_lines(source: str) -> set[str]:
 
 def _check_sources(exercise: Exercise, path: Path) -> None:
     starter, solution = _read(exercise.starter), _read(exercise.solution)
+    entry = entry_of_step(exercise.step)
     for name, text in ((exercise.starter, starter), (exercise.solution, solution)):
-        if not re.search(r"\bvoid sgemm\(const Gemm& ?\w+\)", text):
-            raise UsageError(f"{name}: has no `void sgemm(const Gemm& g)`")
+        if entry_of(text) != entry:
+            raise UsageError(f"{name}: has no `{entry}`")
         if "__global__" not in text:
             raise UsageError(f"{name}: has no kernel")
     if exercise.kind == "kernel" and "TODO" not in starter:

@@ -57,6 +57,11 @@ FAULTS = {
         "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
         "copies only. See docs/steps/09_async_copy.md.",
     ),
+    "operand not rounded to TF32": (
+        "A warp gives the tensor cores an element with more bits than they look at",
+        "the way from A and B to this product: each element is rounded once, by to_tf32() or round4(); what "
+        "is cut off instead errs twice as much, and always towards zero.",
+    ),
     "thread exit before a barrier": (
         "Some threads leave the kernel while others wait for them at a barrier",
         "every `return` before the last __syncthreads(): threads without an element of C still have to help.",
@@ -86,8 +91,8 @@ BATCH = (
 SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
 # in the message of a wrong result: what to look at
 WRONG = {
-    "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
-    "thread, and does that thread store it?",
+    "never written": "the grid that is launched and the guard before the store: does every element of C "
+    "have a thread, and does that thread store it?",
     "old value": "the store: these elements kept what C held before. Every element has to become "
     "alpha * sum + beta * C.",
     "alpha": "the line that stores C: alpha * sum + beta * C.",
@@ -166,7 +171,7 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     if "outside the limits of CUDA" in outcome.crash:
         code = without_comments(source).splitlines()
         line = next((n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)), 0)
-        says = f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
+        says = f"It launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
         detail = (
             "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most 227 KiB "
             "of shared memory; a grid has at most 65535 blocks in y and in z."
@@ -176,13 +181,13 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
     look = (
-        "the launch in sgemm(), the indices of the first and the last thread, and whether a thread has more "
+        "the launch, the indices of the first and the last thread, and whether a thread has more "
         "than a few KB of arrays of its own."
     )
     return Finding("crash", f"The program ended early{at}: {said}.", int(line[1]) if line else 0, look=look)
 
 
 def host_finding() -> Finding:
-    says = "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
-    look = "sgemm(): it may look at sizes and addresses, and launch; the kernel does the work."
+    says = "The host itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
+    look = "the function that launches: it may look at sizes and addresses; the kernel does the work."
     return Finding("host work", says, look=look)
