@@ -20,8 +20,8 @@ from tools.claims.values import is_condition, parse
 HINTS = 3
 # kind: where they lie, and what others do not have in exercise.toml
 KINDS = {
-    "kernel": ("steps/NN_name/exercise", ("goal", "speed")),
-    "fault": ("find_the_fault", ("goal", "speed")),
+    "kernel": ("steps/NN_name/exercise", ("goal", "speed", "look")),
+    "fault": ("find_the_fault", ("goal", "speed", "look")),
     "predict": ("predict", ("question",)),
 }
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
@@ -80,7 +80,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. after: the step that it belongs to, for the others the one that they come after."""
+    """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
+    what to look at where the result is wrong and the wrong elements do not say why."""
 
     name: str
     folder: Path
@@ -89,6 +90,7 @@ class Exercise:
     task: str
     hints: list
     after: str = ""
+    look: str = ""
     goals: list[Goal] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     speed: Speed | None = None
@@ -106,7 +108,8 @@ class Exercise:
         texts = {" ".join(hint.split()) for hint in self.hints if isinstance(hint, str) and hint.strip()}
         if len(self.hints) != HINTS or len(texts) != HINTS:
             raise ValueError(f"hints is to be a list of exactly {HINTS} texts, each another")
-        for key, value in (("goal", self.goals), ("speed", self.speed), ("question", self.questions)):
+        optional = {"goal": self.goals, "speed": self.speed, "question": self.questions, "look": self.look}
+        for key, value in optional.items():
             if value and key not in KINDS[self.kind][1]:
                 raise ValueError(f"unknown key '{key}' for an exercise of kind {self.kind}")
 
@@ -257,7 +260,7 @@ def _check_sources(exercise: Exercise, path: Path) -> None:
     if without_comments(starter).split() == without_comments(solution).split():
         raise UsageError(f"{exercise.starter}: is the solution")
     # Neither what is shown at once nor a hint may hold a line that the student is to write.
-    shown = [("the task", exercise.task), ("the title", exercise.title)]
+    shown = [("the task", exercise.task), ("the title", exercise.title), ("look", exercise.look)]
     shown += [(f"hint {n}", hint) for n, hint in enumerate(exercise.hints, 1)]
     shown += [(f"goal {n}", g.says + " " + g.look) for n, g in enumerate(exercise.goals, 1)]
     comments = "\n".join(re.findall(r"//[^\n]*|/\*.*?\*/", starter, re.DOTALL))

@@ -119,7 +119,7 @@ class Grader:
         for complaint in complaints:
             if finding := fault_finding(complaint, self.file, problem):
                 self._fail(finding, problem)
-        finding = wrong_finding(complaints[0], problem)
+        finding = wrong_finding(complaints[0], problem, self.exercise.look)
         solution = self.exercise.solution.read_text(encoding="utf-8")
         if finding.code == "wrong result" and (
             private := forgotten_shared(finding, self.built.source, solution)

@@ -14,7 +14,7 @@ from tools.grading.finding import Finding
 # Words with two underscores, all of CUDA, that the CPU device has.
 CUDA = (
     "__(?:global__|device__|host__|shared__|forceinline__|noinline__|align__|launch_bounds__|restrict|restrict__"
-    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_rn)"
+    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint|uint_as_float)"
 )
 # Of std::, what a kernel or its launch may need: it works on numbers and on types, not on memory.
 STD = (

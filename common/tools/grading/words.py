@@ -35,7 +35,8 @@ FAULTS = {
     ),
     "misaligned access": (
         "A wide access begins at an address that is no multiple of its width",
-        "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses.",
+        "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses. In "
+        "shared memory: which elements stay together when they change places.",
     ),
     "read of uninitialised shared memory": (
         "A thread reads an element of shared memory that nobody has written",
@@ -46,7 +47,8 @@ FAULTS = {
         "Two threads use the same element of shared memory and nothing orders them: the result may be right "
         "today and wrong tomorrow",
         "the barriers: one after the tile is filled, before anybody reads it; one after the last read, "
-        "before it is filled again. See docs/steps/03_shared_memory.md.",
+        "before it is filled again. If both write: have two elements the same place? See "
+        "docs/steps/03_shared_memory.md.",
     ),
     "data race on global memory": (
         "Two threads use the same element of a matrix and nothing orders them",
@@ -120,8 +122,9 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
 
 
-def wrong_finding(complaint: str, problem: Problem) -> Finding:
-    """A wrong result, or a write outside of C, in plain words."""
+def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:
+    """A wrong result, or a write outside of C, in plain words. otherwise: what to look at if the wrong elements
+    do not say it."""
     if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
         says = f"The kernel writes outside C with {problem}: {match[1]}."
         look = "the guard before the store: which rows and columns does C have?"
@@ -132,7 +135,7 @@ def wrong_finding(complaint: str, problem: Problem) -> Finding:
     count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
     look = next((look for words, look in WRONG.items() if words in rest), "")
-    look = look or _where_options_point(WRONG_ELSE, problem)
+    look = look or _where_options_point(otherwise or WRONG_ELSE, problem)
     if re.search(r"of matrix [1-9]", rest):
         details.append("All of the batch's first matrix is right.")
         look = BATCH
