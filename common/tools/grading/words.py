@@ -123,8 +123,8 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
 
 
 def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:
-    """A wrong result, or a write outside of C, in plain words. otherwise: what to look at if the wrong elements
-    do not say it."""
+    """A wrong result, or a write outside of C, in plain words. otherwise: what to look at if the wrong
+    elements do not say it."""
     if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
         says = f"The kernel writes outside C with {problem}: {match[1]}."
         look = "the guard before the store: which rows and columns does C have?"
