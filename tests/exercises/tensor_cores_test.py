@@ -38,25 +38,6 @@ WRONG = {
         "operand not rounded to TF32",
         "each element is rounded once",
     ),
-    "no tensor cores": (
-        "21_tensor_cores",
-        [
-            (
-                "mma_tf32(sums[i][j], a[i], b[j]);",
-                "{\n          for (int r = 0; r < 4; ++r) {\n            for (int k = 0; k < MK; ++k) {\n"
-                "              const float x = __shfl_sync(~0u, __uint_as_float(a[i][r / 2 + k / 4 * 2]), "
-                "quad * 4 + k % 4);\n"
-                "              const float y0 = __shfl_sync(~0u, __uint_as_float(b[j][k / 4]), "
-                "t * 8 + k % 4);\n"
-                "              const float y1 = __shfl_sync(~0u, __uint_as_float(b[j][k / 4]), "
-                "t * 8 + 4 + k % 4);\n"
-                "              sums[i][j][r] += x * (r % 2 ? y1 : y0);\n"
-                "            }\n          }\n        }",
-            )
-        ],
-        "goal",
-        "The tensor cores multiply",
-    ),
     "four orders for eight rows": (
         "23_swizzle",
         [(A_SWIZZLE, "return k ^ row % 4 * 4;")],
@@ -132,7 +113,7 @@ WRONG = {
         "before it is filled again",
     ),
 }
-IN_MACHINE_CODE = ("no tensor cores", "padding")
+IN_MACHINE_CODE = ("padding",)
 
 
 def changed(exercise, changes):
