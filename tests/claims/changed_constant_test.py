@@ -65,6 +65,7 @@ def observed(build):
         ("10_prefetch", "BK", 8, False),
         ("12_larger_tiles", "BM", 64, False),
         ("26_warp_tiles", "WN", 32, False),
+        ("29_persistent", "BN", 128, False),
     ],
 )
 def test_another_constant_fails_a_claim(
