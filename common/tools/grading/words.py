@@ -59,6 +59,11 @@ FAULTS = {
         "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
         "copies only. See docs/steps/09_async_copy.md.",
     ),
+    "asynchronous copy that outlives its block": (
+        "A block ends while a copy that it asked for may still be on its way",
+        "the last round of the loop: ask for no tile that nobody multiplies, and wait for each that you asked "
+        "for. See docs/steps/13_bulk_copy.md.",
+    ),
     "operand not rounded to TF32": (
         "A warp gives the tensor cores an element with more bits than they look at",
         "the way from A and B to this product: each element is rounded once, by to_tf32() or round4(); what "
