@@ -100,6 +100,17 @@ bool AsyncEngine::act(Worker& worker) {
   return true;
 }
 
+void AsyncEngine::end_block(Worker& worker) const {
+  for (const Work& work : waiting_) {
+    if (work.shared == nullptr) continue;
+    worker.current = work.thread;
+    report(FaultKind::copy_outlives_block, work.pc,
+           "asked for " + std::to_string(work.rows.bytes()) +
+               " bytes that nobody has waited for when the block ends; they may come into shared memory that "
+               "is another block's by then");
+  }
+}
+
 void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
   const auto from = reinterpret_cast<std::uintptr_t>(global), to = reinterpret_cast<std::uintptr_t>(shared);

@@ -51,6 +51,10 @@ class AsyncEngine {
   // Does the oldest of what it was asked for; false: there is nothing to do.
   bool act(Worker& worker);
 
+  // All threads have exited: copies to shared memory that nobody has waited for are reported. They would come
+  // into memory that may be another block's by then.
+  void end_block(Worker& worker) const;
+
   // The thread that has asked for what an engine did at this tick.
   unsigned started_by(unsigned engine, Tick tick) const;
 

@@ -55,6 +55,7 @@ enum class FaultKind {
   race_shared,
   race_global,
   async_not_arrived,
+  copy_outlives_block,
   exit_before_barrier,
   divergent_barrier,
   missing_lane,

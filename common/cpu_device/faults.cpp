@@ -136,6 +136,8 @@ const char* to_string(FaultKind kind) {
       return "data race on global memory";
     case FaultKind::async_not_arrived:
       return "use of shared memory before its asynchronous copy arrived";
+    case FaultKind::copy_outlives_block:
+      return "asynchronous copy that outlives its block";
     case FaultKind::exit_before_barrier:
       return "thread exit before a barrier";
     case FaultKind::divergent_barrier:

@@ -224,7 +224,10 @@ void run_block(Worker& worker, Stacks& stacks) {
       run_warp(worker, stacks, warp);
       if (stopped(worker)) return;
     }
-    if (worker.alive == 0) return;
+    if (worker.alive == 0) {
+      worker.engine.end_block(worker);
+      return;
+    }
     if (any || worker.engine.act(worker) || end_flag_waits(worker)) continue;
     if (stopped(worker)) return;  // while it waited for the blocks before it
     if (give_up_waiting(worker, progress, vain)) continue;

@@ -1,10 +1,10 @@
 #pragma once
 
-// Around a student's sgemm() on the CPU device: it gets addresses that cannot be touched in place of A, B and
-// C, and launch() puts the true ones into the kernel's arguments, and lets none of the host's own addresses
-// through. Work on the host crashes, as on a GPU.
-// common/tools/grading/build.py compiles this before the student's file, and calls exercise_guard::call()
-// behind it. What begins with "no CUDA: " the grader shows without that.
+// Around a student's entry (sgemm(), gemm_tf32(), ...) on the CPU device: it gets addresses that cannot be
+// touched in place of A, B and C, and launch() puts the true ones into the kernel's arguments, and lets none
+// of the host's own addresses through. Work on the host crashes, as on a GPU. common/tools/grading/build.py
+// compiles this before the student's file, and calls exercise_guard::call() behind it. What begins with "no
+// CUDA: " the grader shows without that.
 
 #include <sys/mman.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uintptr_t PAGE = 4096;
 
-// One matrix: where it is, and the place that sgemm() is told.
+// One matrix: where it is, and the place that the entry is told.
 struct StandIn {
   std::uintptr_t told = 0;  // the first address of a mapping without rights, a page's slack at both ends
   std::size_t bytes = 0;
@@ -68,10 +68,10 @@ __attribute__((no_sanitize("thread"))) T truth(const T& argument) {
   return copy;
 }
 
-std::uintptr_t stack_top = 0;  // sgemm() and what it calls lie below on the stack
+std::uintptr_t stack_top = 0;  // the entry and what it calls lie below on the stack
 
-// Whether a word of the argument is the address of a variable of sgemm(): the host could read afterwards what
-// the kernel writes there, and a GPU cannot reach it.
+// Whether a word of the argument is the address of a variable of the entry: the host could read afterwards
+// what the kernel writes there, and a GPU cannot reach it.
 template <typename T>
 __attribute__((noinline, no_sanitize("thread"))) bool points_to_host(const T& argument) {
   const auto bottom = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -91,7 +91,7 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
       "no CUDA: a parameter of the kernel is a reference, which a GPU cannot follow into the host's memory: "
       "parameters are copied");
   if ((points_to_host(args) || ...)) {
-    throw std::invalid_argument("launch: an argument points to a variable of sgemm(), where no GPU reaches");
+    throw std::invalid_argument("launch: an argument points to a variable of the host, where no GPU reaches");
   }
   ::launch(kernel, config, truth(args)...);
 }
@@ -109,14 +109,15 @@ void launch(const Lambda&, const Rest&...) {
                 "with __global__ before them");
 }
 
-void call(void (*sgemm)(const Gemm&), const Gemm& g) {
-  Gemm told = g;
+template <typename T>
+void call(void (*entry)(const GemmOf<T>&), const GemmOf<T>& g) {
+  GemmOf<T> told = g;
   const std::int64_t last = g.batch > 0 ? g.batch - 1 : 0;
   told.A = stand_ins[0].make(g.A, last * g.strideA + g.M * g.lda + g.K);
   told.B = stand_ins[1].make(g.B, last * g.strideB + g.K * g.ldb + g.N);
   told.C = stand_ins[2].make(g.C, last * g.strideC + g.M * g.ldc + g.N);
   stack_top = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  sgemm(told);
+  entry(told);
   for (StandIn& matrix : stand_ins) matrix.end();
 }
 

@@ -32,6 +32,18 @@ def test_wrong_says_in_which_direction_and_not_the_answer(numbers, build):
         assert question.worked not in " ".join([grade.finding.says, grade.finding.look, *grade.notes])
 
 
+@pytest.mark.parametrize(("factor", "word"), [(2, "too large"), (0.5, "too small")])
+def test_no_question_takes_another_answer(exercises, build, factor, word):
+    for exercise in exercises.values():
+        if exercise.kind == "predict":
+            right = tomllib.loads(solution_of(exercise, build))
+            wrong = {name: value * factor for name, value in right.items()}
+            grade = grade_answers(exercise, build, answers(exercise, build, **wrong))
+            assert grade.finding.code == "wrong answer", exercise.name
+            assert word in grade.finding.says
+            assert not any(" is right." in note for note in grade.notes), exercise.name
+
+
 def test_the_worked_solution_comes_with_the_pass(student, numbers, build):
     worked = numbers.solution.read_text().strip().splitlines()[-1]
     result = student("check", numbers.name)

@@ -161,6 +161,46 @@ VARIANTS = {
             ),
         ],
     ),
+    "terms in another order": (
+        "21_tensor_cores",
+        [
+            ("k = k0 + t + r / 2 * 4;", "k = k0 + t * 2 + r / 2;"),
+            ("k = k0 + t + r * 4,", "k = k0 + t * 2 + r,"),
+        ],
+    ),
+    "groups turned in place of exchanged": (
+        "23_swizzle",
+        [
+            ("return k ^ row % 8 * 4;", "return (k + row % 8 * 4) % BK;"),
+            ("return col ^ k % 4 * 8;", "return (col + k % 4 * 8) % BN;"),
+        ],
+    ),
+    "matrices in another order, registers likewise": (
+        "25_ldmatrix",
+        [
+            ("m + i * MM + lane % 16;", "m + i * MM + lane % 8 + lane / 16 * 8;"),
+            ("k + lane / 16 * 4)", "k + lane / 8 % 2 * 4)"),
+            (
+                "for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);",
+                "const std::uint32_t second = a[i][1];\n        a[i][1] = a[i][2], a[i][2] = second;\n"
+                "        for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);",
+            ),
+        ],
+    ),
+    "groups closed before the wait": (
+        "tiles_too_early",
+        [
+            (
+                "    async_copy_wait<STAGES - 2>();",
+                "    async_copy_commit();\n    async_copy_wait<2 * STAGES - 3>();",
+            ),
+            (
+                "stage < STAGES - 1; ++stage) copy_tiles(stage);",
+                "stage < STAGES - 1; ++stage) {\n"
+                "    copy_tiles(stage);\n    if (stage < STAGES - 2) async_copy_commit();\n  }",
+            ),
+        ],
+    ),
     "macros": (
         "02_coalescing",
         [

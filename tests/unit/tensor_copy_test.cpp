@@ -430,6 +430,11 @@ TEST_F(TensorFault, ReadBeforeTheWait) {
   }
 }
 
+TEST_F(TensorFault, NobodyWaits) {
+  run(kernels.no_wait, 1, x.map({4, 4}));
+  expect(FaultKind::copy_outlives_block, "no_wait", 0, "asked for 64 bytes that nobody has waited for");
+}
+
 TEST_F(TensorFault, AnMbarrierThatCopiesDoNotKnow) {
   run(kernels.no_fence, 1, x.map({4, 4}));
   expect(FaultKind::mbarrier_misuse, "no_fence", 0, "no mbarrier_fence_init() has followed");

@@ -13,7 +13,8 @@ struct TensorKernels {
   // Right ones.
   TensorKernel order, alignment_of_maps, unused_map;
   // Wrong ones.
-  TensorKernel bytes, misaligned, outside_shared, overwrites, source_overwritten, read_before_wait, no_fence;
+  TensorKernel bytes, misaligned, outside_shared, overwrites, source_overwritten, read_before_wait, no_fence,
+      no_wait;
 };
 
 extern const TensorKernels plain_tensor_kernels;

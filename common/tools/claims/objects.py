@@ -131,6 +131,10 @@ class Xray(Accesses):
         # Races, accesses out of bounds, reads of what was never written, and the like.
         "faults": lambda x: len(x._record.get("complaints") or []),
         "blocks": lambda x: x._record["xray"]["blocks"],
+        # Of C: the largest error as a share of abs A * abs B, and by how much of itself it is too large as a
+        # whole.
+        "relative_error": lambda x: x._record["relative_error"],
+        "bias": lambda x: x._record["bias"],
         "threads_per_block": lambda x: x._record["xray"]["kernels"][0]["threads_per_block"],
     }
 

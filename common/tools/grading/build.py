@@ -17,17 +17,19 @@ from subprocess import TimeoutExpired
 
 from tools.base import ROOT, UsageError
 from tools.grading import object_file
+from tools.grading.content import entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error
 
 KEPT = 60  # folders in the cache
 COMPILE_TIMEOUT_S = 120
-# What is compiled for the CPU device: the student's file, whose sgemm() is kept from touching A, B and C.
+# What is compiled for the CPU device: the student's file, whose entry is kept from touching A, B and C. An
+# entry of another name than the step's does not compile: the name decides how large the error may be.
 GUARDED = """#include "common/programs/exercise_guard.hpp"
 #include "kernel.cu"
-static void guarded_sgemm(const Gemm& g) { exercise_guard::call(sgemm, g); }
-#define sgemm guarded_sgemm
+static void guarded_{0.name}(const {0.takes}& g) {{ exercise_guard::call({0.name}, g); }}
+#define {0.name} guarded_{0.name}
 """
 # A static variable that is set at run time needs no lock here, and the CPU device has none.
 NO_LOCKS = "-fno-threadsafe-statics"
@@ -116,7 +118,7 @@ class Toolchain:
         kernel, guarded = folder / "kernel.cu", folder / "guarded.cu"
         if not kernel.exists():
             kernel.write_text(source, encoding="utf-8")
-            guarded.write_text(GUARDED, encoding="utf-8")
+            guarded.write_text(GUARDED.format(entry_of_step(self.step)), encoding="utf-8")
         units = self.commands.units
         wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("cpu", "observed")}
         if self.has_nvcc:

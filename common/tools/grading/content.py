@@ -10,6 +10,7 @@ docs/teaching.md describes exercise.toml. Standard library only.
 import ast
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml
@@ -19,8 +20,8 @@ from tools.claims.values import is_condition, parse
 HINTS = 3
 # kind: where they lie, and what others do not have in exercise.toml
 KINDS = {
-    "kernel": ("steps/NN_name/exercise", ("goal", "speed")),
-    "fault": ("find_the_fault", ("goal", "speed")),
+    "kernel": ("steps/NN_name/exercise", ("goal", "speed", "look")),
+    "fault": ("find_the_fault", ("goal", "speed", "look")),
     "predict": ("predict", ("question",)),
 }
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
@@ -79,7 +80,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. after: the step that it belongs to, for the others the one that they come after."""
+    """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
+    what to look at where the result is wrong and the wrong elements do not say why."""
 
     name: str
     folder: Path
@@ -88,6 +90,7 @@ class Exercise:
     task: str
     hints: list
     after: str = ""
+    look: str = ""
     goals: list[Goal] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     speed: Speed | None = None
@@ -105,7 +108,8 @@ class Exercise:
         texts = {" ".join(hint.split()) for hint in self.hints if isinstance(hint, str) and hint.strip()}
         if len(self.hints) != HINTS or len(texts) != HINTS:
             raise ValueError(f"hints is to be a list of exactly {HINTS} texts, each another")
-        for key, value in (("goal", self.goals), ("speed", self.speed), ("question", self.questions)):
+        optional = {"goal": self.goals, "speed": self.speed, "question": self.questions, "look": self.look}
+        for key, value in optional.items():
             if value and key not in KINDS[self.kind][1]:
                 raise ValueError(f"unknown key '{key}' for an exercise of kind {self.kind}")
 
@@ -179,6 +183,41 @@ def _read(path: Path) -> str:
     return text
 
 
+# ---- The function that launches --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The function of a kernel's file that launches, and the type of the problem that it takes: the two say
+    what the kernel computes in (common/unit.hpp)."""
+
+    name: str
+    takes: str
+
+    def __str__(self) -> str:
+        return f"void {self.name}(const {self.takes}& g)"
+
+
+@cache
+def _entry_form() -> re.Pattern[str]:
+    names = re.findall(r"^void (\w+)\(const NoStep&\);", read_text(ROOT / "common/unit.hpp"), re.MULTILINE)
+    return re.compile(rf"\bvoid ({'|'.join(names)})\(const (Gemm\w*)& ?\w+\)")
+
+
+def entry_of(source: str) -> Entry | None:
+    """The entry that a kernel's source defines."""
+    match = _entry_form().search(without_comments(source))
+    return Entry(*match.groups()) if match else None
+
+
+def entry_of_step(step: str) -> Entry:
+    """Raises UsageError if the step's kernel has none."""
+    path = ROOT / "steps" / step / "kernel.cu"
+    if (entry := entry_of(read_text(path))) is None:
+        raise UsageError(f"{path}: has no function that launches, by the names of common/unit.hpp")
+    return entry
+
+
 # ---- What must fit together ------------------------------------------------------------------------------
 
 # What C++ takes for one piece; a ' within a number or a // within a string begins nothing.
@@ -208,9 +247,10 @@ def code_lines(source: str) -> set[str]:
 
 def _check_sources(exercise: Exercise, path: Path) -> None:
     starter, solution = _read(exercise.starter), _read(exercise.solution)
+    entry = entry_of_step(exercise.step)
     for name, text in ((exercise.starter, starter), (exercise.solution, solution)):
-        if not re.search(r"\bvoid sgemm\(const Gemm& ?\w+\)", text):
-            raise UsageError(f"{name}: has no `void sgemm(const Gemm& g)`")
+        if entry_of(text) != entry:
+            raise UsageError(f"{name}: has no `{entry}`")
         if "__global__" not in text:
             raise UsageError(f"{name}: has no kernel")
     if exercise.kind == "kernel" and "TODO" not in starter:
@@ -220,7 +260,7 @@ def _check_sources(exercise: Exercise, path: Path) -> None:
     if without_comments(starter).split() == without_comments(solution).split():
         raise UsageError(f"{exercise.starter}: is the solution")
     # Neither what is shown at once nor a hint may hold a line that the student is to write.
-    shown = [("the task", exercise.task), ("the title", exercise.title)]
+    shown = [("the task", exercise.task), ("the title", exercise.title), ("look", exercise.look)]
     shown += [(f"hint {n}", hint) for n, hint in enumerate(exercise.hints, 1)]
     shown += [(f"goal {n}", g.says + " " + g.look) for n, g in enumerate(exercise.goals, 1)]
     comments = "\n".join(re.findall(r"//[^\n]*|/\*.*?\*/", starter, re.DOTALL))

@@ -128,7 +128,9 @@ def line_of_goal(check: str, context: Context) -> int:
     except (NotAvailable, ExpressionError):
         return 0
     wanted: list[dict[str, Any]] = []
-    for operation, words in re.findall(rf"xray\({MINE}\)\.(load|store|copy|access)\(([^()]*)\)", check):
+    for operation, words in re.findall(
+        rf"xray\({MINE}\)\.(load|store|copy|ldmatrix|access)\(([^()]*)\)", check
+    ):
         named = re.findall(r"(array|space)='([^']*)'", re.sub("^'", "array='", words))  # ('A') is (array='A')
         asked = dict(named) | ({} if operation == "access" else {"operation": operation})
         wanted += [row for row in rows if asked.items() <= row.items()]

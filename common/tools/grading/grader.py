@@ -2,7 +2,7 @@
 
 In order: the rules (rules.py); it compiles; on small problems, every access checked, no fault and
 the right result; the right result over the table of shapes and over random ones, all in one process and with
-numbers that nobody knows beforehand; the kernel does the work, not sgemm() on the host, and without fault on
+numbers that nobody knows beforehand; the kernel does the work, not the host, and without fault on
 larger problems, too; the exercise's goals (goals.py); on a GPU the right results there and the
 speed (gpu.py).
 """
@@ -119,7 +119,7 @@ class Grader:
         for complaint in complaints:
             if finding := fault_finding(complaint, self.file, problem):
                 self._fail(finding, problem)
-        finding = wrong_finding(complaints[0], problem)
+        finding = wrong_finding(complaints[0], problem, self.exercise.look)
         solution = self.exercise.solution.read_text(encoding="utf-8")
         if finding.code == "wrong result" and (
             private := forgotten_shared(finding, self.built.source, solution)
@@ -169,7 +169,7 @@ class Grader:
         return elsewhere, problem
 
     def _take_xrays(self, problems: list[Problem]) -> list[Record]:
-        """The X-rays of some problems in which the kernel is right. The X-ray first asks sgemm() for its
+        """The X-rays of some problems in which the kernel is right. The X-ray first asks the entry for its
         launches with null for A, B and C: touching them on the host is found out."""
         outcome = self._run(problems, "--xray")
         if outcome.crash not in ("", ENDLESS) and "in the kernel" not in outcome.crash:

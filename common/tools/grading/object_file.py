@@ -62,7 +62,7 @@ def check_object(path: Path, source: str) -> Finding | None:
     if kept:
         first = min(kept, key=line_of)
         says = (
-            f"`{first.last}` outlives a call of sgemm(): what it holds is kept for all later calls. Nothing "
+            f"`{first.last}` outlives a call: what it holds is kept for all later calls. Nothing "
             "may be kept, as each call has other matrices."
         )
         look = (
@@ -91,7 +91,7 @@ def check_object(path: Path, source: str) -> Finding | None:
         if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
             says = (
                 f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here: a "
-                "kernel computes with what it loads itself, and sgemm() only launches it."
+                "kernel computes with what it loads itself, and the host only launches it."
             )
             look = "where it is called, maybe by something that the line uses."
             return Finding("rule", says, line_of(symbol), look=look)

@@ -14,7 +14,7 @@ from tools.grading.finding import Finding
 # Words with two underscores, all of CUDA, that the CPU device has.
 CUDA = (
     "__(?:global__|device__|host__|shared__|forceinline__|noinline__|align__|launch_bounds__|restrict|restrict__"
-    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_rn)"
+    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint|uint_as_float)"
 )
 # Of std::, what a kernel or its launch may need: it works on numbers and on types, not on memory.
 STD = (
@@ -28,13 +28,13 @@ WORDS = {
     "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
     r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
     "thread_local": "CUDA has no such variables; what is a thread's own is a variable of the kernel",
-    r"harness|exercise_guard|guarded_sgemm|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": (
+    r"harness|exercise_guard|guarded_\w+|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": (
         "that is a part of the grader"
     ),
     "cpu_device|current_worker": "that observes the kernel",
     "__attribute__|__attribute|no_sanitize|gnu": "attributes could hide the kernel from the grader",
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
-    r"cuda[A-Z]\w*": "sgemm() only launches; memory and devices are the program's business",
+    r"cuda[A-Z]\w*": "the host only launches; memory and devices are the program's business",
     # The compiler makes calls of these itself, so the object does not tell.
     r"(?:std\s*::\s*)?(?:mem(?:p?cpy|move|set)|bcopy|bzero)": (
         "the host cannot reach the matrices, and nobody sees what a library reads; the kernel copies"
@@ -125,7 +125,7 @@ def check(source: str, starter: str) -> Finding | None:
     if broken:
         return _broken(*min(broken, key=lambda pair: pair[0]))
     if UNNAMED.search(allowed) and not UNNAMED.search(code):
-        return _broken(0, "`namespace {` around the kernel and sgemm() is missing; the starter has it.")
+        return _broken(0, "`namespace {` around the kernel and its launch is missing; the starter has it.")
     if wrong_side := no_cuda(code):
         at, says, look = wrong_side
         return Finding("no CUDA", says, _line(code, at), look=look)
@@ -226,7 +226,10 @@ def _wrong_side(caller: Function, functions: dict[str, list[Function]]) -> Itera
             )
             says += "__device__ missing before it?"
         elif called and all(f.has("__global__") for f in called):
-            says, look = f"`{name}` is a kernel: it is launched, not called.", "launch() in sgemm()."
+            says, look = (
+                f"`{name}` is a kernel: it is launched, not called.",
+                "launch(), which is for kernels.",
+            )
         elif called and on_device and not any(f.has(*FOR_KERNELS) for f in called):
             says = (
                 f"The kernel's side calls `{name}`, which only the host has: __device__ is missing before it."

@@ -35,7 +35,8 @@ FAULTS = {
     ),
     "misaligned access": (
         "A wide access begins at an address that is no multiple of its width",
-        "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses.",
+        "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses. In "
+        "shared memory: which elements stay together when they change places.",
     ),
     "read of uninitialised shared memory": (
         "A thread reads an element of shared memory that nobody has written",
@@ -46,7 +47,8 @@ FAULTS = {
         "Two threads use the same element of shared memory and nothing orders them: the result may be right "
         "today and wrong tomorrow",
         "the barriers: one after the tile is filled, before anybody reads it; one after the last read, "
-        "before it is filled again. See docs/steps/03_shared_memory.md.",
+        "before it is filled again. If both write: have two elements the same place? See "
+        "docs/steps/03_shared_memory.md.",
     ),
     "data race on global memory": (
         "Two threads use the same element of a matrix and nothing orders them",
@@ -56,6 +58,16 @@ FAULTS = {
         "A thread reads an element whose asynchronous copy may still be on its way",
         "async_copy_wait and what it counts, and the barrier after it: waiting is for the thread's own "
         "copies only. See docs/steps/09_async_copy.md.",
+    ),
+    "asynchronous copy that outlives its block": (
+        "A block ends while a copy that it asked for may still be on its way",
+        "the last round of the loop: ask for no tile that nobody multiplies, and wait for each that you asked "
+        "for. See docs/steps/13_bulk_copy.md.",
+    ),
+    "operand not rounded to TF32": (
+        "A warp gives the tensor cores an element with more bits than they look at",
+        "the way from A and B to this product: each element is rounded once, by to_tf32() or round4(); what "
+        "is cut off instead errs twice as much, and always towards zero.",
     ),
     "thread exit before a barrier": (
         "Some threads leave the kernel while others wait for them at a barrier",
@@ -86,8 +98,8 @@ BATCH = (
 SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
 # in the message of a wrong result: what to look at
 WRONG = {
-    "never written": "the grid in sgemm() and the guard before the store: does every element of C have a "
-    "thread, and does that thread store it?",
+    "never written": "the grid that is launched and the guard before the store: does every element of C "
+    "have a thread, and does that thread store it?",
     "old value": "the store: these elements kept what C held before. Every element has to become "
     "alpha * sum + beta * C.",
     "alpha": "the line that stores C: alpha * sum + beta * C.",
@@ -115,8 +127,9 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
 
 
-def wrong_finding(complaint: str, problem: Problem) -> Finding:
-    """A wrong result, or a write outside of C, in plain words."""
+def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:
+    """A wrong result, or a write outside of C, in plain words. otherwise: what to look at if the wrong
+    elements do not say it."""
     if match := re.match(r"write outside of a matrix.*?: (.*)", complaint):
         says = f"The kernel writes outside C with {problem}: {match[1]}."
         look = "the guard before the store: which rows and columns does C have?"
@@ -127,7 +140,7 @@ def wrong_finding(complaint: str, problem: Problem) -> Finding:
     count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
     look = next((look for words, look in WRONG.items() if words in rest), "")
-    look = look or _where_options_point(WRONG_ELSE, problem)
+    look = look or _where_options_point(otherwise or WRONG_ELSE, problem)
     if re.search(r"of matrix [1-9]", rest):
         details.append("All of the batch's first matrix is right.")
         look = BATCH
@@ -166,7 +179,7 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     if "outside the limits of CUDA" in outcome.crash:
         code = without_comments(source).splitlines()
         line = next((n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)), 0)
-        says = f"sgemm() launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
+        says = f"It launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
         detail = (
             "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most 227 KiB "
             "of shared memory; a grid has at most 65535 blocks in y and in z."
@@ -176,13 +189,13 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     line = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
     look = (
-        "the launch in sgemm(), the indices of the first and the last thread, and whether a thread has more "
+        "the launch, the indices of the first and the last thread, and whether a thread has more "
         "than a few KB of arrays of its own."
     )
     return Finding("crash", f"The program ended early{at}: {said}.", int(line[1]) if line else 0, look=look)
 
 
 def host_finding() -> Finding:
-    says = "sgemm() itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
-    look = "sgemm(): it may look at sizes and addresses, and launch; the kernel does the work."
+    says = "The host itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
+    look = "the function that launches: it may look at sizes and addresses; the kernel does the work."
     return Finding("host work", says, look=look)

@@ -1,6 +1,6 @@
 // cheat: address_of_the_host: a kernel writes the addresses to a variable of sgemm()
 // code: crash
-// says: points to a variable of sgemm()
+// says: points to a variable of the host
 
 #include "common/step.hpp"
 

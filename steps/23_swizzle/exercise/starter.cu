@@ -1,0 +1,110 @@
+// Exercise 23: other places for the elements of a row.
+//
+// The kernel is right. But all rows of As begin in bank 0, and so do those of Bs: of the 32 lanes that load a
+// fragment, eight want the same bank, or four.
+// Every access asks a_place() and b_place() where in its row an element lies. Write these two functions so
+// that no load and no store has a bank conflict, without any more shared memory.
+
+#include "common/cuda/float4.hpp"
+#include "common/cuda/mma.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int BM = 128, BN = 128, BK = 32;         // the block's tile: BM x BN of C, BK terms at a time
+constexpr int WM = 64, WN = 32;                    // the warp's tile of C
+constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK terms
+constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
+constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
+constexpr int THREADS = BM / WM * WARPS_N * 32;
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
+static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
+
+// TODO: where in its row of As does element k lie, and where in its row of Bs element col? The rows may
+// differ in that, four neighbours from a multiple of 4 on must stay neighbours: they are stored at once.
+__device__ __forceinline__ int a_place([[maybe_unused]] int row, int k) { return k; }
+__device__ __forceinline__ int b_place([[maybe_unused]] int k, int col) { return col; }
+
+// Four floats rounded to TF32, which are floats whose last bits are zero.
+__device__ __forceinline__ float4 round4(float4 v) {
+  return make_float4(__uint_as_float(to_tf32(v.x)), __uint_as_float(to_tf32(v.y)),
+                     __uint_as_float(to_tf32(v.z)), __uint_as_float(to_tf32(v.w)));
+}
+
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
+  __shared__ __align__(16) float As[BM][BK];  // [row][a_place()], rounded
+  __shared__ __align__(16) float Bs[BK][BN];  // [k][b_place()], rounded
+
+  const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
+  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
+  float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
+
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int col0 = blockIdx.x * BN, cols = g.N - col0;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
+
+  // What this thread loads: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.
+  const int a_row = threadIdx.x / (BK / 4), a_k = threadIdx.x % (BK / 4) * 4;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+
+  float sums[MMAS_M][MMAS_N][4] = {};
+  for (int k0 = 0; k0 < g.K; k0 += BK) {
+    const int left = g.K - k0;  // terms
+    for (int i = 0; i < BM / A_ROWS; ++i) {
+      const int row = a_row + i * A_ROWS;
+      float4_at(&As[row][a_place(row, a_k)]) =
+          round4(load4<ALIGNED>(&A[(row0 + row) * g.lda + k0 + a_k], row < rows ? left - a_k : 0));
+    }
+    for (int i = 0; i < BK / B_ROWS; ++i) {
+      const int k = b_k + i * B_ROWS;
+      float4_at(&Bs[k][b_place(k, b_col)]) =
+          round4(load4<ALIGNED>(&B[(k0 + k) * g.ldb + col0 + b_col], k < left ? cols - b_col : 0));
+    }
+    __syncthreads();  // the tiles are complete
+
+#pragma unroll
+    for (int k = 0; k < BK; k += MK) {
+      std::uint32_t a[MMAS_M][4], b[MMAS_N][2];  // as mma_tf32() says
+      for (int i = 0; i < MMAS_M; ++i) {
+        for (int r = 0; r < 4; ++r) {
+          const int row = m + i * MM + quad + r % 2 * 8;
+          a[i][r] = __float_as_uint(As[row][a_place(row, k + t + r / 2 * 4)]);
+        }
+      }
+      for (int j = 0; j < MMAS_N; ++j) {
+        for (int r = 0; r < 2; ++r) {
+          b[j][r] = __float_as_uint(Bs[k + t + r * 4][b_place(k + t + r * 4, n + j * MN + quad)]);
+        }
+      }
+      for (int i = 0; i < MMAS_M; ++i) {
+        for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], a[i], b[j]);
+      }
+    }
+    __syncthreads();  // nobody needs the tiles any more
+  }
+
+#pragma unroll
+  for (int i = 0; i < MMAS_M; ++i) {
+#pragma unroll
+    for (int j = 0; j < MMAS_N; ++j) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int row = m + i * MM + quad + r / 2 * 8,
+                  col = n + j * MN + t * 2 + r % 2;  // in the block's tile
+        if (row >= rows || col >= cols) continue;
+        update(C[(row0 + row) * g.ldc + col0 + col], sums[i][j][r], g.alpha, g.beta);
+      }
+    }
+  }
+}
+
+void gemm_tf32(const Gemm& g) {
+  const dim3 grid(ceil_div(g.N, BN), ceil_div(g.M, BM), g.batch);
+  launch(is_aligned(g) ? gemm_swizzle<true> : gemm_swizzle<false>, grid, dim3(THREADS), 0, g);
+}
+
+}  // namespace

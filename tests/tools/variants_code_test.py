@@ -1,0 +1,103 @@
+"""What the pages of steps 24 and 26 say of PTX and machine code of variants that the record of an experiment
+does not hold. Needs nvcc, of the version that the record is of, and no GPU."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from tools.kernel_build import KernelBuild
+from tools.machine_code import sass
+from tools.machine_code.identity import sass_sha256
+from tools.measuring import experiment
+
+ARCH = "sm_90a"
+
+
+def recorded(name):
+    """The records of an experiment by variant."""
+    records = json.loads((ROOT / "docs" / "evidence" / "h200" / "experiments.json").read_text())
+    return {record["variant"]: record for record in records if record["experiment"] == name}
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """compiled(experiment, variant, "ptx" or "cubin"): the file that nvcc makes."""
+    if "BUILD" not in os.environ:
+        pytest.skip("BUILD names no build directory")
+    build = Path(os.environ["BUILD"])
+
+    def compile_variant(name, variant_name, what):
+        [read] = experiment.choose([name])
+        commands = KernelBuild(build, read.step)
+        if "gpu" not in commands.units or shutil.which(commands.units["gpu"][0]) is None:
+            pytest.skip("needs nvcc")
+        nvcc = commands.units["gpu"][0]
+        version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+        if f"release {(cuda := recorded(name)[variant_name]['cuda'])}," not in version:
+            pytest.skip(f"the record is of nvcc {cuda}: another one may do otherwise")
+        [variant] = [v for v in read.variants if v.name == variant_name]
+        folder = tmp_path / what / re.sub(r"\W", "_", variant_name)
+        folder.mkdir(parents=True)
+        source, out = folder / "kernel.cu", folder / f"kernel.{what}"
+        source.write_text(variant.source(experiment.kernel_of(read.step)))
+        # Lines of the source stand in PTX, and are no difference.
+        left_out = ("-c", *(["-lineinfo"] if what == "ptx" else []))
+        words = [w for w in commands.units["gpu"] if not w.startswith("-gencode") and w not in left_out]
+        code = f"compute_{ARCH[3:]}" if what == "ptx" else ARCH
+        words += [f"-gencode=arch=compute_{ARCH[3:]},code={code}", f"-{what}"]
+        result = commands.compile(words, source, out)
+        assert result.returncode == 0, result.stdout
+        return out
+
+    return compile_variant
+
+
+def ptx_of(path):
+    """The text, without comments and the number in names of what only its file knows."""
+    lines = (re.sub(r"//.*", "", line).strip() for line in path.read_text().splitlines())
+    return [re.sub(r"_GLOBAL__N__[0-9a-f]+|_INTERNAL_[0-9a-f]+", "_", line) for line in lines if line]
+
+
+def main_kernel(path):
+    return sass.main_kernel(sass.kernels(path, ARCH))
+
+
+def sha256_of(path):
+    return sass_sha256([instruction.text for instruction in main_kernel(path).instructions])
+
+
+def rows_of_page():
+    """Of the table in the page of step 26: what becomes of the PTX, by variant."""
+    page = (ROOT / "docs" / "steps" / "26_warp_tiles.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (another|the same|) *\| .*same_machine_code.*$", page, re.MULTILINE)
+    return dict(rows)
+
+
+def test_what_the_second_compiler_undoes(compiled):
+    """The table of page 26: which changes of the source are others in PTX, and which in machine code."""
+    says, records = rows_of_page(), recorded("same_machine_code")
+    assert says.keys() == records.keys()
+    [itself] = [name for name, ptx in says.items() if not ptx]
+    timed = {name: record["machine_code"]["sass_sha256"] for name, record in records.items()}
+    code = {name: sha256_of(compiled("same_machine_code", name, "cubin")) for name in records}
+    ptx = {name: ptx_of(compiled("same_machine_code", name, "ptx")) for name in records}
+    assert any("mma.sync" in line for line in ptx[itself])
+    for name in records.keys() - {itself}:
+        assert (ptx[name] == ptx[itself]) == (says[name] == "the same"), name
+        assert (code[name] == code[itself]) == (timed[name] == timed[itself]), name
+
+
+def test_loads_stand_further_ahead_of_to_tf32(compiled):
+    """Page 24: the nearest load, more than twice as far ahead of its use; with as many instructions that
+    round, and more in all."""
+    files = [compiled("tf32_rounding", name, "cubin") for name in ("half_up()", "to_tf32()")]
+    half_up, to_tf32 = (main_kernel(path).loop for path in files)
+    assert min(to_tf32.leads("LDS")) > 2 * min(half_up.leads("LDS"))
+    assert half_up.count("FFMA") == to_tf32.count("FSETP") == 96
+    assert to_tf32.count("LOP3") < half_up.count("LOP3") - 64  # bits are not cleared
+    assert len(to_tf32.instructions) > len(half_up.instructions)
