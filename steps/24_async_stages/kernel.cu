@@ -5,7 +5,7 @@
 //           not round itself.
 // Change    A ring of STAGES buffers in dynamic shared memory. Elements are rounded after they are loaded
 //           from it, by half_up().
-// Bound     Instructions: for 16 mma a warp issues 24 loads and rounds 24 elements, two instructions each.
+// Bound     For 16 mma a warp issues 24 loads and rounds 24 elements, two instructions each.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/tf32.hpp"

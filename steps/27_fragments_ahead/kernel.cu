@@ -4,8 +4,8 @@
 //           The last k of a tile loads the first fragments of the next, behind the barrier.
 // Change    a[2], b[2], rounded when they are used. Of which tiles all fragments are loaded, those are free,
 //           so that copies run a tile further ahead in as many stages.
-// Bound     Two warps on each scheduler, which must issue more than three instructions to an mma, wait for
-//           barriers and for each other.
+// Bound     Two warps on each scheduler, which must issue five instructions for each mma, wait for barriers
+//           and for each other.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/ldmatrix.hpp"

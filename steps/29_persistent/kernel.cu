@@ -6,7 +6,7 @@
 // Change    A producer warpgroup, which gives its registers away; `empty` in place of __syncthreads(); as
 //           many blocks as multiprocessors, which go through the tiles of C in bands of BAND rows. The one
 //           block of an SM computes 128 x 256, in four stages.
-// Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes about seven.
+// Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes about eight.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float2.hpp"
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
   };
 
   int stage = 0, parity = 0;
-  if (static_cast<int>(blockIdx.x) < tiles && slabs > 0) {
+  if (slabs > 0) {  // and there is a tile for each block
     mbarrier_wait(&full[0], 0);
     load_fragments(0, 0, 0);
   }
