@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from tools.claims.context import all_steps
 from tools.machine_code import identity, sass
 from tools.measuring import counters_record
 from tools.measuring.calibrate import grid_depends_on_device
@@ -102,6 +103,20 @@ def test_plot_shows_the_record(records, tool, tmp_path):
 
 # ---- The profiles ------------------------------------------------------------------------------------------
 
+# Steps that are written, and of which no GPU has been profiled yet. A step that has been recorded leaves this
+# list; a new one that has not joins it.
+NOT_YET_PROFILED = [
+    "20_cublas_tf32",
+    "21_tensor_cores",
+    "22_shared_fragments",
+    "23_swizzle",
+    "24_async_stages",
+    "25_ldmatrix",
+    "26_warp_tiles",
+    "27_fragments_ahead",
+    "28_tensor_maps",
+    "29_persistent",
+]
 # Step 15 runs a kernel at the small problems that Nsight Compute and the disassembler name differently.
 PROFILED = [step for step in TARGETS if step != FOR_OTHER_SHAPES]
 STEPS = ["00_cublas", *PROFILED]
@@ -110,6 +125,11 @@ STEPS = ["00_cublas", *PROFILED]
 @pytest.fixture(scope="module")
 def profiles():
     return {step: json.loads((FOLDER / f"{step}.json").read_text()) for step in STEPS}
+
+
+def test_every_step_has_a_profile_but_those_listed():
+    missing = [step for step in all_steps() if not (FOLDER / f"{step}.json").exists()]
+    assert missing == NOT_YET_PROFILED
 
 
 def test_profiles_say_where_they_come_from(profiles, records):
@@ -194,8 +214,21 @@ def test_xray_agrees_with_the_counters(tool):
     if result.returncode == 77:
         pytest.skip(result.stderr)
     assert result.returncode == 0, result.stdout + result.stderr
-    equal, listed = map(int, re.findall(r"^(\d+) memory .* (\d+) differ for", result.stdout)[0])
+    equal, listed = map(int, re.findall(r"^(\d+) memory .* (\d+) differ for", result.stdout, re.MULTILINE)[0])
     assert equal > listed > 0
+    named = re.findall(r"^not recorded yet: (.*)$", result.stdout, re.MULTILINE)
+    assert named == ([", ".join(NOT_YET_PROFILED)] if NOT_YET_PROFILED else [])
+
+
+def test_calibration_needs_the_records_it_is_asked_for(refused, tmp_path):
+    """Only a step that nobody asked for by name may have no record; and not all of them."""
+    build = os.environ.get("BUILD")
+    if not build:
+        pytest.skip("BUILD names no build directory")
+    calibrate = ["calibrate", "--build", build, "--evidence", tmp_path]
+    (tmp_path / "differences.toml").write_text("")
+    refused(*calibrate, words=["no record of any step", "ladder profile"])
+    refused(*calibrate, "--steps", "02_coalescing", words=["02_coalescing.json"])
 
 
 def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):

@@ -7,7 +7,8 @@ that access memory are grouped by source line, kind (global or shared; load, sto
 ldmatrix) and width, as are the rows of `run --xray`. Requests, sectors and wavefronts of both must be equal.
 Where the compiler did something that the source does not say, differences.toml beside the evidence lists the
 difference with its reason and with what must hold instead; a difference that is not listed, or that no
-longer exists, is an error.
+longer exists, is an error. Steps that nobody has recorded yet are named and left out, unless --steps asks
+for them.
 
 Exit status: 0 all agree or are listed; 1 they do not; 2 bad usage; 77 the build cannot observe.
 """
@@ -187,6 +188,15 @@ def grid_depends_on_device(step: str) -> bool:
     return any("multiprocessors()" in read_text(path) for path in files)
 
 
+def without_record(steps: Sequence[str], evidence: Path) -> list[str]:
+    """Those of the steps that `ladder profile` has not recorded. Throws UsageError if it has recorded none of
+    them: then the folder is the wrong one."""
+    missing = [step for step in steps if not (evidence / f"{step}.json").exists()]
+    if missing and len(missing) == len(steps):
+        raise UsageError(f"{evidence} has no record of any step; record them with ladder profile")
+    return missing
+
+
 def calibrate(
     steps: list[str], context: Context, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Outcome]:
@@ -215,7 +225,10 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="each step and each listed difference")
     args = parser.parse_args()
     every = all_steps()
-    steps = args.steps.split(",") if args.steps else [step for step in every if not is_library(step)]
+    unrecorded = [] if args.steps else without_record(every, args.evidence)
+    steps = [step for step in every if not is_library(step) and step not in unrecorded]
+    if args.steps:
+        steps = args.steps.split(",")
     if unknown := [step for step in steps if step not in every]:
         raise UsageError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
     if missing := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:
@@ -230,6 +243,8 @@ def main() -> int:
                 print(f"WRONG {line}")
     except NotAvailable as reason:
         raise UsageError(reason, SKIPPED) from None
+    if unrecorded:
+        print(f"not recorded yet: {', '.join(unrecorded)}")
     print(
         f"{equal} memory instructions of the GPU agree with the CPU device in requests, bytes, sectors and "
         f"wavefronts; {listed} differ for listed reasons; {wrong} differences are not explained"

@@ -325,7 +325,8 @@ def roofline_point(request: Request, step: str) -> roofline.Point:
 def make_calibration(request: Request) -> str:
     """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
     context = request.context
-    steps = [step for step in context.steps() if not is_library(step)]
+    unrecorded = calibrate.without_record(context.steps(), context.evidence)
+    steps = [step for step in context.steps() if not is_library(step) and step not in unrecorded]
     outcomes = list(calibrate.calibrate(steps, context))
     if wrong := [line for outcome in outcomes for line in outcome.wrong]:
         raise UsageError(f"the X-ray and the counters differ: {wrong[0]}")
@@ -336,4 +337,5 @@ def make_calibration(request: Request) -> str:
     for difference in calibrate.read_differences(context.evidence):
         reasons.setdefault(difference.reason, {})[code(difference.step)] = None
     listed = "\n".join(f"- {', '.join(of)}: {reason}." for reason, of in reasons.items())
-    return f"{markdown(head, [*rows, total], left=2)}\n\nThe reasons:\n\n{listed}"
+    missing = f"Not recorded yet: {', '.join(map(code, unrecorded))}.\n\n" if unrecorded else ""
+    return f"{markdown(head, [*rows, total], left=2)}\n\n{missing}The reasons:\n\n{listed}"
