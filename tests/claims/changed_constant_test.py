@@ -64,6 +64,7 @@ def observed(build):
         ("08_warp_tiling", "BK", 8, False),
         ("10_prefetch", "BK", 8, False),
         ("12_larger_tiles", "BM", 64, False),
+        ("22_shared_fragments", "BK", 16, False),
         ("26_warp_tiles", "WN", 32, False),
         ("29_persistent", "BN", 128, False),
     ],
