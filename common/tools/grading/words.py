@@ -61,8 +61,8 @@ FAULTS = {
     ),
     "asynchronous copy that outlives its block": (
         "A block ends while a copy that it asked for may still be on its way",
-        "the last round of the loop: ask for no tile that nobody multiplies, and wait for each that you asked "
-        "for. See docs/steps/13_bulk_copy.md.",
+        "the last round of the loop: ask for no tile that nobody multiplies, and wait for each that you "
+        "asked for. See docs/steps/13_bulk_copy.md.",
     ),
     "operand not rounded to TF32": (
         "A warp gives the tensor cores an element with more bits than they look at",
