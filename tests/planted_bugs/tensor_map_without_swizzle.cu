@@ -6,8 +6,7 @@
 // Wrong     As step 28, with tiles as small as a warp: the kernel looks for A's elements where a map that
 //           swizzles puts them, but its map does not.
 // Seen      All of the tile arrives, at its place but for groups of four, and the lanes load fragments
-// without
-//           a bank conflict: of other terms than B's, except in every eighth row.
+//           without a bank conflict: of other terms than B's, except in every eighth row.
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
