@@ -1,7 +1,7 @@
 #pragma once
 
-// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as steps 13 and 28 need
-// them: rows that begin at multiples of 16 bytes; for step 13 A transposed.
+// Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as steps 13, 28 and 29
+// need them: rows that begin at multiples of 16 bytes; for step 13 A transposed.
 
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
@@ -102,7 +102,9 @@ void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, in
   return to;
 }
 
-// A matrix of A or B with rows that begin at multiples of 16 bytes: itself, if they do; if not, a copy.
+// A matrix of A or B with rows that begin at multiples of 16 bytes: itself, if the problem is aligned and has
+// terms; if not, a copy. overlaps_previous: the launch before is the other one's copying, which does not read
+// what this one writes.
 Matrices aligned(const Gemm& g, const Matrices& from, Workspace<float>& workspace, bool overlaps_previous) {
   if (is_aligned(g) && g.K > 0) return from;
   const Matrices to = packing::room(from.rows, from.cols, g.batch, workspace);

@@ -1,8 +1,8 @@
 // Step 24: cp.async fills three stages of tiles, and a warp rounds the fragments that it loads.
 //
-// Idea      Copies that run by themselves hide the latency of global memory, as in step 09; tensor cores,
-//           many times as fast as FFMAs, need them earlier: two tiles ahead. But what copies itself does
-//           not round itself.
+// Idea      Copies that run by themselves hide the latency of global memory, as in step 09; here they run two
+//           tiles ahead of tensor cores, many times as fast as FFMAs. But what copies itself does not round
+//           itself.
 // Change    A ring of STAGES buffers in dynamic shared memory. Elements are rounded after they are loaded
 //           from it, by half_up().
 // Bound     For 16 mma a warp issues 24 loads and rounds 24 elements, two instructions each.
