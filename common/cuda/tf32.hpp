@@ -12,15 +12,6 @@ __device__ __forceinline__ float4 round4(float4 v) {
                      __uint_as_float(to_tf32(v.z)), __uint_as_float(to_tf32(v.w)));
 }
 
-// The bits of a float, plus half a unit of TF32's last place, away from zero. Cut off by the tensor core, as
-// mma_tf32<Unrounded::cut_off>() lets it do, they are that float rounded to the nearest, as by to_tf32(), in
-// two instructions, none of which compares. Only what would round to infinity stays the largest TF32 number,
-// and what is smaller than any normal number is cut off.
-__device__ __forceinline__ std::uint32_t half_up(std::uint32_t bits) {
-  const float power = __uint_as_float(bits & 0xff800000u);  // sign and exponent alone: a power of two
-  return __float_as_uint(__fmaf_rz(power, 0x1p-11f, __uint_as_float(bits)));
-}
-
 // Where element k of a row of A lies in that row of a tile [row][32 terms], and element col of a row of B in
 // a tile [k][columns]: groups of four change places within 32, and of eight, as the row's number says. Lanes
 // that load a fragment for mma_tf32() then find their elements in 32 different banks.

@@ -87,11 +87,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
   float sums[MMAS_M][MMAS_N][4] = {};
   const auto multiply = [&](int set) {
     for (int j = 0; j < MMAS_N; ++j) {
-      for (int r = 0; r < 2; ++r) b[set][j][r] = half_up(b[set][j][r]);
+      for (int r = 0; r < 2; ++r) b[set][j][r] = to_tf32(__uint_as_float(b[set][j][r]));
     }
     for (int i = 0; i < MMAS_M; ++i) {
-      for (int r = 0; r < 4; ++r) a[set][i][r] = half_up(a[set][i][r]);
-      for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], a[set][i], b[set][j]);
+      for (int r = 0; r < 4; ++r) a[set][i][r] = to_tf32(__uint_as_float(a[set][i][r]));
+      for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], a[set][i], b[set][j]);
     }
   };
   // The next tiles are complete, nobody needs those before them any more, and others are asked for.

@@ -29,6 +29,7 @@ constexpr int WARPS_N = BN / WN;                   // warps across the block's t
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 constexpr int STAGES = 3;  // buffers for the tiles
 constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
+static_assert(BK == 32 && WN % GROUP == 0);
 
 struct alignas(1024) Tiles {
   float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded

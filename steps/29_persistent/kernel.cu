@@ -31,6 +31,9 @@ constexpr int PRODUCERS = 128;  // threads that do not: a warpgroup, of which on
 constexpr int STAGES = 4;       // buffers for the tiles
 constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
 constexpr int BAND = 8;    // rows of tiles gone through together, column after column
+constexpr int FEW = 24, MANY = 240;  // registers of a thread that copies, and of one that multiplies
+static_assert(BK == 32 && WN % GROUP == 0);
+static_assert(WARPS % 4 == 0 && PRODUCERS == 128 && PRODUCERS * FEW + WARPS * 32 * MANY <= 65536);
 
 struct alignas(1024) Tiles {
   float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded
@@ -74,7 +77,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
   __syncthreads();
 
   if (warp >= WARPS) {
-    registers_give<24>();
+    registers_give<FEW>();
     if (threadIdx.x > WARPS * 32) return;
     int stage = 0, parity = 1;  // the phase before the first is complete: at first all stages are empty
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
@@ -92,7 +95,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
     }
     return;
   }
-  registers_take<240>();
+  registers_take<MANY>();
 
   const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
             mbarrier_wait(&full[stage], parity);
             load_fragments(0, stage, 0);
           }
-          __syncwarp();
+          __syncwarp();  // all lanes have loaded the last fragments of their stage
           if (lane == 0) mbarrier_arrive(loaded);
         }
         multiply(set);

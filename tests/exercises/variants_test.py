@@ -181,9 +181,9 @@ VARIANTS = {
             ("m + i * MM + lane % 16;", "m + i * MM + lane % 8 + lane / 16 * 8;"),
             ("k + lane / 16 * 4)", "k + lane / 8 % 2 * 4)"),
             (
-                "for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);",
+                "for (int r = 0; r < 4; ++r) a[i][r] = to_tf32(__uint_as_float(a[i][r]));",
                 "const std::uint32_t second = a[i][1];\n        a[i][1] = a[i][2], a[i][2] = second;\n"
-                "        for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);",
+                "        for (int r = 0; r < 4; ++r) a[i][r] = to_tf32(__uint_as_float(a[i][r]));",
             ),
         ],
     ),

@@ -1,6 +1,6 @@
 // bug: mma_wait_off_by_one
 // check: use of shared memory before its asynchronous copy arrived
-// place: a[r] = half_up(__float_as_uint(As[stage][row][a_place(row, k)]));
+// place: a[r] = to_tf32(As[stage][row][a_place(row, k)]);
 // gpu: verify, racecheck
 // cases: --m 35 --n 79 --k 83
 //
@@ -53,15 +53,15 @@ __global__ void __launch_bounds__(WARP) sgemm_mma_wait_off_by_one(Gemm g) {
       std::uint32_t a[4];
       for (int r = 0; r < 4; ++r) {
         const int row = quad + r % 2 * 8, k = k1 + t + r / 2 * 4;
-        a[r] = half_up(__float_as_uint(As[stage][row][a_place(row, k)]));
+        a[r] = to_tf32(As[stage][row][a_place(row, k)]);
       }
       for (int j = 0; j < BN / MN; ++j) {
         std::uint32_t b[2];
         for (int r = 0; r < 2; ++r) {
           const int k = k1 + t + r * 4;
-          b[r] = half_up(__float_as_uint(Bs[stage][k][b_place(k, j * MN + quad)]));
+          b[r] = to_tf32(Bs[stage][k][b_place(k, j * MN + quad)]);
         }
-        mma_tf32<Unrounded::cut_off>(sums[j], a, b);
+        mma_tf32(sums[j], a, b);
       }
     }
   }

@@ -95,7 +95,9 @@ def test_what_the_second_compiler_undoes(compiled):
 def test_loads_stand_further_ahead_of_to_tf32(compiled):
     """Page 24: the nearest load, more than twice as far ahead of its use; with as many instructions that
     round, and more in all."""
-    files = [compiled("tf32_rounding", name, "cubin") for name in ("half_up()", "to_tf32()")]
+    files = [
+        compiled("tf32_rounding", name, "cubin") for name in ("half a unit added to the number", "to_tf32()")
+    ]
     half_up, to_tf32 = (main_kernel(path).loop for path in files)
     assert min(to_tf32.leads("LDS")) > 2 * min(half_up.leads("LDS"))
     assert half_up.count("FFMA") == to_tf32.count("FSETP") == 96

@@ -148,34 +148,6 @@ TEST(Rounding, ToTf32) {
   EXPECT_EQ(std::signbit(bits(-0.0f)), true);
 }
 
-// half_up(), cut off as the tensor core does, is to_tf32() but for what its comment says.
-TEST(Rounding, HalfUp) {
-  const auto cut_off = [](std::uint32_t bits) { return half_up(bits) & 0xffffe000u; };
-  std::mt19937 random(5);
-  for (std::uint32_t exponent = 1; exponent < 255; ++exponent) {
-    for (int n = 0; n < 2000; ++n) {
-      const std::uint32_t sign = n % 2 ? 0x80000000u : 0;
-      // Ties, and all that is next to them, among others.
-      const std::uint32_t significand =
-          n % 4 < 2 ? (random() & 0x7fe000u) + 0x1000 + n % 3 - 1 : random() & 0x7fffffu;
-      const std::uint32_t bits = sign | exponent << 23 | significand;
-      const std::uint32_t rounded = to_tf32(std::bit_cast<float>(bits));
-      const bool overflows = (rounded & 0x7fffffffu) == 0x7f800000u;
-      ASSERT_EQ(cut_off(bits), overflows ? sign | 0x7f7fe000u : rounded) << std::hex << bits;
-    }
-  }
-  for (const std::uint32_t sign : {0u, 0x80000000u}) {
-    EXPECT_EQ(cut_off(sign), sign);
-    EXPECT_EQ(cut_off(sign | 0x7f800000u), sign | 0x7f800000u);  // infinity
-    EXPECT_EQ(cut_off(sign | 0x7f7fffffu), sign | 0x7f7fe000u);  // to_tf32() makes it infinite
-    EXPECT_EQ(cut_off(sign | 0x3fffu), sign | 0x2000u);          // subnormal: cut off
-    EXPECT_EQ(to_tf32(std::bit_cast<float>(sign | 0x3fffu)), sign | 0x4000u);
-    for (const std::uint32_t nan : {0x7fffffffu, 0x7fc00000u, 0x7f800001u}) {
-      EXPECT_TRUE(std::isnan(std::bit_cast<float>(cut_off(sign | nan)))) << std::hex << nan;
-    }
-  }
-}
-
 // ---- ldmatrix --------------------------------------------------------------------------------------------
 
 // x as 16-bit elements that all differ: element e of a row is row * 8 + e.

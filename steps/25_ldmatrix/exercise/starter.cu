@@ -82,16 +82,16 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
           const int row = m + i * MM + quad + r % 2 * 8;
           a[i][r] = __float_as_uint(As[stage][row][a_place(row, k + t + r / 2 * 4)]);
         }
-        for (int r = 0; r < 4; ++r) a[i][r] = half_up(a[i][r]);
+        for (int r = 0; r < 4; ++r) a[i][r] = to_tf32(__uint_as_float(a[i][r]));
       }
       for (int j = 0; j < MMAS_N; ++j) {
         for (int r = 0; r < 2; ++r) {
           const int row = k + t + r * 4;
-          b[j][r] = half_up(__float_as_uint(Bs[stage][row][b_place(row, n + j * MN + quad)]));
+          b[j][r] = to_tf32(Bs[stage][row][b_place(row, n + j * MN + quad)]);
         }
       }
       for (int i = 0; i < MMAS_M; ++i) {
-        for (int j = 0; j < MMAS_N; ++j) mma_tf32<Unrounded::cut_off>(sums[i][j], a[i], b[j]);
+        for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], a[i], b[j]);
       }
     }
   }
