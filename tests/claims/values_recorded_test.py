@@ -47,7 +47,7 @@ def test_profile(context, expression, value):
 @pytest.mark.parametrize(
     "expression, error, words",
     [
-        ("profile(here).duration", NoValue, "it has duration_us"),
+        ("profile(here).duration", NoValue, "it has cycles_per_hmma, duration_us"),
         ("profile(here).stall('boredom')", NoValue, "there are barrier"),
         ("profile(here).stall_cycles('boredom')", NoValue, "there are barrier"),
         ("profile(here).stall_at('boredom', 'LDS')", NoValue, "there are barrier"),
@@ -204,3 +204,14 @@ def test_figures_of_the_gpu_agree_with_what_it_said(context):
     assert evaluate("gpu.flops_per_byte", context) == pytest.approx(66.90816 / 4.8)
     for name, figure in json.loads((EVIDENCE / "device.json").read_text())["figures"].items():
         assert figure.keys() == {"value", "unit", "source"}, name
+
+
+def test_cycles_for_an_hmma_are_those_of_a_scheduler():
+    """Of an SM's cycles each of its four schedulers has all, and issues a fourth of its HMMAs."""
+    counters = json.loads((EVIDENCE / "24_async_stages.json").read_text())["runs"][0]["counters"]
+    of_a_scheduler = counters["hmma_instructions"] / (132 * 4)
+    assert of_a_scheduler == 4096**3 / (16 * 8 * 8) / (132 * 4)
+    value = evaluate("profile('24').cycles_per_hmma", Context(None, HERE))
+    assert value == pytest.approx(counters["sm_cycles"] / of_a_scheduler)
+    with pytest.raises(NotAvailable, match="without hmma_instructions"):
+        evaluate("profile('05').cycles_per_hmma", Context(None, HERE))

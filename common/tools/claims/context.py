@@ -284,7 +284,9 @@ class Context:
         run = self.profile_run(step, n, m, k)
         source = self.kernel(step)
         lines = source.read_text().splitlines() if source.exists() else []
-        return Profile(f"the profile of {step} at {run['m']} x {run['n']} x {run['k']}", run, lines)
+        return Profile(
+            f"the profile of {step} at {run['m']} x {run['n']} x {run['k']}", run, lines, self.gpu().sms
+        )
 
     def ladder(self, step: str, n: int = N, batch: int = 1, m: int = 0, k: int = 0) -> Ladder:
         """m and k are n if left out."""

@@ -209,10 +209,18 @@ class RegisterBanks(Figures):
 class Profile(Figures):
     """What Nsight Compute recorded of a kernel: its counters as attributes, its stalls, its instructions."""
 
-    def __init__(self, what: str, run: dict[str, Any], source: list[str]):
+    def __init__(self, what: str, run: dict[str, Any], source: list[str], sms: int):
         super().__init__(what, {**dict.fromkeys(WHERE_LISTED), **run["counters"]})  # old ones lack some
         self._run = run
+        self._sms = sms
         self._source = source  # lines of kernel.cu
+
+    @property
+    def cycles_per_hmma(self) -> float:
+        """Cycles that the SMs counted, for each HMMA of a scheduler; an SM has four."""
+        if not (instructions := self.hmma_instructions):
+            raise NoValue(f"{self._what}: no HMMA was counted")
+        return self.sm_cycles * 4 * self._sms / instructions
 
     def stall(self, reason: str) -> float:
         """The share of warp samples with this reason, in percent."""
