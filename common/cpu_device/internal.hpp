@@ -260,6 +260,9 @@ void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick,
 bool is_shared(const void* address);
 // The byte offset of an address in shared memory, as an Access has it.
 std::size_t shared_offset(const void* shared);
+// What a running CUDA thread can read of `bytes` bytes at an address, of shared memory at a byte offset as an
+// Access has it; nullptr if they are in no allocation.
+const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes);
 // Fills memory with the NaN that stands for what has not arrived or was never written.
 void poison(void* begin, std::size_t bytes);
 
@@ -292,6 +295,7 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
 bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc);
 // An engine has read this; only what orders it is checked.
 void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+bool is_allocated(std::uintptr_t address, unsigned bytes);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
 std::string describe_global(std::uintptr_t address);   // what is there: "A[3][80]"

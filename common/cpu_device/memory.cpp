@@ -418,6 +418,11 @@ NamedArray global_array_at(std::uintptr_t address) {
   return {at->name, reinterpret_cast<std::uintptr_t>(at->data)};
 }
 
+bool is_allocated(std::uintptr_t address, unsigned bytes) {
+  const Allocation* allocation = find(address);
+  return allocation != nullptr && address + bytes <= allocation->begin + allocation->bytes;
+}
+
 std::string describe_nearest(std::uintptr_t address) {
   constexpr std::uintptr_t near = 1 << 20;
   const Allocation* nearest = nullptr;

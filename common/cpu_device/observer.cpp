@@ -184,6 +184,16 @@ std::size_t shared_offset(const void* shared) {
   return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), 1).offset;
 }
 
+const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
+  if (space == Space::global) {
+    return is_allocated(address, bytes) ? reinterpret_cast<const std::byte*>(address) : nullptr;
+  }
+  const Worker& worker = *current_worker;
+  if (address + bytes <= worker.tls_bytes) return worker.tls + address;
+  const std::size_t dynamic = address - worker.tls_bytes;
+  return dynamic + bytes <= worker.dynamic_shared.size() ? worker.dynamic_shared.data() + dynamic : nullptr;
+}
+
 void set_listener(AccessListener* new_listener) { listener = new_listener; }
 
 void copy_vector(void* to, const void* from, unsigned bytes) {

@@ -1,6 +1,7 @@
 #include "common/cpu_device/xray.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <tuple>
 
@@ -34,6 +35,18 @@ class Sources {
   std::map<std::string, std::vector<std::string>> files_;
   const std::string nothing_;
 };
+
+constexpr unsigned word_bytes = 4;
+
+// Reads what a lane of a request is about to read into that lane's words. Nothing if the access is narrower
+// than a word. `address`: of shared memory the offset into the block's.
+void read_words(std::vector<std::uint32_t>& words, unsigned lane, Space space, std::uintptr_t address,
+                unsigned bytes) {
+  const std::size_t count = bytes / word_bytes;
+  if (words.empty()) words.resize(warpSize * count);
+  const std::byte* memory = readable(space, address, bytes);
+  if (memory != nullptr) std::memcpy(&words[lane * count], memory, count * word_bytes);
+}
 
 }  // namespace
 
@@ -92,6 +105,7 @@ void Xray::Sum::add(const Sum& other) {
     rank = other.rank;
     example = other.example;
   }
+  requests.insert(requests.end(), other.requests.begin(), other.requests.end());
   first_launch = std::min(first_launch, other.first_launch);
   threads_per_block = std::max(threads_per_block, other.threads_per_block);
 }
@@ -115,13 +129,19 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
 
   const auto lanes = static_cast<unsigned>(__builtin_popcount(request.active));
   const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.block, key.warp, side.sequence};
-  if (sum.counts.requests == 0 || rank < sum.rank) {
-    sum.rank = rank;
-    sum.example = {unflatten(runner.block, shape_.grid), key.warp, side.execution, request.active, {}};
+  const bool better = sum.counts.requests == 0 || rank < sum.rank;
+  if (better || keep_requests_) {
+    XrayExample example{unflatten(runner.block, shape_.grid), key.warp, side.execution, request.active, {}};
     for (unsigned lane = 0; lane < 32; ++lane) {
       if ((request.active >> lane & 1) == 0 && !(bulk && lane == 0)) continue;
-      sum.example.offset[lane] = static_cast<std::int64_t>(request.addresses[lane] - array.begin);
+      example.offset[lane] = static_cast<std::int64_t>(request.addresses[lane] - array.begin);
     }
+    if (keep_requests_) {
+      XrayRequest kept{example, side.sequence, {}};
+      if (side.words != nullptr) kept.words = *side.words;
+      sum.requests.push_back({{launches_, runner.block, side.sequence}, std::move(kept)});
+    }
+    if (better) sum.rank = rank, sum.example = example;
   }
 
   ++sum.counts.requests;
@@ -151,12 +171,20 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
     const Wavefronts of_source = wavefronts(source, instruction.bytes);
     reading = of_source.wavefronts;
     if (source.active != 0) {  // a copy of zeros reads nothing
-      count_side(runner, key, stream, {Space::global, source, execution, open.sequence, of_source, reading});
+      count_side(runner, key, stream,
+                 {Space::global, source, execution, open.sequence, of_source, reading, 0, {}, &open.words});
     }
   }
   count_side(runner, key, stream,
-             {instruction.space, open.request, execution, open.sequence, banks,
-              std::max(banks.wavefronts, reading), open.during_copies});
+             {instruction.space,
+              open.request,
+              execution,
+              open.sequence,
+              banks,
+              std::max(banks.wavefronts, reading),
+              open.during_copies,
+              {},
+              instruction.operation == Operation::copy ? nullptr : &open.words});
 }
 
 // Counts the requests for which lanes are missing, as no lane will join them any more, and begins anew.
@@ -269,9 +297,16 @@ void Xray::on_request(const CollectiveRequest& collective) {
   const Wavefronts w = request.active == 0                         ? bulk_wavefronts(bulk)
                        : collective.operation == Operation::matrix ? matrix_wavefronts(request)
                                                                    : wavefronts(request, collective.bytes);
+  std::vector<std::uint32_t> words;
+  if (keep_requests_ && collective.operation == Operation::matrix) {
+    for (unsigned lane = 0; lane < warpSize; ++lane) {
+      if (request.active >> lane & 1)
+        read_words(words, lane, collective.space, request.addresses[lane], collective.bytes);
+    }
+  }
   count_side(runner, key, stream,
              {collective.space, request, stream.before++, runner.sequence++, w, w.wavefronts,
-              collective.during_copies, bulk});
+              collective.during_copies, bulk, &words});
 }
 
 void Xray::on_access(const Access& access) {
@@ -290,7 +325,7 @@ void Xray::on_access(const Access& access) {
   const unsigned lane = access.thread % 32;
   const std::size_t index = stream.executions[lane]++;
   if (index == stream.requests.size()) {
-    stream.requests.push_back({{}, runner.sequence++, 0});
+    stream.requests.push_back({{}, runner.sequence++, 0, {}});
     if (access.copy) stream.sources.emplace_back();
   }
   WarpRequest& request = stream.requests[index].request;
@@ -300,6 +335,11 @@ void Xray::on_access(const Access& access) {
   if (access.source != 0) {
     stream.sources[index].active |= 1u << lane;
     stream.sources[index].addresses[lane] = access.source;
+  }
+  if (keep_requests_ && access.bytes % word_bytes == 0) {
+    std::vector<std::uint32_t>& words = stream.requests[index].words;
+    if (operation == Operation::load) read_words(words, lane, access.space, access.address, access.bytes);
+    if (access.source != 0) read_words(words, lane, Space::global, access.source, access.bytes);
   }
   if (request.active != lanes_of(key.warp)) return;
   count(runner, key, stream, stream.complete++);
@@ -344,6 +384,10 @@ XrayReport Xray::report() {
       report.kernels.push_back({kernel, 0, {}});
     XrayKernel& last = report.kernels.back();
     last.threads_per_block = std::max(last.threads_per_block, sum.threads_per_block);
+    auto kept = sum.requests;
+    std::ranges::stable_sort(kept, {}, [](const auto& request) { return request.first; });
+    std::vector<XrayRequest> requests;
+    for (auto& [when, request] : kept) requests.push_back(std::move(request));
     last.rows.push_back({{kernel, file, line},
                          sources.line(file, line),
                          space,
@@ -351,7 +395,8 @@ XrayReport Xray::report() {
                          array,
                          bytes,
                          sum.counts,
-                         sum.example});
+                         sum.example,
+                         std::move(requests)});
     const auto [first, is_new] = first_launch.try_emplace(kernel, sum.first_launch);
     if (!is_new) first->second = std::min(first->second, sum.first_launch);
   }

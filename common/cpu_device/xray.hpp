@@ -62,6 +62,16 @@ struct XrayExample {
   std::array<std::int64_t, 32> offset{};  // of each lane, in bytes from the array's first; of a bulk copy [0]
 };
 
+// One request as it was made; kept only if the Xray was asked to.
+struct XrayRequest {
+  XrayExample where;
+  std::uint64_t sequence = 0;  // in the block, by its first access
+  // What loads and ldmatrix read, and what a copy reads of global memory, in words of 4 bytes: all of lane 0,
+  // then all of lane 1 ... (zeros for a lane that takes no part); of ldmatrix, the row that the lane points
+  // at. Empty for stores, for the writing side of copies, and for bulk copies.
+  std::vector<std::uint32_t> words;
+};
+
 // All accesses of one kind at one line of the source.
 struct XrayRow {
   SourceLocation place;  // line 0: unknown
@@ -72,6 +82,7 @@ struct XrayRow {
   unsigned bytes = 0;  // of a lane, or of a bulk copy
   XrayCounts counts;
   XrayExample example;  // the request of most lanes; the first of them by launch, block, warp and time
+  std::vector<XrayRequest> requests;  // all, if they were to be kept: by launch, block and sequence
 };
 
 struct XrayKernel {
@@ -94,6 +105,9 @@ struct XrayReport {
 // What comes as a request is taken as it is.
 class Xray : public AccessListener {
  public:
+  // keep_requests: every request, not one example of each line; for a few blocks, as it takes memory.
+  explicit Xray(bool keep_requests = false) : keep_requests_(keep_requests) {}
+
   void on_launch(const LaunchShape& shape) override;
   void on_access(const Access& access) override;
   void on_request(const CollectiveRequest& request) override;
@@ -127,6 +141,7 @@ class Xray : public AccessListener {
     std::array<std::uint64_t, 5> rank{};  // of the example: the least is the best
     std::uint64_t first_launch = 0;
     unsigned threads_per_block = 0;
+    std::vector<std::pair<std::array<std::uint64_t, 3>, XrayRequest>> requests;  // by launch, block, sequence
     void add(const Sum& other);
   };
   struct SumKey {
@@ -139,8 +154,9 @@ class Xray : public AccessListener {
 
   struct OpenRequest {
     WarpRequest request;
-    std::uint64_t sequence = 0;       // in the block, by first access
-    std::uint32_t during_copies = 0;  // bit i: lane i has copies under way
+    std::uint64_t sequence = 0;        // in the block, by first access
+    std::uint32_t during_copies = 0;   // bit i: lane i has copies under way
+    std::vector<std::uint32_t> words;  // see XrayRequest
   };
 
   // One warp at one instruction. Lanes get ahead of each other, up to a barrier, but a lane's accesses come
@@ -182,6 +198,7 @@ class Xray : public AccessListener {
     std::uint64_t wavefronts;         // no fewer than the banks take
     std::uint32_t during_copies = 0;  // see OpenRequest
     MemoryRows bulk{};                // what it touches, if it has no lanes
+    const std::vector<std::uint32_t>* words = nullptr;
   };
 
   Runner& runner_of_this_thread();
@@ -193,6 +210,7 @@ class Xray : public AccessListener {
   void end_block(Runner& runner);
   std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i
 
+  const bool keep_requests_;
   static std::uint64_t new_identity();  // a number that nobody else has or had
   const std::uint64_t identity_ = new_identity();
   std::mutex mutex_;

@@ -26,6 +26,7 @@ struct Options {
   std::string device = "auto";
   bool check = false;
   bool xray = false;
+  bool requests = false;
   std::string block;  // --block, as typed
   bool verify = true;
   std::optional<int> repeat;

@@ -179,6 +179,9 @@ BlockIndex block_of(const std::string& text) {
 
 void check_xray_options(const Options& o) {
   if (!o.block.empty() && !o.xray) throw InputError("--block chooses what --xray observes; give --xray, too");
+  if (o.requests && (!o.xray || o.block.empty() || o.json.empty())) {
+    throw InputError("--requests writes all that one block asks for; give --xray, --block and --json, too");
+  }
   if (!o.xray) return;
   if (o.repeat && *o.repeat > 1) throw InputError("--xray observes one run; leave out --repeat");
   if (!o.out.empty()) throw InputError("--xray may run only some of the blocks; leave out --out");
@@ -246,6 +249,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));
         request.xray = plan_xray(step, to_row_major(request.problem, step.input()), only);
+        request.xray->keep_requests = o.requests;
       }
     } catch (const InputError& error) {
       throw InputError(one.origin + error.what());

@@ -169,22 +169,30 @@ void print_rows(const XrayKernel& kernel, Space space) {
   }
 }
 
+// Bytes from the array's first; null for a lane that takes no part. A bulk copy has one.
+nlohmann::json addresses_of(const cpu_device::XrayExample& request) {
+  if (request.active == 0) return nlohmann::json::array({request.offset[0]});
+  nlohmann::json addresses = nlohmann::json::array();
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const bool active = (request.active >> lane & 1) != 0;
+    addresses.push_back(active ? nlohmann::json(request.offset[lane]) : nlohmann::json(nullptr));
+  }
+  return addresses;
+}
+
 // The request to be looked at, with what the memory makes of it: sectors, or parts of the lanes that the
 // banks serve at once. Places are bytes from the array's first one, which begins a sector and is in bank 0.
 nlohmann::json example_of(const XrayRow& row) {
   const cpu_device::XrayExample& example = row.example;
   if (example.active == 0) return nullptr;  // a bulk copy has no lanes to be looked at
   cpu_device::WarpRequest request{example.active, {}};
-  nlohmann::json addresses = nlohmann::json::array();
   for (unsigned lane = 0; lane < 32; ++lane) {
-    const bool active = (example.active >> lane & 1) != 0;
     request.addresses[lane] = static_cast<std::uintptr_t>(example.offset[lane]);
-    addresses.push_back(active ? nlohmann::json(example.offset[lane]) : nlohmann::json(nullptr));
   }
   nlohmann::json json{{"block", {example.block.x, example.block.y, example.block.z}},
                       {"warp", example.warp},
                       {"execution", example.execution},
-                      {"addresses", std::move(addresses)}};
+                      {"addresses", addresses_of(example)}};
   if (row.space == Space::global) {
     for (const std::uintptr_t sector : cpu_device::sector_addresses(request, row.bytes)) {
       json["sectors"].push_back(
@@ -242,7 +250,7 @@ XrayPlan plan_xray(const Step& step, const AnyGemm& gemm, const std::optional<Bl
 }
 
 XrayReport run_xray(Device& device, const Step& step, const AnyGemm& gemm, const XrayPlan& plan) {
-  cpu_device::Xray xray;
+  cpu_device::Xray xray(plan.keep_requests);
   struct Observation {  // ends even if the launch is refused
     explicit Observation(cpu_device::Xray& xray) { cpu_device::set_listener(&xray); }
     ~Observation() {
@@ -303,6 +311,13 @@ nlohmann::json to_json(const XrayReport& report, bool verified) {
         access["ideal_wavefronts"] = row.counts.ideal_wavefronts;
         access["conflicts"] = row.counts.conflicts;
         access["lanes_during_copies"] = row.counts.lanes_during_copies;
+      }
+      for (const cpu_device::XrayRequest& request : row.requests) {
+        access["requests_kept"].push_back({{"warp", request.where.warp},
+                                           {"execution", request.where.execution},
+                                           {"sequence", request.sequence},
+                                           {"addresses", addresses_of(request.where)},
+                                           {"words", request.words}});
       }
       accesses.push_back(std::move(access));
     }

@@ -20,6 +20,7 @@ using BlockIndex = std::array<std::int64_t, 3>;
 struct XrayPlan {
   std::vector<std::vector<std::uint64_t>> blocks;  // linear, as select_blocks() takes them
   bool all = true;
+  bool keep_requests = false;  // every request, for the JSON, not one example of each line
 };
 
 // All blocks of a small problem, an evenly spread sample of a large one, or `only` that block, which must be
@@ -43,6 +44,10 @@ void print_xray(const cpu_device::XrayReport& report, bool verified);
 //     wavefronts, words_of_banks
 // Addresses are bytes from the array's first one, which is taken to begin a sector and to lie in bank 0. A
 // bulk copy has no lanes: its example is null.
+//
+// If all requests were kept, `requests_kept` of each line has them in their order in the block: warp,
+// execution and addresses (of a bulk copy one), `sequence` (a number in the block, over all lines), and the
+// `words` that they read; see XrayRequest.
 nlohmann::json to_json(const cpu_device::XrayReport& report, bool verified);
 
 }  // namespace harness
