@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import EVIDENCE, ROOT, UsageError, read_text, write_whole
+from tools.claims import recording
 from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, RegisterBanks, Xray
+from tools.claims.recording import Recording
 from tools.machine_code import sass
 
 N = 4096  # the size that measurements are quoted for
@@ -196,14 +198,30 @@ class Context:
 
     @once
     def _xray_record(self, step: str, m: int, n: int, k: int) -> dict[str, Any]:
+        return self._kept(step, f"{step}-{m}x{n}x{k}-", lambda program: _run_xray(step, program, m, n, k))
+
+    def recording(self, step: str, m: int, n: int, k: int) -> Recording:
+        """What the step's first block does, request by request; kept like the record of an X-ray."""
+        step = self.directory(step)
+        return self._recording(step, m, n, k)
+
+    @once
+    def _recording(self, step: str, m: int, n: int, k: int) -> Recording:
+        made = self._kept(
+            step, f"{step}-block-{m}x{n}x{k}-", lambda program: recording.record(program, m, n, k)
+        )
+        return recording.from_record(step, made)
+
+    def _kept(self, step: str, prefix: str, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+        """What `make` makes with the step's program, kept in <build>/xray-cache for as long as that stays the
+        same."""
         program = self.program(step)
         status = program.stat()
-        prefix = f"{step}-{m}x{n}x{k}-"
         cache = (self.mine if step == MINE else self.build) / "xray-cache"
         kept = cache / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}.json"
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())
-        record = _run_xray(step, program, m, n, k)
+        record = make(program)
         with suppress(OSError, UsageError):  # a build directory that cannot be written to costs time only
             cache.mkdir(exist_ok=True)
             write_whole(kept, json.dumps(record))

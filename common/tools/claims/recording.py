@@ -1,0 +1,185 @@
+"""What one block of a step does, request by request, and which elements of A, B and C each lane means by it.
+
+The step runs on the CPU device with matrices in which every element has a value of its own. Whatever a kernel
+does with its tiles, by the value that a load reads it is known which element that was: no layout, no
+swizzle and no order of stages needs to be understood here. All values are TF32 numbers, so that rounding
+leaves them as they are. Standard library only.
+"""
+
+import json
+import random
+import struct
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tools.base import UsageError
+from tools.claims.objects import NotAvailable, NoValue
+
+FRACTIONS = 1024  # of a TF32 number, ten bits
+EXPONENTS = range(-20, 20)
+FLOAT = 4  # bytes
+LANES = 32
+
+
+class Element(NamedTuple):
+    """Of A, B or C."""
+
+    matrix: str
+    row: int
+    col: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """One access by the lanes of a warp. Lanes that take no part have no address and no elements; of a bulk
+    copy there is one address, and nothing is known of its elements."""
+
+    warp: int
+    sequence: int  # in the block: by its first access
+    addresses: list[int | None]  # bytes from the array's first
+    elements: list[list[Element | None]]  # of each lane; None: a zero past the matrix
+
+
+@dataclass(frozen=True)
+class Line:
+    """All accesses of one kind at one line of the source."""
+
+    line: int
+    source: str
+    space: str  # global or shared
+    operation: str  # load, store, copy or ldmatrix
+    array: str
+    bytes: int  # of a lane
+    requests: list[Request]
+
+
+@dataclass(frozen=True)
+class Recording:
+    step: str
+    m: int
+    n: int
+    k: int
+    kernel: str
+    threads: int
+    lines: list[Line]
+
+    def of(self, operations: tuple[str, ...], space: str = "") -> Iterator[tuple[Line, Request]]:
+        for line in self.lines:
+            if line.operation in operations and space in ("", line.space):
+                yield from ((line, request) for request in line.requests)
+
+    def owners(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Row and column of C -> the warp and the lane that store it."""
+        found = {}
+        for line, request in self.of(("store",), "global"):
+            if line.array == "C":
+                for lane, elements in enumerate(request.elements):
+                    found.update({(e.row, e.col): (request.warp, lane) for e in elements if e})
+        return found
+
+    def operands(self) -> dict[tuple[int, int], set[Element]]:
+        """Warp and lane -> the elements of A and B that it has in registers at some time to multiply them."""
+        from_shared = any(line.space == "shared" for line in self.lines)
+        found: dict[tuple[int, int], set[Element]] = {}
+        for _, request in self.of(("load", "ldmatrix"), "shared" if from_shared else "global"):
+            for lane, elements in enumerate(request.elements):
+                kept = {e for e in elements if e and e.matrix in "AB"}
+                found.setdefault((request.warp, lane), set()).update(kept)
+        return found
+
+
+# ---- Making one ------------------------------------------------------------------------------------------
+
+
+def labels(m: int, n: int, k: int) -> tuple[array, array, dict[int, Element]]:
+    """A and B, row by row, and of each bit pattern the element."""
+    if m * k + k * n > len(EXPONENTS) * FRACTIONS:
+        raise UsageError(f"{m} x {n} x {k} has too many elements to tell them apart; make K smaller")
+    numbers = [(1 + i / FRACTIONS) * 2.0**e for e in EXPONENTS for i in range(FRACTIONS)]
+    random.Random(1).shuffle(numbers)
+    a, b = array("f", numbers[: m * k]), array("f", numbers[m * k : m * k + k * n])
+    element = {}
+    for name, matrix, columns in ("A", a, k), ("B", b, n):
+        for at, bits in enumerate(struct.unpack(f"{len(matrix)}I", matrix.tobytes())):
+            element[bits] = Element(name, *divmod(at, columns))
+    return a, b, element
+
+
+def npy(matrix: array, rows: int, columns: int) -> bytes:
+    """A NumPy file of floats, version 1.0."""
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + matrix.tobytes()
+
+
+def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
+    """Runs the step's first block. The JSON record of that, in which the words that a request reads have
+    become elements: [matrix, row, column], or null for a zero past the matrix."""
+    a, b, element = labels(m, n, k)
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        (here / "a.npy").write_bytes(npy(a, m, k))
+        (here / "b.npy").write_bytes(npy(b, k, n))
+        command = [program.resolve(), "--xray", "--block", "0,0", "--requests", "--json", here / "r.json"]
+        command += ["--m", m, "--n", n, "--k", k, "--a", here / "a.npy", "--b", here / "b.npy"]
+        result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+        said = (result.stderr or result.stdout).strip().splitlines()
+        if result.returncode == 3:
+            raise NotAvailable(f"{program}: {said[0] if said else 'it cannot observe'}")
+        if result.returncode != 0:
+            raise NoValue(f"{program} --requests failed: {said[0] if said else 'it printed nothing'}")
+        [found] = json.loads((here / "r.json").read_text())
+    kernel = max(found["xray"]["kernels"], key=lambda kernel: sum(a["requests"] for a in kernel["accesses"]))
+    strides = {"A": k, "B": n, "C": n}
+    lines = []
+    for access in kernel["accesses"]:
+        width = access["bytes"] // FLOAT
+        requests = []
+        for request in access.get("requests_kept", []):
+            addresses, words = request["addresses"], request["words"]
+            stride = strides.get(access["array"]) if access["space"] == "global" else None
+            elements: list[Any] = []
+            if len(addresses) == LANES and words:
+                parts = [words[lane * width : (lane + 1) * width] for lane in range(LANES)]
+                if access["operation"] == "ldmatrix":
+                    parts = [of_matrices(parts, lane) for lane in range(LANES)]
+                taking_part = [access["operation"] == "ldmatrix" or a is not None for a in addresses]
+                elements = [
+                    [element.get(word) for word in part] if takes else []
+                    for part, takes in zip(parts, taking_part, strict=True)
+                ]
+            elif len(addresses) == LANES and stride:  # a store: it says where
+                elements = [
+                    [(access["array"], *divmod(address // FLOAT + i, stride)) for i in range(width)]
+                    if address is not None
+                    else []
+                    for address in addresses
+                ]
+            requests.append([request["warp"], request["sequence"], addresses, elements])
+        keys = ("line", "source", "space", "operation", "array", "bytes")
+        lines.append({**{key: access[key] for key in keys}, "requests": requests})
+    shape = {"m": m, "n": n, "k": k}
+    return {**shape, "kernel": kernel["kernel"], "threads": kernel["threads_per_block"], "lines": lines}
+
+
+def of_matrices(rows: list[list[int]], lane: int) -> list[int]:
+    """What ldmatrix gives a lane: of each of the four matrices, whose eight rows eight lanes point at, a word of
+    the row that is its own."""
+    return [rows[8 * matrix + lane // 4][lane % 4] for matrix in range(LANES // 8)]
+
+
+def from_record(step: str, found: dict[str, Any]) -> Recording:
+    lines = []
+    for line in found["lines"]:
+        requests = [
+            Request(warp, sequence, addresses, [[e and Element(*e) for e in lane] for lane in elements])
+            for warp, sequence, addresses, elements in line["requests"]
+        ]
+        lines.append(Line(**{**line, "requests": requests}))
+    shape = (found["m"], found["n"], found["k"])
+    return Recording(step, *shape, found["kernel"], found["threads"], lines)
