@@ -40,7 +40,7 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
       ->group(run);
   app.add_option("--block", o.block, "With --xray: only this block, blockIdx.x,blockIdx.y[,blockIdx.z]")
       ->group(run);
-  app.add_flag("--requests", o.requests, "With --xray --block --json: every request, not one of each line")
+  app.add_flag("--requests", o.requests, "With --xray --json: every request, not one of each line")
       ->group(run);
   app.add_flag("--verify,!--no-verify", o.verify, "Compare with a double-precision product [on]")->group(run);
   app.add_option("--repeat", o.repeat, "Timed repetitions; 0: run and verify only [GPU 20, CPU 1]")

@@ -179,8 +179,8 @@ BlockIndex block_of(const std::string& text) {
 
 void check_xray_options(const Options& o) {
   if (!o.block.empty() && !o.xray) throw InputError("--block chooses what --xray observes; give --xray, too");
-  if (o.requests && (!o.xray || o.block.empty() || o.json.empty())) {
-    throw InputError("--requests writes all that one block asks for; give --xray, --block and --json, too");
+  if (o.requests && (!o.xray || o.json.empty())) {
+    throw InputError("--requests writes every request that --xray sees; give --xray and --json, too");
   }
   if (!o.xray) return;
   if (o.repeat && *o.repeat > 1) throw InputError("--xray observes one run; leave out --repeat");
@@ -250,6 +250,13 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));
         request.xray = plan_xray(step, to_row_major(request.problem, step.input()), only);
         request.xray->keep_requests = o.requests;
+        const Problem& p = request.problem;
+        constexpr int most = 1 << 22;  // products: some ten megabytes of JSON
+        if (o.requests && !only &&
+            static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch) > most) {
+          throw InputError(
+              fmt::format("--requests keeps every request; give --block, or at most {} products", most));
+        }
       }
     } catch (const InputError& error) {
       throw InputError(one.origin + error.what());

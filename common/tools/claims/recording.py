@@ -1,4 +1,5 @@
-"""What one block of a step does, request by request, and which elements of A, B and C each lane means by it.
+"""What a step does to compute one tile of C, request by request, and which elements of A, B and C each lane
+means by it.
 
 The step runs on the CPU device with matrices in which every element has a value of its own. Whatever a kernel
 does with its tiles, by the value that a load reads it is known which element that was: no layout, no
@@ -98,9 +99,10 @@ class Recording:
 
 def labels(m: int, n: int, k: int) -> tuple[array, array, dict[int, Element]]:
     """A and B, row by row, and of each bit pattern the element."""
-    if m * k + k * n > len(EXPONENTS) * FRACTIONS:
+    if m * k + k * n > 2 * len(EXPONENTS) * FRACTIONS:
         raise UsageError(f"{m} x {n} x {k} has too many elements to tell them apart; make K smaller")
     numbers = [(1 + i / FRACTIONS) * 2.0**e for e in EXPONENTS for i in range(FRACTIONS)]
+    numbers += [-number for number in numbers]
     random.Random(1).shuffle(numbers)
     a, b = array("f", numbers[: m * k]), array("f", numbers[m * k : m * k + k * n])
     element = {}
@@ -118,14 +120,14 @@ def npy(matrix: array, rows: int, columns: int) -> bytes:
 
 
 def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
-    """Runs the step's first block. The JSON record of that, in which the words that a request reads have
-    become elements: [matrix, row, column], or null for a zero past the matrix."""
+    """Runs the step on a problem of one block's tile. The JSON record of that, in which the words that a
+    request reads have become elements: [matrix, row, column], or null for a zero past the matrix."""
     a, b, element = labels(m, n, k)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "a.npy").write_bytes(npy(a, m, k))
         (here / "b.npy").write_bytes(npy(b, k, n))
-        command = [program.resolve(), "--xray", "--block", "0,0", "--requests", "--json", here / "r.json"]
+        command = [program.resolve(), "--xray", "--requests", "--json", here / "r.json"]
         command += ["--m", m, "--n", n, "--k", k, "--a", here / "a.npy", "--b", here / "b.npy"]
         result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         said = (result.stderr or result.stdout).strip().splitlines()
@@ -168,8 +170,8 @@ def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
 
 
 def of_matrices(rows: list[list[int]], lane: int) -> list[int]:
-    """What ldmatrix gives a lane: of each of the four matrices, whose eight rows eight lanes point at, a word of
-    the row that is its own."""
+    """What ldmatrix gives a lane: a word of each of the four matrices. Eight lanes point at the eight rows of
+    one."""
     return [rows[8 * matrix + lane // 4][lane % 4] for matrix in range(LANES // 8)]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tools.base import UsageError, markdown
-from tools.claims.objects import rows_of
-from tools.drawing import fragments, layouts, picture
+from tools.claims.objects import NoValue, rows_of
+from tools.drawing import fragments, layouts, picture, tiling
 from tools.drawing.layouts import Layout, Run
 from tools.pages.blocks import Request, block, drawn, source_of
 
@@ -170,3 +170,31 @@ def make_swizzle(request: Request) -> str:
     words = [step, "swizzle", array, *operations, request.options.get("line", "")]
     link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
     return f"{link}\n\n{source_of(row)}"
+
+
+def constant(request: Request, step: str, *names: str) -> int:
+    """The first of these constants that the step's kernel has; raises NoValue if it has none."""
+    for name in names[:-1]:
+        try:
+            return request.context.const(step, name)
+        except NoValue:
+            continue
+    return request.context.const(step, names[-1])
+
+
+@block("step", "warp", "lane", alone=True, of_build=True)
+def make_tiling(request: Request) -> str:
+    step, lane, warp = request.step, lane_of(request), request.options.get("warp", "0")
+    if not re.fullmatch(r"[0-9]{1,2}", warp):
+        raise UsageError(f"warp={warp} is no warp")
+    bm, bn, bk = (
+        constant(request, step, name, *other) for name, *other in (("BM", "TILE"), ("BN", "TILE"), ("BK",))
+    )
+    try:
+        terms = request.context.const(step, "MK")  # of an mma
+    except NoValue:
+        terms = 1
+    recorded = request.context.recording(step, bm, bn, 2 * bk)
+    drawing = tiling.tiling(recorded, bk, terms, int(warp), lane)
+    words = [step, "tiling", "warp", warp, "lane", str(lane)]
+    return drawn(request, words, tiling.picture(drawing), tiling.describe(drawing))

@@ -18,6 +18,7 @@ before. Generated parts are blocks
   fragments NAME [lane=N]    which lane holds which element, of mma_tf32 or mma_bf16; one lane's marked [5]
   ldmatrix ARRAY [lane=N] [line=TEXT]    the rows that an ldmatrix reads, their banks, and who gets them
   swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
+  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -28,8 +29,8 @@ before. Generated parts are blocks
   experiment NAME            the variants of an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, ldmatrix, swizzle, sass, shapes, roofline and claims take
-                             step=NN)
+                             (diff, code, picture, ldmatrix, swizzle, tiling, sass, shapes, roofline and
+                             claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 

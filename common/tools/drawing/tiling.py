@@ -1,0 +1,279 @@
+"""Draws who computes what of a block's tile of C, and which elements of A and B that takes: the block's, a
+warp's and a lane's share, as a recording of the block shows them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tools.base import UsageError
+from tools.claims.recording import Element, Recording
+from tools.drawing.picture import MARGIN, Sheet, width_of
+from tools.drawing.svg import COLORS, FONT, PHONE, document, element, lane_colors, line, rectangle, text, trim
+
+GAP = 8
+LABEL = 18  # room of a line of text above or below a matrix
+DEEPEST = 84  # of A's and B's part of K: what is left for it beside C
+ZOOM = 160  # height of the part of the warp's tile that is drawn large, at most
+PIECE = 25.0, 20.0  # width and height of a lane's piece there: its number can be read
+LANES = 32
+
+
+class Box(NamedTuple):
+    """Rows and columns of a matrix."""
+
+    row: int
+    col: int
+    rows: int
+    cols: int
+
+
+def boxes(cells: Iterable[tuple[int, int]]) -> list[Box]:
+    """Rectangles that hold exactly these cells: runs in a row, joined with those of the row above that begin
+    and end where they do."""
+    by_row: dict[int, list[int]] = defaultdict(list)
+    for row, col in sorted(set(cells)):
+        by_row[row].append(col)
+    open_: dict[tuple[int, int], Box] = {}  # by first column and width, what ends in the row above
+    done: list[Box] = []
+    for row in sorted(by_row):
+        runs = []
+        for col in by_row[row]:
+            if runs and runs[-1][0] + runs[-1][1] == col:
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+            else:
+                runs.append((col, 1))
+        now = {}
+        for run in runs:
+            above = open_.pop(run, None)
+            if above is not None and above.row + above.rows == row:
+                now[run] = above._replace(rows=above.rows + 1)
+            else:
+                done += [above] if above else []
+                now[run] = Box(row, run[0], 1, run[1])
+        done += open_.values()
+        open_ = now
+    return sorted([*done, *open_.values()])
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What is drawn. The block's tile of C is m x n, and it takes bk terms of K at a time."""
+
+    step: str
+    m: int
+    n: int
+    bk: int
+    k: range  # the terms for which operands are marked
+    warp: int
+    lane: int
+    owners: dict[tuple[int, int], tuple[int, int]]  # of each element of C
+    operands: dict[tuple[int, int], set[Element]]  # of warp and lane, in those terms
+
+    def of_c(self, warp: int, lane: int | None = None) -> set[tuple[int, int]]:
+        return {at for at, who in self.owners.items() if who[0] == warp and lane in (None, who[1])}
+
+    def of(self, matrix: str, warp: int, lane: int | None = None) -> set[tuple[int, int]]:
+        lanes = range(LANES) if lane is None else [lane]
+        every = (self.operands.get((warp, one), set()) for one in lanes)
+        return {(e.row, e.col) for elements in every for e in elements if e.matrix == matrix}
+
+
+def tiling(recording: Recording, bk: int, terms: int, warp: int, lane: int) -> Tiling:
+    """terms: of K, that are multiplied at once: 1, or an mma's. Marked are the second such terms."""
+    k = range(terms, 2 * terms) if bk >= 2 * terms else range(terms)
+    owners = recording.owners()
+    if {row for row, _ in owners} != set(range(recording.m)) or len(owners) != recording.m * recording.n:
+        raise UsageError(f"the first block of {recording.step} does not store {recording.m} x {recording.n}")
+    if (warp, lane) not in owners.values():
+        raise UsageError(f"lane {lane} of warp {warp} of {recording.step} stores nothing")
+    operands = {
+        who: {e for e in elements if (e.col if e.matrix == "A" else e.row) in k}
+        for who, elements in recording.operands().items()
+    }
+    return Tiling(recording.step, recording.m, recording.n, bk, k, warp, lane, owners, operands)
+
+
+# ---- Words -----------------------------------------------------------------------------------------------
+
+
+def extent(cells: set[tuple[int, int]]) -> str:
+    """16 × 128, or how many if they fill no rectangle."""
+    found = boxes(cells)
+    if len(found) == 1:
+        return f"{found[0].rows} × {found[0].cols}"
+    rows, cols = {row for row, _ in cells}, {col for _, col in cells}
+    if len(rows) * len(cols) == len(cells):
+        return f"{len(rows)} rows × {len(cols)} columns"
+    return f"{len(cells)} elements"
+
+
+def said(t: Tiling) -> list[str]:
+    """What the picture shows, a sentence each: of the block, the warp, the lane."""
+    at_once = "one term" if len(t.k) == 1 else f"{len(t.k)} terms"
+    shares = []
+    for who, lane in (f"Warp {t.warp}", None), (f"Lane {t.lane} of it", t.lane):
+        c = t.of_c(t.warp, lane)
+        a, b = (len(t.of(matrix, t.warp, lane)) for matrix in "AB")
+        shares.append(f"{who}: {extent(c)} of C. For {at_once} it loads {a} of A and {b} of B.")
+    return [f"The block: {t.m} × {t.n} of C, {t.bk} terms of K at a time.", *shares]
+
+
+def describe(t: Tiling) -> str:
+    """What the picture shows, for those who cannot see it."""
+    return f"{t.step}: who computes what. " + " ".join(said(t))
+
+
+# ---- The picture -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Where a part of a matrix is drawn, and how large an element is."""
+
+    left: float
+    top: float
+    wide: float  # of an element
+    high: float
+
+    def shape(self, found: Iterable[Box], **attributes: object) -> str:
+        """All these boxes as one path."""
+        path = (
+            f"M{trim(self.left + b.col * self.wide)} {trim(self.top + b.row * self.high)}"
+            f"h{trim(b.cols * self.wide)}v{trim(b.rows * self.high)}h{trim(-b.cols * self.wide)}z"
+            for b in found
+        )
+        return element("path", d="".join(path), **attributes)
+
+
+def filled(name: str, opacity: float = 1) -> dict[str, object]:
+    """A path is drawn by its outline if not told otherwise."""
+    return {"style": f"fill:{COLORS[name][1]}", "fill_opacity": opacity}
+
+
+def draw_matrices(sheet: Sheet, t: Tiling) -> None:
+    """A at the left of C, B above: each of the size of what the block reads or computes, K enlarged."""
+    deep = min(6.0, max(DEEPEST, 4.0 * t.bk) / (2 * t.bk)) if t.bk <= 32 else DEEPEST / (2 * t.bk)  # a term
+    depth = 2 * t.bk * deep
+    before = 42  # of texts at the left
+    room = PHONE - 2 * MARGIN - before - depth - GAP
+    size = min(room / t.n, 330 / t.m)
+    left, top = MARGIN + before + depth + GAP, sheet.y + LABEL + depth + GAP
+    a = Matrix(left - GAP - depth, top, deep, size)
+    b = Matrix(left, top - GAP - depth, size, deep)
+    c = Matrix(left, top, size, size)
+    for name, matrix, rows, cols in ("A", a, t.m, 2 * t.bk), ("B", b, 2 * t.bk, t.n), ("C", c, t.m, t.n):
+        sheet.body.append(
+            rectangle(matrix.left, matrix.top, cols * matrix.wide, rows * matrix.high, class_="empty")
+        )
+        if name == "C":
+            for warp in sorted({warp for warp, _ in t.owners.values()}):
+                found = boxes(t.of_c(warp))
+                if warp == t.warp:
+                    sheet.body.append(matrix.shape(found, **filled("there", 0.45)))
+                if len(found) == 1:
+                    sheet.body.append(matrix.shape(found, class_="edge", stroke_width=1))
+            sheet.body.append(matrix.shape(boxes(t.of_c(t.warp, t.lane)), **filled("here")))
+            continue
+        for lane, color, opacity in (None, "there", 0.45), (t.lane, "here", 1.0):
+            look = filled(color, opacity)
+            if deep * len(t.k) < 2:  # too thin to be seen
+                look |= {"stroke": COLORS[color][1], "stroke_width": 2, "stroke_opacity": opacity}
+            sheet.body.append(matrix.shape(boxes(t.of(name, t.warp, lane)), **look))
+    # From one tile of K to the next.
+    x, y = a.left + t.bk * deep, b.top + t.bk * deep
+    sheet.body.append(line(x, a.top, x, a.top + t.m * size, class_="soft-rule", stroke_dasharray="3 3"))
+    sheet.body.append(line(b.left, y, b.left + t.n * size, y, class_="soft-rule", stroke_dasharray="3 3"))
+    bottom = c.top + t.m * size
+    sheet.over(c.left + t.n * size / 2, b.top - 5, f"{t.n} columns", class_="soft")
+    sheet.before(a.left, a.top + t.m * size / 2, t.m)
+    sheet.before(a.left, a.top + t.m * size / 2 + LABEL - 2, "rows")
+    for n in range(2):
+        sheet.over(a.left + (n + 0.5) * t.bk * deep, bottom + LABEL - 4, f"{t.bk}", class_="soft")
+        sheet.before(b.left, b.top + (n + 0.5) * t.bk * deep + 5, f"{t.bk}")
+    names = {
+        "A": (a.left + 1.5 * t.bk * deep - 5, bottom - 8),
+        "B": (b.left + 6, b.top + 1.5 * t.bk * deep + 5),
+    }
+    for name, at in {**names, "C": (c.left + t.n * size - 16, bottom - 8)}.items():
+        sheet.body.append(text(*at, name, font_weight="bold"))
+    sheet.body.append(text(a.left + depth + 6, bottom + LABEL - 4, "→ K", class_="soft"))
+    sheet.y = bottom + LABEL
+
+
+def window(t: Tiling) -> tuple[Box, float, float]:
+    """The part of the warp's tile that is drawn large, from its first element on, in whole pieces of lanes;
+    and the width and height of an element there."""
+    cells = t.of_c(t.warp)
+    row, col = min(cells)
+    rows, cols = max(r for r, _ in cells) + 1 - row, max(c for _, c in cells) + 1 - col
+    pieces = boxes(t.of_c(t.warp, t.lane))
+    high, wide = min(b.rows for b in pieces), min(b.cols for b in pieces)
+    room = PHONE - 2 * MARGIN
+    cols = min(cols, int(room / PIECE[0]) * wide)
+    rows = min(rows, int(ZOOM / PIECE[1]) * high)
+    return Box(row, col, rows, cols), room / cols, PIECE[1] / high
+
+
+def draw_warp(sheet: Sheet, t: Tiling) -> None:
+    """The lanes of the warp's tile, each in a colour of its own."""
+    part, wide, high = window(t)
+    matrix = Matrix(MARGIN - part.col * wide, sheet.y - part.row * high, wide, high)
+    for lane in range(LANES):
+        cells = {
+            (r, c)
+            for r, c in t.of_c(t.warp, lane)
+            if r < part.row + part.rows and part.col <= c < part.col + part.cols
+        }
+        color, ink = lane_colors(lane)
+        found = boxes(cells)
+        outline = {"stroke": COLORS["here"][1], "stroke_width": 2} if lane == t.lane else {}
+        sheet.body.append(matrix.shape(found, style=f"fill:{color}", class_="edge", **outline))
+        for box in found:
+            if box.cols * wide >= PIECE[0] - 3 and box.rows * high >= PIECE[1] - 3:
+                x = matrix.left + (box.col + box.cols / 2) * wide
+                y = matrix.top + (box.row + box.rows / 2) * high
+                label = text(x, y + 5, str(lane), text_anchor="middle", class_=None, style=f"fill:{ink}")
+                sheet.body.append(label)
+    sheet.y += part.rows * high
+
+
+def picture(t: Tiling) -> str:
+    """The SVG."""
+    sheet = Sheet()
+    head = "Who computes what of a block's tile"
+    sheet.write(head, size=15, font_weight="bold")
+    sheet.y += 4
+    draw_matrices(sheet, t)
+    block, warp, lane = said(t)
+    sheet.y += 2
+    for content, name in (block, None), (warp, "there"), (lane, "here"):
+        first = True
+        for row in wrapped(content, PHONE - 2 * MARGIN - 18):
+            sheet.y += FONT + 5
+            if first and name:
+                sheet.body.append(rectangle(MARGIN, sheet.y - 11, 12, 12, style=f"fill:{COLORS[name][1]}"))
+            sheet.body.append(text(MARGIN + (18 if name else 0), sheet.y, row))
+            first = False
+    part, *_ = window(t)
+    whole = boxes(t.of_c(t.warp))
+    all_of_it = len(whole) == 1 and whole[0] == part
+    sheet.y += 6
+    sheet.write(
+        f"{'All' if all_of_it else 'The corner'} of warp {t.warp}'s tile of C, by lane", font_weight="bold"
+    )
+    sheet.y += 6
+    draw_warp(sheet, t)
+    sheet.y += MARGIN
+    return document(PHONE, sheet.y, head, describe(t), sheet.body)
+
+
+def wrapped(content: str, room: float) -> Sequence[str]:
+    lines = [""]
+    for word in content.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if width_of(longer) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
