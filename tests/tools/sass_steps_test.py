@@ -64,6 +64,11 @@ def kernels_everywhere(built):
                 yield step, kernel
 
 
+# Bytes of a thread's stack. Step 27 needs every register: where rows are not aligned, an address is kept there,
+# read once in a tile (page 27).
+SPILLED = {("27_fragments_ahead", "gemm_fragments_ahead<false>", "sm_90a"): 8}
+
+
 def test_every_step(built):
     """What holds for every kernel of the ladder, on every architecture."""
     seen = set()
@@ -74,11 +79,12 @@ def test_every_step(built):
             step in ("13_bulk_copy", "14_stream_k", "15_every_shape") or step >= "28"
         ) and kernel.arch < "sm_90":
             continue  # it cannot run there
-        assert kernel.local_bytes == kernel.stack_bytes == 0, where
+        stack = SPILLED.get((step, kernel.name, kernel.arch), 0)
+        assert (kernel.local_bytes, kernel.stack_bytes) == (0, stack), where
         if "gemm_" not in kernel.name:
             continue  # it packs or adds up
         assert kernel.loop is not None, where
-        assert kernel.count("LDL") + kernel.count("STL") == 0, where
+        assert (kernel.count("LDL"), kernel.count("STL")) == ((1, 1) if stack else (0, 0)), where
         assert kernel.threads_per_block in (128, 256, 384, 1024), where
         assert kernel.occupancy().warps >= 8, where
         assert (kernel.loop.hmma > 0) == (step >= "20"), where
@@ -268,7 +274,7 @@ def test_report_of_a_step_on_tensor_cores(tool, built):
 def test_what_an_experiment_records_of_a_loop(built):
     """Nothing by the model of register banks where HMMAs multiply."""
     record = experiment.machine_code(program("25_ldmatrix"))
-    assert (record["loop_hmma"], record["loop_ffma"]) == (64, 96)
+    assert (record["loop_hmma"], record["loop_ffma"]) == (64, 0)
     assert record["loop_bank_conflicts"] is record["predicted_fraction"] is None
     record = experiment.machine_code(program("12_larger_tiles"))
     assert record["loop_hmma"] == 0 and record["loop_bank_conflicts"] >= 0 < record["predicted_fraction"]

@@ -175,7 +175,7 @@ def ffma_report(loop: Loop) -> list[str]:
     ]
 
 
-PER_HMMA = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FFMA", "LOP3")  # what a reader compares between steps
+PER_HMMA = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FSETP", "LOP3")  # what a reader compares between steps
 
 
 def hmma_report(loop: Loop) -> list[str]:
