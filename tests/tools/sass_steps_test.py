@@ -64,8 +64,8 @@ def kernels_everywhere(built):
                 yield step, kernel
 
 
-# Bytes of a thread's stack. Step 27 needs every register: where rows are not aligned, an address is kept there,
-# read once in a tile (page 27).
+# Bytes of a thread's stack. Step 27 needs every register; where rows are not aligned it keeps a value there,
+# stored by one instruction and loaded by one.
 SPILLED = {("27_fragments_ahead", "gemm_fragments_ahead<false>", "sm_90a"): 8}
 
 
