@@ -28,17 +28,19 @@ NAMES = sorted(path.stem for path in experiment.FOLDER.glob("*.toml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_variants_fit_the_kernel(name):
     [read] = experiment.choose([name])
-    kernel = (ROOT / "steps" / read.step / "kernel.cu").read_text()
     assert read.question.endswith("?")
     assert len(read.variants) >= 2
     plans = [v.plan if v.plan is None else replace(Plan(), **v.plan) for v in read.variants]
     distinct = {
-        (v.source(kernel), tuple(v.options), plan) for v, plan in zip(read.variants, plans, strict=True)
+        (v.source(experiment.kernel_of(v.kernel)), tuple(v.options), tuple(v.compiler), plan)
+        for v, plan in zip(read.variants, plans, strict=True)
     }
     assert len(distinct) == len(read.variants)  # no variant is another one under a second name
     # One variant is the step itself, or with the main loop that the tool writes if it is not told otherwise:
     # under this name the pages compare.
-    assert any(variant.source(kernel) == kernel and not variant.plan for variant in read.variants)
+    kernel = experiment.kernel_of(read.step)
+    own = [variant for variant in read.variants if variant.kernel == read.step]
+    assert any(variant.source(kernel) == kernel and not variant.plan for variant in own)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +53,9 @@ def test_variants_are_recorded(name):
         (variant.name, size, tuple(variant.options)) for variant in read.variants for size in read.sizes
     }
     assert {(r["variant"], r["m"], tuple(r["options"])) for r in mine} == expected
-    assert all(r["pass"] and r["verified"] and r["step"] == read.step for r in mine)
+    assert all(r["pass"] and r["verified"] for r in mine)
+    programs = {variant.name: read.program(variant) for variant in read.variants}
+    assert all(r["step"] == programs[r["variant"]] for r in mine)
     assert len({(r["device"], r["driver"]) for r in records}) == 1
 
 
@@ -62,6 +66,40 @@ def test_replacing():
     for old, count in (("int b;", 2), ("int c;", 0)):
         with pytest.raises(UsageError, match=f"has {count} places like"):
             experiment.Variant("x", replace=[experiment.Change(old)]).source(kernel)
+
+
+def test_a_variant_of_another_kernel(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(
+        """
+step = "08_warp_tiling"
+question = "Why?"
+variant = [
+  { name = "a" },
+  { name = "b", kernel = "07_bank_conflicts", adds = "lanes", compiler = ["-v"], constants = { PAD = 0 } },
+  { name = "c", like = "b", lacks = "all" },
+  { name = "d", kernel = "turing_tiles.cu" },
+  { name = "e", kernel = "07_bank_conflicts" },
+]
+"""
+    )
+    read = experiment.read(path)
+    kernels = [variant.kernel for variant in read.variants]
+    assert kernels == ["08_warp_tiling", *["07_bank_conflicts"] * 2, "turing_tiles.cu", "07_bank_conflicts"]
+    assert [read.program(variant) for variant in read.variants] == [
+        *kernels[:3],
+        "08_warp_tiling",
+        kernels[4],
+    ]
+    assert [variant.compiler for variant in read.variants] == [[], ["-v"], ["-v"], [], []]
+    assert [variant.adds for variant in read.variants] == ["", "lanes", "", "", ""]  # like: changes only
+    assert "sgemm_turing_tiles" in experiment.kernel_of("turing_tiles.cu")
+    for name in "06_nothing", "nothing.cu":
+        path.write_text(
+            f'step = "08_warp_tiling"\nquestion = "?"\nvariant = [{{ name = "a", kernel = "{name}" }}]'
+        )
+        with pytest.raises(UsageError, match="there is no .*" + name):
+            experiment.read(path)
 
 
 def test_list(tool):

@@ -239,6 +239,44 @@ def test_experiment(project):
     assert "| turned round | 2.00 ms | 44.00 | 80.0 % | 1.100 | 96 |" in text
 
 
+def test_attribution(project, capsys):
+    """Parts added to the step before and left out of this one, each against its own end."""
+    variants = [
+        "{ name = 'this' }",
+        "{ name = 'before', kernel = '01_first' }",
+        "{ name = 'wide', lacks = 'order', adds = 'width', replace = [] }",
+        "{ name = 'turned', lacks = 'width', constants = { BK = 8 } }",
+        "{ name = 'aside', constants = { BK = 9 } }",
+    ]
+
+    def write(chosen):
+        text = f"step = '02_second'\nquestion = '?'\nvariant = [{', '.join(chosen)}]\n"
+        project.write("docs/experiments/order.toml", text)
+
+    speeds = {"this": 40.0, "before": 20.0, "wide": 30.0, "turned": 39.0, "aside": 1.0}
+    records = [
+        EXPERIMENT
+        | {"variant": name, "tflops": speed, "ratio_to_cublas": speed / 50}
+        | {"machine_code": {"sass_sha256": "a" if name in ("this", "turned") else name}}
+        for name, speed in speeds.items()
+    ]
+    project.write("evidence/experiments.json", json.dumps(records))
+    write(variants)
+    text = project.block("attribution order")
+    assert "| part of the change | step 01 with it alone | step 02 without it |" in text
+    assert "| none | 40.0 % of cuBLAS | 80.0 % of cuBLAS |" in text
+    assert "| width | 1.500 | 0.975, the same machine code |" in text
+    assert "| order | – | 0.750 |" in text
+    assert "aside" not in text
+    write([variants[0], *variants[2:]])
+    project.block("attribution order", expected=2)
+    assert "'wide' adds to 01_first, which is no variant" in capsys.readouterr().err
+    for chosen in variants[1:], [variants[0], variants[4]]:
+        write(chosen)
+        project.block("attribution order", expected=2)
+        assert "no variant has `adds` or `lacks`, or none is the step" in capsys.readouterr().err
+
+
 def test_what_is_alike_in_an_experiment_takes_no_column(project):
     project.write("docs/experiments/order.toml", "question = 'Why?'\n")
     code = {"arch": "sm_90a", "local_instructions": 0}

@@ -33,24 +33,24 @@ def compiled(tmp_path):
 
     def compile_variant(name, variant_name, what):
         [read] = experiment.choose([name])
-        commands = KernelBuild(build, read.step)
+        [variant] = [v for v in read.variants if v.name == variant_name]
+        commands = KernelBuild(build, read.program(variant))
         if "gpu" not in commands.units or shutil.which(commands.units["gpu"][0]) is None:
             pytest.skip("needs nvcc")
         nvcc = commands.units["gpu"][0]
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
         if f"release {(cuda := recorded(name)[variant_name]['cuda'])}," not in version:
             pytest.skip(f"the record is of nvcc {cuda}: another one may do otherwise")
-        [variant] = [v for v in read.variants if v.name == variant_name]
         folder = tmp_path / what / re.sub(r"\W", "_", variant_name)
         folder.mkdir(parents=True)
         source, out = folder / "kernel.cu", folder / f"kernel.{what}"
-        source.write_text(variant.source(experiment.kernel_of(read.step)))
+        source.write_text(variant.source(experiment.kernel_of(variant.kernel)))
         # Lines of the source stand in PTX, and are no difference.
         left_out = ("-c", *(["-lineinfo"] if what == "ptx" else []))
         words = [w for w in commands.units["gpu"] if not w.startswith("-gencode") and w not in left_out]
         code = f"compute_{ARCH[3:]}" if what == "ptx" else ARCH
         words += [f"-gencode=arch=compute_{ARCH[3:]},code={code}", f"-{what}"]
-        result = commands.compile(words, source, out)
+        result = commands.compile([*words, *variant.compiler], source, out)
         assert result.returncode == 0, result.stdout
         return out
 

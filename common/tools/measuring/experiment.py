@@ -8,10 +8,12 @@
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant is made by
 replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`), options of the
-program (`options`), or by writing its main loop anew (`plan`, see experiments/machine_code); `like` names a
-variant before it, whose changes come first. Each variant runs in turn with cuBLAS, so that the ratios
-compare; the records go to one JSON file. A piece of source that is not there exactly once is an error: an
-experiment cannot silently test nothing. `describe` puts into the records in FILE what this version of the
+program (`options`) or of nvcc (`compiler`), or by writing its main loop anew (`plan`, see
+experiments/machine_code); `kernel` begins with another kernel: another step's, or a file of
+experiments/kernels, which rebuilds what others wrote about; `like` names a variant before it, whose kernel
+and changes come first. Each variant runs in turn with cuBLAS, so that the ratios compare; the records go to
+one JSON file. A piece of source that is not there exactly once is an error: an experiment cannot silently
+test nothing. `describe` puts into the records in FILE what this version of the
 tools says of the machine code of the variants in DIR, without a GPU; it must be the code that was measured.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
@@ -48,16 +50,22 @@ from tools.measuring.counters_record import NO_GPU
 
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
+KERNELS = ROOT / "experiments" / "kernels"
 Record = dict[str, Any]
 
 
 # ---- Variants of a kernel --------------------------------------------------------------------------------
 
 
-def kernel_of(step: str) -> str:
-    path = ROOT / "steps" / step / "kernel.cu"
+def is_step(name: str) -> bool:
+    return not name.endswith(".cu")
+
+
+def kernel_of(name: str) -> str:
+    """The source of a step, or of a file of experiments/kernels."""
+    path = ROOT / "steps" / name / "kernel.cu" if is_step(name) else KERNELS / name
     if not path.exists():
-        raise UsageError(f"there is no step {step}; see steps/")
+        raise UsageError(f"there is no {'step ' + name + '; see steps/' if is_step(name) else path}")
     return path.read_text(encoding="utf-8")
 
 
@@ -79,18 +87,24 @@ class Change:
 
 @dataclass
 class Variant:
-    """Of a step's kernel. like: the name of one before it, whose changes come first. options: of the program.
-    plan: of experiments/machine_code, which writes the main loop anew."""
+    """Of a kernel. kernel: another than the experiment's step has: a step or a file of experiments/kernels.
+    like: the name of a variant before it, whose kernel and changes come first. options: of the program;
+    compiler: of nvcc. plan: of experiments/machine_code, which writes the main loop anew. adds: the part of
+    the step's change that the step before has here; lacks: the part that the step has not."""
 
     name: str
+    adds: str = ""
+    lacks: str = ""
+    kernel: str = ""
     like: str = ""
     replace: list[Change] = field(default_factory=list)
     constants: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
+    compiler: list = field(default_factory=list)
     plan: dict | None = None
 
     def source(self, kernel: str) -> str:
-        """The step's source with this variant's changes. Raises UsageError where one does not fit."""
+        """The kernel's source with this variant's changes. Raises UsageError where one does not fit."""
         for change in self.replace:
             if (count := kernel.count(change.old)) != 1:
                 first = change.old.splitlines()[0].strip()
@@ -120,9 +134,17 @@ class Experiment:
                 raise ValueError(f"variant '{variant.name}' is like '{variant.like}', none before it")
             if variant.like:
                 model = self.variants[names.index(variant.like)]
+                variant.kernel = variant.kernel or model.kernel
+                variant.compiler = [*model.compiler, *variant.compiler]
                 variant.replace = [*model.replace, *variant.replace]
                 variant.constants = model.constants | variant.constants
-        kernel_of(self.step)
+            variant.kernel = variant.kernel or self.step
+        for name in {self.step, *(variant.kernel for variant in self.variants)}:
+            kernel_of(name)
+
+    def program(self, variant: Variant) -> str:
+        """The step whose program takes the variant's kernel."""
+        return variant.kernel if is_step(variant.kernel) else self.step
 
 
 def read(path: Path) -> Experiment:
@@ -163,8 +185,8 @@ def build_one(experiment: Experiment, variant: Variant, folder: Path, commands: 
     """Makes a folder with the variant's program and about.json. Returns what is wrong, if anything."""
     folder.mkdir(parents=True, exist_ok=True)
     source, unit, program = folder / "kernel.cu", folder / "unit.o", folder / "run"
-    source.write_text(variant.source(kernel_of(experiment.step)))
-    result = commands.compile(commands.units["gpu"], source, unit)
+    source.write_text(variant.source(kernel_of(variant.kernel)))
+    result = commands.compile([*commands.units["gpu"], *variant.compiler], source, unit)
     if result.returncode == 0:
         result = commands.link_program(program, gpu=unit)
         unit.unlink()
@@ -187,16 +209,17 @@ def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: b
     jobs = []
     for e in experiments:
         for n, variant in enumerate(e.variants):
-            variant.source(kernel_of(e.step))  # mistakes first
+            variant.source(kernel_of(variant.kernel))  # mistakes first
             words = "_".join(re.findall(r"[\w=]+", variant.name))
             jobs.append((e, variant, out / e.name / f"{n:03}_{words}"))
+    programs = {e.program(variant) for e, variant, _ in jobs}
     if run_here:
         require_gpu(build / "steps" / experiments[0].step / "run")
-    commands = {e.step: KernelBuild(build, e.step) for e in experiments}
+    commands = {name: KernelBuild(build, name) for name in programs}
     if not all("gpu" in of_step.units for of_step in commands.values()):
         raise UsageError(f"{build} has no CUDA; variants need nvcc")
     with ThreadPoolExecutor() as pool:
-        work = pool.map(lambda job: build_one(*job, commands[job[0].step]), jobs)
+        work = pool.map(lambda job: build_one(*job, commands[job[0].program(job[1])]), jobs)
         for number, ((e, variant, _), problem) in enumerate(zip(jobs, work, strict=True), 1):
             if problem and e.question:
                 raise UsageError(f"experiment {e.name}, variant '{variant.name}': {problem}")

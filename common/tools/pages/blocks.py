@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, markdown
+from tools.base import UsageError, markdown, read_toml
 from tools.claims import claims
 from tools.claims.context import STANDARD_PROBLEM, Context, N
 from tools.claims.objects import NotAvailable, rows_of
 from tools.drawing import picture
 
+Record = dict[str, Any]
 LONG_DIFF = 60  # lines; longer ones are folded away
 CONTEXT_LINES = 3
 
@@ -348,6 +349,49 @@ def make_experiment(request: Request) -> str:
     same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
     return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {n}. {facts_line(variants[0])}"
+
+
+@block("n")
+def make_attribution(request: Request) -> str:
+    """What each part of a step's change is worth: added alone to the step before, and left out of the step.
+    The variants say it by `adds` and `lacks`; the two steps are the variants without a change."""
+    n = request.options.get("n", str(N))
+    if len(request.arguments.split()) != 1 or not n.isdigit():
+        raise UsageError("write `attribution NAME`, of a file in docs/experiments")
+    read = read_toml(request.context.root / "docs" / "experiments" / f"{request.arguments}.toml")
+    step = read["step"]
+    [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
+    records = {r["variant"]: r for r in request.context.experiment_records(request.arguments, int(n))}
+
+    def unchanged(kernel: str) -> Record | None:
+        alike = (v for v in read["variant"] if v.get("kernel", step) == kernel)
+        return next((records[v["name"]] for v in alike if set(v) <= {"name", "kernel"}), None)
+
+    ends = {"adds": unchanged(before), "lacks": unchanged(step)}
+    parts = dict.fromkeys(v[key] for v in read["variant"] for key in ends if key in v)
+    if not parts or ends["lacks"] is None:
+        raise UsageError(f"{request.arguments}: no variant has `adds` or `lacks`, or none is the step itself")
+
+    def cell(part: str, key: str) -> str:
+        name = next((v["name"] for v in read["variant"] if v.get(key) == part), None)
+        end = ends[key]
+        if name is None:
+            return "–"
+        if end is None:
+            raise UsageError(f"{request.arguments}: '{name}' adds to {before}, which is no variant")
+        same = records[name]["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
+        return f"{records[name]['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
+
+    of_cublas = [
+        percent(100 * end["ratio_to_cublas"]) + " of cuBLAS" if end else "–" for end in ends.values()
+    ]
+    rows = [["none", *of_cublas], *([part, *(cell(part, key) for key in ends)] for part in parts)]
+    head = ["part of the change", f"step {before[:2]} with it alone", f"step {step[:2]} without it"]
+    facts = facts_line(next(iter(records.values())))
+    note = (
+        f"Speed at M = N = K = {n}, against the step in the first row; – where the part cannot stand alone."
+    )
+    return f"{markdown(head, rows, left=1)}\n\n{note} {facts}"
 
 
 KINDS = {

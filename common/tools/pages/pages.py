@@ -27,6 +27,7 @@ before. Generated parts are blocks
   shapes                     time and fraction of cuBLAS at every shape that was measured
   roofline                   the steps so far, this one marked
   experiment NAME            the variants of an experiment
+  attribution NAME           what each part of the step's change is worth, by an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
                              (diff, code, picture, ldmatrix, swizzle, tiling, sass, shapes, roofline and
