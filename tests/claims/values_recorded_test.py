@@ -195,6 +195,26 @@ def test_register_banks(context, tmp_path):
         evaluate("register_banks('three')", Context(None, HERE, evidence=tmp_path / "none"))
 
 
+def test_other_ladders(tmp_path):
+    """What others say of their ladders, and constants of the kernels rebuilt from them."""
+    folders = tmp_path / "docs", tmp_path / "experiments" / "kernels"
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (folders[0] / "other_ladders.toml").write_text("[old]\nsource = 'a book'\npercent = 93.1\n")
+    (folders[1] / "old.cu").write_text("constexpr int TILE = 32;\n")
+    context = Context(None, "", root=tmp_path, evidence=tmp_path)
+    assert evaluate("other('old', 'percent')", context) == 93.1
+    assert evaluate("const('old.cu', 'TILE')", context) == 32
+    for expression, words in (
+        ("other('old', 'source')", "no source of 'old'; there are percent"),
+        ("other('new', 'percent')", "no percent of 'new'; there are old"),
+        ("const('old.cu', 'BK')", "old.cu has no constant BK; it has TILE"),
+        ("const('new.cu', 'BK')", "cannot be read"),
+    ):
+        with pytest.raises(NoValue, match=words):
+            evaluate(expression, context)
+
+
 def test_figures_of_the_gpu_agree_with_what_it_said(context):
     record = json.loads((ROOT / "docs" / "evidence" / "h200" / "ladder.json").read_text())[0]
     assert evaluate("gpu.name", context) == record["device"]

@@ -41,8 +41,8 @@ def compiled(tmp_path):
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
         if f"release {(cuda := recorded(name)[variant_name]['cuda'])}," not in version:
             pytest.skip(f"the record is of nvcc {cuda}: another one may do otherwise")
-        folder = tmp_path / what / re.sub(r"\W", "_", variant_name)
-        folder.mkdir(parents=True)
+        folder = tmp_path / what / name / re.sub(r"\W", "_", variant_name)
+        folder.mkdir(parents=True, exist_ok=True)
         source, out = folder / "kernel.cu", folder / f"kernel.{what}"
         source.write_text(variant.source(experiment.kernel_of(variant.kernel)))
         # Lines of the source stand in PTX, and are no difference.
@@ -103,3 +103,47 @@ def test_loads_stand_further_ahead_of_to_tf32(compiled):
     assert half_up.count("FFMA") == to_tf32.count("FSETP") == 96
     assert to_tf32.count("LOP3") < half_up.count("LOP3") - 64  # bits are not cleared
     assert len(to_tf32.instructions) > len(half_up.instructions)
+
+
+def differences(compiled, experiment_name, first, second):
+    """The instructions that differ between two variants of an experiment, and how many there are in all."""
+    pair = [main_kernel(compiled(experiment_name, name, "cubin")).instructions for name in (first, second)]
+    assert len(pair[0]) == len(pair[1])
+    texts = [(a.text, b.text) for a, b in zip(*pair, strict=True)]
+    return [(a, b) for a, b in texts if a != b], len(texts)
+
+
+def test_unused_static_shared_memory_changes_an_address(compiled):
+    """Concept page on five ladders: a larger last array changes nothing, a larger first one only the
+    instruction that says where the next one begins."""
+    for name in "unused_static_2d_tiling", "unused_static_warp_tiling":
+        found, _ = differences(compiled, name, "none unused", "Bs twice as large")
+        assert not found, name
+    pairs = [
+        ("unused_static_2d_tiling", "none unused", "both twice as large"),
+        ("unused_static_warp_tiling", "none unused", "both twice as large"),
+        ("ada_ladder", "float4 from both", "both, arrays twice as large, half of them unused"),
+    ]
+    for pair in pairs:
+        found, count = differences(compiled, *pair)
+        assert len(found) == 1 and count > 500, pair
+        [(old, new)] = [[re.sub("0x[0-9a-f]+", "", text) for text in texts] for texts in found]
+        assert old == new and "ADD" in old, pair
+
+
+def test_the_thread_index_in_variables(compiled):
+    """Concept page on five ladders: the same machine code, or three other instructions before the loop."""
+    found, _ = differences(
+        compiled,
+        "turing_ladder",
+        "kernel 2: 32 lanes load from one bank",
+        "kernel 2, row and column in variables",
+    )
+    assert not found
+    found, _ = differences(
+        compiled,
+        "turing_ladder",
+        "kernel 3: 1024 threads in one dimension, row and column in variables",
+        "kernel 3, row and column computed where they are needed",
+    )
+    assert len(found) == 3

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.base import EVIDENCE, ROOT, UsageError, read_text, write_whole
+from tools.base import EVIDENCE, ROOT, UsageError, read_text, read_toml, write_whole
 from tools.claims import recording
 from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, RegisterBanks, Xray
 from tools.claims.recording import Recording
@@ -364,10 +364,21 @@ class Context:
         figures = {**found[warps], "patterns": [name for name in models if name in ran]}
         return RegisterBanks(f"the pattern {pattern} with {warps} warps", figures, models[pattern])
 
+    def other(self, ladder: str, figure: str) -> float:
+        """What the author of another ladder says of it."""
+        ladders = read_toml(self.root / "docs" / "other_ladders.toml")
+        known = {name: value for name, value in ladders.get(ladder, {}).items() if not isinstance(value, str)}
+        if figure not in known:
+            raise NoValue(f"no {figure} of '{ladder}'; there are {', '.join(known or ladders)}")
+        return known[figure]
+
     def const(self, step: str, name: str) -> int:
-        step = self.directory(step)
+        """Of a step, or of a file of experiments/kernels."""
+        of_file = step.endswith(".cu")
+        step = step if of_file else self.directory(step)
+        path = self.root / "experiments" / "kernels" / step if of_file else self.kernel(step)
         try:
-            found = constants(read_text(self.kernel(step)))
+            found = constants(read_text(path))
         except UsageError as error:
             raise NoValue(str(error)) from None
         if name not in found:

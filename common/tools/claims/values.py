@@ -19,7 +19,8 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
   register_banks(pattern, warps=4)   a loop of FFMAs with chosen registers, by warps to a scheduler, measured:
                           .cycles_per_ffma, .predicted (by the model of sass(step).loop), .off (predicted
                           against measured, -0.2 is a fifth too few); see RegisterBanks
-  const(step, 'BK')       a constant of the step's kernel.cu
+  const(step, 'BK')       a constant of the step's kernel.cu, or of a file of experiments/kernels, 'name.cu'
+  other(ladder, figure)   what the author of another ladder says of it, in docs/other_ladders.toml
   min max abs round sum len all any
 
 and the names gpu (figures of the GPU, with their sources in docs/evidence/h200/device.json), here and before
@@ -43,7 +44,7 @@ from tools.claims.context import MINE, Context, N
 from tools.claims.objects import ExpressionError, NotAvailable, NoValue
 from tools.machine_code import sass
 
-SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "register_banks", "const")
+SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "register_banks", "const", "other")
 PLAIN: dict[str, Callable[..., Any]] = {
     **{"min": min, "max": max, "abs": abs, "round": round},
     **{"sum": sum, "len": len, "all": all, "any": any},

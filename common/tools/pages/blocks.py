@@ -402,6 +402,7 @@ KINDS = {
     "experiment": "experiment",
     "variant": "experiment",
     "register_banks": "experiment",
+    "other": "others' figures",
     "const": "source",
     "gpu": "the GPU's figures",
 }
