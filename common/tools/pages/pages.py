@@ -40,8 +40,12 @@ and inline values, in one line and not at its beginning, with a format as Python
 values.py says what an expression may hold. Every other number in prose has to be a definition
 (docs/definitions.toml) or a part of an equation that holds; see stated.py.
 
-Exit status: 0 all is as it should be; 1 --check found a difference, a number has no derivation, or something
-is not recorded yet; 2 a page is malformed. Standard library only.
+With --words it generates nothing. It counts, by default for each step's page, the words that a reader meets
+without unfolding anything, and those before the first picture; tables, code, generated blocks and the checked
+claims do not count. It says which step's page is too long, or shows its picture too late.
+
+Exit status: 0 all is as it should be; 1 --check found a difference, a number has no derivation, something is
+not recorded yet, or --words found a fault; 2 a page is malformed. Standard library only.
 """
 
 import difflib
@@ -56,7 +60,7 @@ from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, wri
 from tools.claims import values
 from tools.claims.context import Context, constants
 from tools.claims.objects import ExpressionError, NotAvailable
-from tools.pages import evidence, layouts, stated  # noqa: F401  (two of them register kinds)
+from tools.pages import evidence, layouts, stated, words  # noqa: F401  (two of them register kinds)
 from tools.pages.blocks import MAKERS, OF_BUILD, Request
 from tools.pages.page import regenerate
 
@@ -169,15 +173,33 @@ class Run:
         return 1 if any(messages for kind, messages in self.said.items() if kind != "kept") else 0
 
 
+def report_words(files: list[Path], root: Path) -> int:
+    """Prints how long the pages are, and what is wrong with those of steps; returns the exit status."""
+    steps = (root / "docs" / "steps").resolve()
+    found = 0
+    print("words  before the picture")
+    for path in files:
+        text = read_text(path)
+        picture = words.first_picture(text)
+        before = "-" if picture is None else words.count(text[:picture])
+        faults = words.faults(text) if path.resolve().parent == steps else []
+        found += len(faults)
+        print(": ".join([f"{words.count(text):5}  {before:>6}  {path.stem}", *faults]))
+    return 1 if found else 0
+
+
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on any difference")
+    parser.add_argument("--words", action="store_true", help="count the words that a page shows unfolded")
     parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
     parser.add_argument(
         "--evidence", type=Path, default=EVIDENCE, help="what was recorded [docs/evidence/h200]"
     )
     parser.add_argument("files", nargs="*", type=Path, help="Markdown files [all under docs/]")
     args = parser.parse_args(arguments)
+    if args.words:
+        return report_words(args.files or sorted((root / "docs" / "steps").glob("*.md")), root)
     context = Context(args.build if args.build.is_dir() else None, "", root=root, evidence=args.evidence)
     run = Run(context, args.check, stated.definitions(root))  # a mistake there stops everything
     files = args.files or sorted((root / "docs").rglob("*.md"))
