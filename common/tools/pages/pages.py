@@ -18,7 +18,8 @@ before. Generated parts are blocks
   fragments NAME [lane=N]    which lane holds which element, of mma_tf32 or mma_bf16; one lane's marked [5]
   ldmatrix ARRAY [lane=N] [line=TEXT]    the rows that an ldmatrix reads, their banks, and who gets them
   swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
-  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes
+  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes; on the
+                             site with what the recording says of every lane, figures/play/NN_name.js
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -185,4 +186,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         for figure in sorted((root / "docs" / "figures").glob("*.svg")):
             if f"figures/{figure.name}" not in text:
                 run.said["unused"].append(f"{run.display(figure)}: no page shows it; delete it")
+        for data in sorted((root / "docs" / "figures" / "play").glob("*.js")):
+            if f"figures/{data.stem}_tiling_" not in text:
+                run.said["unused"].append(f"{run.display(data)}: no page shows its picture; delete it")
     return run.report(len(files))
