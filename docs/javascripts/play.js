@@ -591,8 +591,9 @@
       const request = requests[this.picked[n]];
       box.hidden = !request;
       if (!request) return;
-      back.disabled = this.picked[n] === 0;
-      next.disabled = this.picked[n] === requests.length - 1;
+      // Not disabled: that would take the focus away from who has pressed it.
+      back.setAttribute("aria-disabled", this.picked[n] === 0);
+      next.setAttribute("aria-disabled", this.picked[n] === requests.length - 1);
       back.hidden = next.hidden = requests.length < 2;
       which.textContent = requests.length > 1 ? `load ${this.picked[n] + 1} of ${requests.length}` : "one load";
       const runs = runsOf(request, lane);
