@@ -211,7 +211,8 @@
     const found = boxesOf(cells);
     if (found.length === 1) return `${found[0][2]} × ${found[0][3]}`;
     const rows = new Set(cells.map((cell) => cell[0])), cols = new Set(cells.map((cell) => cell[1]));
-    return rows.size * cols.size === cells.length ? `${rows.size} rows × ${cols.size} columns` : `${cells.length} elements`;
+    const product = rows.size * cols.size === cells.length;
+    return product ? `${rows.size} rows × ${cols.size} columns` : `${cells.length} elements`;
   };
 
   // ---- Making elements ----------------------------------------------------------------------------------
@@ -219,7 +220,7 @@
   const add = (node, attributes, children) => {
     for (const [name, value] of Object.entries(attributes)) {
       if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+      else if (value !== undefined && value !== null) node.setAttribute(name, value);
     }
     node.append(...children);
     return node;
@@ -246,7 +247,8 @@
     // least: what a box has at least, so that it is seen; around: how far it reaches beyond the elements.
     shape(boxes, attributes, least = 0, around = 0) {
       const path = boxes.map(([row, col, rows, cols]) => {
-        const width = Math.max(cols * this.wide, least) + 2 * around, height = Math.max(rows * this.high, least) + 2 * around;
+        const width = Math.max(cols * this.wide, least) + 2 * around;
+        const height = Math.max(rows * this.high, least) + 2 * around;
         const x = this.left + col * this.wide - around, y = this.top + row * this.high - around;
         return `M${x.toFixed(2)} ${y.toFixed(2)}h${width.toFixed(2)}v${height.toFixed(2)}h${(-width).toFixed(2)}z`;
       });
@@ -266,7 +268,6 @@
       this.picked = data.loads.map(() => 0); // of each line's loads, which one is shown
       this.preview = null; // what the mouse points at
       this.at = this.firstCell();
-      this.alt = figure.querySelector("img").alt;
       this.source = figure.dataset.source;
       this.build(figure);
       this.show();
@@ -281,10 +282,11 @@
 
     build(figure) {
       const { data } = this;
-      const c = `C: ${data.m} × ${data.n} elements. Arrow keys go to the next lane's, Page Up and Page Down to the next k.`;
+      const keys = "Arrow keys go to the next lane's, Page Up and Page Down to the next k.";
+      const title = "Who computes what of a block's tile";
       this.picture = svg("svg", {
-        class: "play-matrices", viewBox: `0 0 ${WIDTH} 10`, tabindex: 0, role: "application", "aria-label": c,
-        onkeydown: (event) => this.key(event),
+        class: "play-matrices", viewBox: `0 0 ${WIDTH} 10`, tabindex: 0, role: "application",
+        "aria-label": `C: ${data.m} × ${data.n} elements. ${keys}`, onkeydown: (event) => this.key(event),
       });
       this.zoom = svg("svg", { class: "play-warp", viewBox: `0 0 ${WIDTH} 10`, "aria-hidden": "true" });
       for (const picture of [this.picture, this.zoom]) this.listen(picture);
@@ -294,33 +296,39 @@
       this.lines = data.lines.map((load, n) => this.line(load, n));
       const help = html("p", { class: "play-help" },
         "Point at C, touch it, or click it and use the arrow keys; Page Up and Page Down change k.");
-      const play = html("div", { class: "play", role: "group", "aria-label": `${data.step}: who computes what of a block's tile` },
-        html("div", { class: "play-column" },
-          html("div", { class: "play-block" }, html("p", { class: "play-title" }, "Who computes what of a block's tile"), this.picture, help),
-          html("div", { class: "play-zoom" }, this.zoomTitle, this.zoom)),
-        html("div", { class: "play-column" },
-          html("div", { class: "play-choice" }, html("div", { class: "play-controls" }, ...this.sliders.map((slider) => slider.row)), this.says),
-          html("div", { class: "play-loads" }, ...this.lines.map((line) => line.box))));
-      figure.replaceWith(html("div", { class: "play-box" }, play));
+      const part = (name, ...children) => html("div", { class: `play-${name}` }, ...children);
+      const play = html("div", { class: "play", role: "group", "aria-label": `${data.step}: ${title}` },
+        part("column",
+          part("block", html("p", { class: "play-title" }, title), this.picture, help),
+          part("zoom", this.zoomTitle, this.zoom)),
+        part("column",
+          part("choice", part("controls", ...this.sliders.map((slider) => slider.row)), this.says),
+          part("loads", ...this.lines.map((line) => line.box))));
+      figure.replaceWith(part("box", play));
     }
 
     controls() {
       const { data } = this;
       const last = data.warps.at(-1), sliders = [];
-      const slider = (name, label, most, step, hint) => {
-        const set = (event) => {
-          const value = Math.min(most, Math.max(0, Math.round(Number(event.target.value) / step) * step));
-          if (event.target.value !== "" && Number.isFinite(value)) this.choose({ [name]: value });
+      const slider = (name, label, most, step) => {
+        // While a number is typed, what is no value yet is left alone.
+        const set = ({ target }) => {
+          if (target.value !== "" && target.validity.valid) this.choose({ [name]: Number(target.value) });
+        };
+        const settle = ({ target }) => {
+          const value = Math.min(most, Math.max(0, Math.round(Number(target.value) / step) * step));
+          if (target.value !== "") this.choose({ [name]: value });
+          target.value = this[name];
         };
         const limits = { min: 0, max: most, step };
         const range = html("input", { type: "range", ...limits, name, "aria-label": label, oninput: set });
         const number = html("input", {
-          type: "number", ...limits, name: `${name}_number`, "aria-label": `${label}, as a number`, inputmode: "numeric",
-          oninput: set, onchange: () => this.show(),
+          type: "number", ...limits, name: `${name}_number`, "aria-label": `${label}, as a number`,
+          inputmode: "numeric", oninput: set, onchange: settle,
         });
-        const note = html("span", { class: "play-note" });
-        const row = html("div", { class: "play-control" }, html("span", { class: "play-name" }, label), range, number, note);
-        sliders.push({ name, range, number, note, row, hint });
+        const note = html("span", { class: "play-note" }), shown = html("span", { class: "play-name" }, label);
+        const row = html("div", { class: "play-control" }, shown, range, number, note);
+        sliders.push({ name, range, number, note, row });
       };
       slider("warp", "Warp", last, 1);
       slider("lane", "Lane", LANES - 1, 1);
@@ -337,8 +345,9 @@
         this.show();
       };
       const { matrix } = load;
-      const back = html("button", { type: "button", "aria-label": `Previous load of ${matrix}`, onclick: move(-1) }, "‹");
-      const next = html("button", { type: "button", "aria-label": `Next load of ${matrix}`, onclick: move(1) }, "›");
+      const button = (label, by, sign) =>
+        html("button", { type: "button", "aria-label": `${label} load of ${matrix}`, onclick: move(by) }, sign);
+      const back = button("Previous", -1, "‹"), next = button("Next", 1, "›");
       const which = html("span", { class: "play-which" });
       const verdict = html("span", { class: "play-verdict" });
       const lane = html("p", { class: "play-lane" });
@@ -349,11 +358,14 @@
       });
       const where = `line ${load.line}`;
       const number = this.source ? html("a", { href: `${this.source}#L${load.line}` }, where) : where;
+      const shared = load.space === "shared";
+      const array = shared ? html("code", {}, load.array) : "global memory";
+      const rows = shared ? ` A row: ${LINE} bytes, from this byte of ${load.array} on.` : "";
       const box = html("section", { class: "play-load", "aria-label": `The loads of ${matrix}` },
-        html("p", { class: "play-head" }, html("b", {}, matrix), " from ", load.space === "shared" ? html("code", {}, load.array) : "global memory", ", ", number,
+        html("p", { class: "play-head" }, html("b", {}, matrix), " from ", array, ", ", number,
           html("span", { class: "play-step" }, back, which, next)),
         html("p", { class: "play-code" }, html("code", {}, load.source)),
-        lane, strip, html("p", { class: "play-foot" }, verdict, load.space === "shared" ? ` A row: ${LINE} bytes, from this byte of ${load.array} on.` : ""));
+        lane, strip, html("p", { class: "play-foot" }, verdict, rows));
       return { box, back, next, which, verdict, lane, strip };
     }
 
@@ -394,8 +406,7 @@
         if (event.buttons) return chosen(event);
         if (event.pointerType !== "mouse") return;
         const owner = this.cellAt(picture, event);
-        const same = (owner && owner.warp * LANES + owner.lane) === (this.preview && this.preview.warp * LANES + this.preview.lane);
-        if (!same) {
+        if (owner?.warp !== this.preview?.warp || owner?.lane !== this.preview?.lane) {
           this.preview = owner;
           this.show();
         }
@@ -455,14 +466,14 @@
       const { data } = this;
       const values = { warp, lane, k: this.k, tile: this.tile };
       const k = this.tile * data.bk + this.k, some = loads.flat()[0];
-      const buffer = some && data.stages > 1 ? `buffer ${some.stage(data.stages)}` : "";
+      const stage = some && data.stages > 1 ? `stage ${some.stage(data.stages)}` : "";
       const notes = {
         k: data.terms > 1 ? `k = ${span(k, k + data.terms - 1, "–")}` : this.tile ? `k = ${k}` : "",
-        tile: buffer && `in ${buffer} of ${data.stages}`,
+        tile: stage && `in ${stage} of ${data.stages}`,
       };
       for (const { name, range, number, note } of this.sliders) {
         range.value = values[name];
-        if (document.activeElement !== number || number.value === "" || Number(number.value) !== values[name]) number.value = values[name];
+        if (document.activeElement !== number) number.value = values[name];
         note.textContent = notes[name] || "";
         range.setAttribute("aria-valuetext", [values[name], notes[name]].filter(Boolean).join(", "));
       }
@@ -489,8 +500,8 @@
         const cells = (lanes) => {
           const found = new Map();
           for (const request of loads.flat().filter((one) => one.load.matrix === name)) {
-            for (const one of lanes) {
-              for (const e of request.elements(one)) if (within(e, name)) found.set(`${e.row},${e.col}`, [e.row, e.col]);
+            for (const e of lanes.flatMap((one) => request.elements(one))) {
+              if (within(e, name)) found.set(`${e.row},${e.col}`, [e.row, e.col]);
             }
           }
           return boxesOf(found.values());
@@ -535,8 +546,9 @@
     // The lanes of the warp's tile, or of its first corner, each in a colour of its own.
     showWarp(warp, lane) {
       const cells = this.data.cellsOfWarp(warp);
-      const row = Math.min(...cells.map((cell) => cell[0])), col = Math.min(...cells.map((cell) => cell[1]));
-      const rows = Math.max(...cells.map((cell) => cell[0])) + 1 - row, cols = Math.max(...cells.map((cell) => cell[1])) + 1 - col;
+      const [ys, xs] = [0, 1].map((n) => cells.map((cell) => cell[n]));
+      const row = Math.min(...ys), col = Math.min(...xs);
+      const rows = Math.max(...ys) + 1 - row, cols = Math.max(...xs) + 1 - col;
       const pieces = this.data.boxes(warp, lane);
       const high = Math.min(...pieces.map((box) => box[2])), wide = Math.min(...pieces.map((box) => box[3]));
       const room = WIDTH - 2 * MARGIN;
@@ -552,8 +564,9 @@
         (one === lane ? over : body).push(at.shape(boxes, one === lane ? { ...look, class: "chosen" } : look));
         for (const [r, c, h, w] of boxes) {
           if (w * x < PIECE.wide - 3 || h * y < PIECE.high - 3) continue;
+          const weight = one === lane ? "bold" : null;
           over.push(text(at.left + (c + w / 2) * x, at.top + (r + h / 2) * y + 5, one, {
-            "text-anchor": "middle", class: null, style: `fill:${inkOn(one)}`, "font-weight": one === lane ? "bold" : null,
+            "text-anchor": "middle", class: null, style: `fill:${inkOn(one)}`, "font-weight": weight,
           }));
         }
       }
@@ -581,9 +594,11 @@
         return some.join("; ") + (runs.length > some.length ? `; and ${runs.length - some.length} more` : "");
       });
       const c = (one) => extent(one === undefined ? this.data.cellsOfWarp(warp) : this.data.cells(warp, one));
+      const ofWarp = `${c()} of C. For ${at} it loads ${count("A", all)} of A and ${count("B", all)} of B.`;
+      const ofLane = `${places.filter(Boolean).join(". ")}. It computes ${c(lane)} of C.`;
       this.says.replaceChildren(
-        html("p", { class: "of-warp" }, html("b", {}, `Warp ${warp}`), `: ${c()} of C. For ${at} it loads ${count("A", all)} of A and ${count("B", all)} of B.`),
-        html("p", { class: "of-lane" }, html("b", {}, `Warp ${warp}, lane ${lane}, ${at}`), `: ${places.filter(Boolean).join(". ")}. It computes ${c(lane)} of C.`));
+        html("p", { class: "of-warp" }, html("b", {}, `Warp ${warp}`), `: ${ofWarp}`),
+        html("p", { class: "of-lane" }, html("b", {}, `Warp ${warp}, lane ${lane}, ${at}`), `: ${ofLane}`));
     }
 
     showLine(n, requests, lane) {
@@ -596,8 +611,8 @@
       next.setAttribute("aria-disabled", this.picked[n] === requests.length - 1);
       back.hidden = next.hidden = requests.length < 2;
       which.textContent = requests.length > 1 ? `load ${this.picked[n] + 1} of ${requests.length}` : "one load";
-      const runs = runsOf(request, lane);
-      words.textContent = `Lane ${lane}: ` + runs.map((run) => `${run.element} in ${run.place}, ${run.where}`).join("; ");
+      const runs = runsOf(request, lane).map((run) => `${run.element} in ${run.place}, ${run.where}`);
+      words.textContent = `Lane ${lane}: ${runs.join("; ")}`;
       const { said, conflict } = this.judge(request);
       verdict.textContent = said;
       verdict.classList.toggle("conflict", conflict);
@@ -615,11 +630,13 @@
           for (let byte = address + a; byte < address + a + load.bytes; byte += WORD) wanted.add(byte);
         }
         const moved = new Set([...wanted].map((byte) => Math.floor(byte / SECTOR))).size;
-        return { said: `${WORD * wanted.size} bytes wanted, ${plural(moved, "sector")} = ${moved * SECTOR} bytes moved.`, conflict: false };
+        const bytes = `${plural(moved, "sector")} = ${moved * SECTOR} bytes moved`;
+        return { said: `${WORD * wanted.size} bytes wanted, ${bytes}.`, conflict: false };
       }
       const total = pattern.parts.reduce((sum, part) => sum + part[4], 0), least = pattern.parts.length;
       const conflict = total > least;
-      return { said: `${plural(total, "wavefront")}${conflict ? `; without bank conflicts ${least}` : ": no bank conflict"}.`, conflict };
+      const why = conflict ? `; without bank conflicts ${least}` : ": no bank conflict";
+      return { said: `${plural(total, "wavefront")}${why}.`, conflict };
     }
   }
 
@@ -660,21 +677,26 @@
       const placeOf = (one) => request.place((words.get(one).word ?? one) * WORD);
       const [from, to] = [placeOf(word), placeOf(end - 1)];
       const place = request.load.array + from.map((index, n) => `[${span(index, to[n])}]`).join("");
-      const box = svg("g", { "data-lane": shown, class: mine ? "mine" : null },
+      const ink = { "text-anchor": "middle", class: null, style: `fill:${inkOn(shown)}` };
+      body.push(svg("g", { "data-lane": shown, class: mine ? "mine" : null },
         svg("title", {}, `${place}: ${lanes.length > 1 ? "lanes" : "lane"} ${ranges(lanes)}`),
         rect(x, y, wide, height, { style: `fill:${colorOf(shown)}`, class: "edge" }),
-        ...label.map((line, n) => text(x + wide / 2, top + n * FONT, line, { "text-anchor": "middle", class: null, style: `fill:${inkOn(shown)}` })));
-      body.push(box);
+        ...label.map((line, n) => text(x + wide / 2, top + n * FONT, line, ink))));
       if (mine) over.push(rect(x + 1, y + 1, wide - 2, height - 2, { class: "line chosen", "pointer-events": "none" }));
       word = end;
     }
     body.push(...over);
   };
 
-  const soft = { class: "soft" }, centred = { class: "soft", "text-anchor": "middle" }, ended = { class: "soft", "text-anchor": "end" };
+  const soft = { class: "soft" };
+  const centred = { ...soft, "text-anchor": "middle" }, ended = { ...soft, "text-anchor": "end" };
+  const sorted = (numbers) => [...new Set(numbers)].sort((a, b) => a - b);
 
   const legend = (body, letters, y) => {
-    for (const [lanes, letter] of letters) body.push(text(MARGIN, (y += STRIP_TEXT + 4), `${letter}: lanes ${lanes}`, soft));
+    for (const [lanes, letter] of letters) {
+      y += STRIP_TEXT + 4;
+      body.push(text(MARGIN, y, `${letter}: lanes ${lanes}`, soft));
+    }
     return y;
   };
 
@@ -700,18 +722,21 @@
       y += STRIP_TEXT + 2 + (first ? 6 : 0);
       body.push(text(STRIP_LEFT - 5, y - 4, "banks", ended));
       for (let bank = first; bank < first + count; bank += unit) {
-        body.push(text(STRIP_LEFT + (bank - first + unit / 2) * width, y - 4, unit === 4 ? span(bank, bank + 3, "–") : bank, centred));
+        const name = unit === 4 ? span(bank, bank + 3, "–") : bank;
+        body.push(text(STRIP_LEFT + (bank - first + unit / 2) * width, y - 4, name, centred));
       }
       for (const { part, words } of parts) {
         if (parts.length > 1) {
           y += STRIP_TEXT + 4;
-          const which = load.operation === "ldmatrix" ? `Matrix ${part[0] / 8}, whose rows begin where lanes` : "Lanes";
-          body.push(text(MARGIN, y - 1, `${which} ${span(part[0], part[1], "–")} ${load.operation === "ldmatrix" ? "say" : "at once"}:`, soft));
+          const lanes = span(part[0], part[1], "–"), matrix = `Matrix ${part[0] / 8}`;
+          const ldmatrix = load.operation === "ldmatrix";
+          const who = ldmatrix ? `${matrix}, whose rows begin where lanes ${lanes} say:` : `Lanes ${lanes} at once:`;
+          body.push(text(MARGIN, y - 1, who, soft));
           y += 4;
         }
         const here = new Map([...words].filter(wanted));
         const rowOf = (word) => Math.floor(word / BANKS);
-        const rows = [...new Set([...here.keys()].map(rowOf))].sort((p, q) => p - q);
+        const rows = sorted([...here.keys()].map(rowOf));
         if (part[4] === 1 && rows.length > 2) {
           body.push(text(STRIP_LEFT - 5, y + high / 2 + 5, `${rows.length} rows`, ended));
           const flat = new Map([...here].map(([word, lanes]) => [word % BANKS, Object.assign([...lanes], { word })]));
@@ -719,8 +744,9 @@
           y += high;
           continue;
         }
-        const own = rows.find((row) => [...here].some(([word, lanes]) => rowOf(word) === row && lanes.includes(lane)));
-        const kept = rows.length <= MOST_ROWS ? rows : rows.filter((row, n) => n < MOST_ROWS - 3 || n === rows.length - 1 || row === own);
+        const own = [...here].find(([, lanes]) => lanes.includes(lane))?.[0];
+        const kept = rows.filter((row, n) =>
+          rows.length <= MOST_ROWS || n < MOST_ROWS - 3 || n === rows.length - 1 || row === rowOf(own));
         kept.forEach((row, n) => {
           const out = n ? rows.indexOf(row) - rows.indexOf(kept[n - 1]) - 1 : 0;
           if (out) {
@@ -731,7 +757,8 @@
           drawRow(body, request, words, row * BANKS + first, count, width, y, high, lane, letters);
           y += high;
         });
-        const counts = Array.from({ length: count }, (_, n) => [...here.keys()].filter((word) => word % BANKS === first + n).length);
+        const counts = Array.from({ length: count }, () => 0); // of words, by bank
+        for (const word of here.keys()) ++counts[(word % BANKS) - first];
         if (part[4] > 1 && Math.max(...counts) > 0) {
           y += STRIP_TEXT;
           body.push(text(STRIP_LEFT - 5, y, "words", ended));
@@ -751,7 +778,7 @@
   const sectors = (request, lane) => {
     const words = request.words(request.pattern.parts[0]), body = [], letters = new Map();
     const width = (WIDTH - MARGIN - STRIP_LEFT) / 8;
-    const wanted = [...new Set([...words.keys()].map((word) => Math.floor((word * WORD) / SECTOR)))].sort((p, q) => p - q);
+    const wanted = sorted([...words.keys()].map((word) => Math.floor((word * WORD) / SECTOR)));
     let y = STRIP_TEXT + 2;
     body.push(text(MARGIN, y - 4, "A row: a sector of 32 bytes, from this byte of the array on.", soft));
     wanted.forEach((sector, n) => {

@@ -368,9 +368,7 @@ def test_sliders_and_numbers(opened):
     assert browser.run("return document.activeElement.getAttribute('aria-valuetext')") == "16, k = 16–23"
     browser.run("document.querySelector(\".play [name='tile']\").focus()")
     ActionChains(browser).send_keys(Keys.END).perform()
-    assert (
-        browser.run("return document.activeElement.getAttribute('aria-valuetext')") == "2, in buffer 2 of 3"
-    )
+    assert browser.run("return document.activeElement.getAttribute('aria-valuetext')") == "2, in stage 2 of 3"
     number = browser.find_element("css selector", ".play [name='lane_number']")
     number.send_keys(Keys.CONTROL, "a")
     number.send_keys("29")
@@ -378,6 +376,17 @@ def test_sliders_and_numbers(opened):
     number.send_keys("9", Keys.TAB)  # 299 is no lane
     assert browser.run(CHOSEN)["lane"] == 31
     assert number.get_attribute("value") == "31"
+    number = browser.find_element("css selector", ".play [name='k_number']")
+    number.send_keys(Keys.CONTROL, "a")
+    number.send_keys("2")  # not yet a value
+    assert (browser.run(CHOSEN)["k"], number.get_attribute("value")) == (16, "2")
+    number.send_keys("4")
+    assert browser.run(CHOSEN)["k"] == 24
+    number.send_keys(Keys.ARROW_DOWN)
+    assert (browser.run(CHOSEN)["k"], number.get_attribute("value")) == (16, "16")
+    number.send_keys(Keys.CONTROL, "a")
+    number.send_keys(Keys.BACKSPACE, Keys.TAB)
+    assert (browser.run(CHOSEN)["k"], number.get_attribute("value")) == (16, "16")
 
 
 REACHED = """

@@ -9,8 +9,8 @@ from typing import Any
 from tools.base import UsageError, markdown
 from tools.claims.context import extents
 from tools.claims.objects import NoValue, rows_of
-from tools.claims.recording import Recording
-from tools.drawing import fragments, layouts, picture, play, tiling
+from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
+from tools.drawing import fragments, layouts, picture, play, tiling, timeline
 from tools.drawing.layouts import Layout, Run
 from tools.pages.blocks import Request, block, drawn, source_of
 
@@ -236,3 +236,27 @@ def make_tiling(request: Request) -> str:
     request.figures[f"play/{step}.js"] = play.script(data)
     words = [step, "tiling", "warp", warp, "lane", str(lane)]
     return drawn(request, words, tiling.picture(drawing), tiling.describe(drawing))
+
+
+def length_of(of: Block) -> tuple[int, int]:
+    """How many rows of the block's tile are recorded and how many rounds, so that some tiles come into a
+    buffer that has been read. For the time it makes no difference how many rows there are."""
+    for rounds in range(of.stages + 3, of.stages, -1):
+        for m in of.m, of.m // 2, of.m // 4:
+            k = rounds * of.bk
+            if (m + of.n) * k <= MOST and m * of.n * k <= MOST_PRODUCTS:
+                return m, rounds
+    raise UsageError(f"{of.m} x {of.n} x {of.bk} is too large a tile to record some of them")
+
+
+@block("step", alone=True, of_build=True)
+def make_timeline(request: Request) -> str:
+    step = request.step
+    of = block_of(request, step)
+    if of.stages < 2:
+        raise UsageError(f"{step} has one buffer for its tiles, so they are copied and read in turn")
+    m, rounds = length_of(of)
+    recorded = request.context.recording(step, m, of.n, rounds * of.bk)
+    found = {name: dims for name, (_, dims) in arrays_of(request, step, recorded).items()}
+    drawing = timeline.timeline(recorded, of.bk, of.stages, found)
+    return drawn(request, [step, "timeline"], timeline.picture(drawing), timeline.describe(drawing))

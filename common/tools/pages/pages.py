@@ -20,6 +20,7 @@ before. Generated parts are blocks
   swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
   tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
+  timeline                   when each tile is copied into which stage, waited for and computed from
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -30,8 +31,8 @@ before. Generated parts are blocks
   experiment NAME            the variants of an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, ldmatrix, swizzle, tiling, sass, shapes, roofline and
-                             claims take step=NN)
+                             (diff, code, picture, ldmatrix, swizzle, tiling, timeline, sass, shapes,
+                             roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 
