@@ -358,15 +358,14 @@
       });
       const where = `line ${load.line}`;
       const number = this.source ? html("a", { href: `${this.source}#L${load.line}` }, where) : where;
-      const shared = load.space === "shared";
-      const array = shared ? html("code", {}, load.array) : "global memory";
-      const rows = shared ? ` A row: ${LINE} bytes, from this byte of ${load.array} on.` : "";
+      const array = load.space === "shared" ? html("code", {}, load.array) : "global memory";
+      const rows = html("span", {}, ` A row: ${LINE} bytes, from this byte of ${load.array} on.`);
       const box = html("section", { class: "play-load", "aria-label": `The loads of ${matrix}` },
         html("p", { class: "play-head" }, html("b", {}, matrix), " from ", array, ", ", number,
           html("span", { class: "play-step" }, back, which, next)),
         html("p", { class: "play-code" }, html("code", {}, load.source)),
         lane, strip, html("p", { class: "play-foot" }, verdict, rows));
-      return { box, back, next, which, verdict, lane, strip };
+      return { box, back, next, which, verdict, lane, strip, rows };
     }
 
     // ---- What a reader does
@@ -602,7 +601,7 @@
     }
 
     showLine(n, requests, lane) {
-      const { back, next, which, verdict, lane: words, strip, box } = this.lines[n];
+      const { back, next, which, verdict, lane: words, strip, rows, box } = this.lines[n];
       const request = requests[this.picked[n]];
       box.hidden = !request;
       if (!request) return;
@@ -616,7 +615,9 @@
       const { said, conflict } = this.judge(request);
       verdict.textContent = said;
       verdict.classList.toggle("conflict", conflict);
-      const { body, height } = request.load.space === "shared" ? banks(request, lane) : sectors(request, lane);
+      const memory = request.load.space === "shared" ? banks : sectors;
+      const { body, height, addressed } = memory(request, lane);
+      rows.hidden = !addressed;
       strip.setAttribute("viewBox", `0 0 ${WIDTH} ${Math.ceil(height)}`);
       strip.setAttribute("aria-label", `Who wants which word: ${said}`);
       strip.replaceChildren(...body);
@@ -657,33 +658,47 @@
     return [letters.get(all)];
   };
 
-  // A row of words: grey boxes, and over them the wanted ones. Neighbours that the same lanes want are one.
-  // `words` are by place in the row, if they say themselves which word they are.
+  // A row of words: grey boxes, and over them a cell for neighbours that the same lanes want; of an ldmatrix for
+  // a row of four words, of which four lanes get one each. `words` are by place in the row, if they say
+  // themselves which word they are.
   const drawRow = (body, request, words, first, count, width, y, height, chosen, letters) => {
-    const left = STRIP_LEFT;
-    for (let n = 0; n < count; ++n) body.push(rect(left + n * width, y, width, height, { class: "empty rule" }));
-    const over = [];
-    for (let word = first; word < first + count; ) {
-      const lanes = words.get(word);
-      if (!lanes) {
+    for (let n = 0; n < count; ++n) {
+      body.push(rect(STRIP_LEFT + n * width, y, width, height, { class: "empty rule" }));
+    }
+    const over = [], last = first + count;
+    const alike = (a, b) => words.has(b) && words.get(a).join() === words.get(b).join();
+    const matrix = (word) => request.load.operation === "ldmatrix" && word % 4 > 0 && words.has(word);
+    const runFrom = (word) => {
+      let end = word + 1;
+      while (end < last && alike(word, end)) ++end;
+      return end;
+    };
+    const place = (from, to) => {
+      const ends = [from, to].map((word) => request.place((words.get(word).word ?? word) * WORD));
+      return request.load.array + ends[0].map((index, n) => `[${span(index, ends[1][n])}]`).join("");
+    };
+    for (let word = first; word < last; ) {
+      if (!words.has(word)) {
         ++word;
         continue;
       }
-      let end = word + 1;
-      while (end < first + count && words.get(end) && words.get(end).join() === lanes.join()) ++end;
-      const x = left + (word - first) * width, wide = (end - word) * width;
-      const mine = lanes.includes(chosen), shown = mine ? chosen : lanes[0];
-      const label = labelOf(lanes, wide, letters), top = y + height / 2 + 5 - (label.length - 1) * (FONT / 2);
-      const placeOf = (one) => request.place((words.get(one).word ?? one) * WORD);
-      const [from, to] = [placeOf(word), placeOf(end - 1)];
-      const place = request.load.array + from.map((index, n) => `[${span(index, to[n])}]`).join("");
+      const says = [], lanes = new Set(), x = STRIP_LEFT + (word - first) * width, begin = word;
+      do {
+        const end = runFrom(word), all = words.get(word);
+        says.push(`${place(word, end - 1)}: ${all.length > 1 ? "lanes" : "lane"} ${ranges(all)}`);
+        for (const lane of all) lanes.add(lane);
+        word = end;
+      } while (word < last && matrix(word));
+      const all = sorted(lanes), wide = (word - begin) * width;
+      const mine = lanes.has(chosen), shown = mine ? chosen : all[0];
+      const label = labelOf(all, wide, letters), top = y + height / 2 + 5 - (label.length - 1) * (FONT / 2);
       const ink = { "text-anchor": "middle", class: null, style: `fill:${inkOn(shown)}` };
       body.push(svg("g", { "data-lane": shown, class: mine ? "mine" : null },
-        svg("title", {}, `${place}: ${lanes.length > 1 ? "lanes" : "lane"} ${ranges(lanes)}`),
+        svg("title", {}, says.join("; ")),
         rect(x, y, wide, height, { style: `fill:${colorOf(shown)}`, class: "edge" }),
         ...label.map((line, n) => text(x + wide / 2, top + n * FONT, line, ink))));
-      if (mine) over.push(rect(x + 1, y + 1, wide - 2, height - 2, { class: "line chosen", "pointer-events": "none" }));
-      word = end;
+      const frame = { class: "line chosen", "pointer-events": "none" };
+      if (mine) over.push(rect(x + 1, y + 1, wide - 2, height - 2, frame));
     }
     body.push(...over);
   };
@@ -705,13 +720,13 @@
   const banks = (request, lane) => {
     const { load, pattern } = request, body = [], letters = new Map();
     const aligned = pattern.addresses.every((a) => a === null || (request.address + a) % load.bytes === 0);
-    const unit = load.operation === "load" && [8, 16].includes(load.bytes) && aligned ? load.bytes / WORD : 1;
+    const unit = [8, 16].includes(load.bytes) && aligned ? load.bytes / WORD : 1;
     const count = unit > 1 ? BANKS : BANKS / 2; // side by side
     const width = (WIDTH - MARGIN - STRIP_LEFT) / count;
     const parts = pattern.parts.map((part) => ({ part, words: request.words(part) }));
     const cells = parts.flatMap(({ words }) => [...words.values()]);
-    const high = cells.some((lanes) => labelOf(lanes, unit * width, new Map()).length > 1) ? 36 : 22;
-    let y = 0;
+    const high = cells.some((lanes) => labelOf(lanes, unit * width, new Map()).length > 1) ? 34 : 22;
+    let y = 0, addressed = false; // whether rows are shown with their addresses
     for (let first = 0; first < BANKS; first += count) {
       const wanted = ([word]) => word % BANKS >= first && word % BANKS < first + count;
       if (!parts.some(({ words }) => [...words].some(wanted))) {
@@ -727,12 +742,12 @@
       }
       for (const { part, words } of parts) {
         if (parts.length > 1) {
-          y += STRIP_TEXT + 4;
+          y += STRIP_TEXT + 3;
           const lanes = span(part[0], part[1], "–"), matrix = `Matrix ${part[0] / 8}`;
           const ldmatrix = load.operation === "ldmatrix";
           const who = ldmatrix ? `${matrix}, whose rows begin where lanes ${lanes} say:` : `Lanes ${lanes} at once:`;
           body.push(text(MARGIN, y - 1, who, soft));
-          y += 4;
+          y += 3;
         }
         const here = new Map([...words].filter(wanted));
         const rowOf = (word) => Math.floor(word / BANKS);
@@ -747,6 +762,7 @@
         const own = [...here].find(([, lanes]) => lanes.includes(lane))?.[0];
         const kept = rows.filter((row, n) =>
           rows.length <= MOST_ROWS || n < MOST_ROWS - 3 || n === rows.length - 1 || row === rowOf(own));
+        addressed ||= kept.length > 0;
         kept.forEach((row, n) => {
           const out = n ? rows.indexOf(row) - rows.indexOf(kept[n - 1]) - 1 : 0;
           if (out) {
@@ -771,7 +787,7 @@
         }
       }
     }
-    return { body, height: legend(body, letters, y) + 4 };
+    return { body, height: legend(body, letters, y) + 4, addressed };
   };
 
   // The sectors that the lanes touch, each a row.

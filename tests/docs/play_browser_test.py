@@ -215,8 +215,8 @@ def test_who_wants_which_word(opened, context, step):
     for [load, *_] in browser.run(LOADS):
         mine = shown_elements(load["lane"])
         cells = {}
-        for cell in load["cells"]:
-            words, _, lanes = cell.partition(": ")
+        for run in (run for cell in load["cells"] for run in cell.split("; ")):
+            words, _, lanes = run.partition(": ")
             for index in indices(words):
                 cells.setdefault(index, set()).update(numbers(lanes.split(" ", 1)[1]))
         # The request that brings lane 9 just that.

@@ -74,6 +74,12 @@ def test_words(made):
     assert "asked for in round 0." in timeline.describe(made("10_prefetch"))
 
 
+def test_a_step_with_one_buffer_has_no_timeline():
+    request = Asked(Context(BUILD, "05_2d_tiling"), Path("page.md"), Path("figures"))
+    with pytest.raises(UsageError, match="05_2d_tiling has one buffer for its tiles"):
+        layouts.make_timeline(replace(request, options={"step": "05"}))
+
+
 # ---- Of small recordings -----------------------------------------------------------------------------------
 
 
