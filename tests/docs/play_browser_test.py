@@ -20,9 +20,11 @@ from tools.claims.context import Context, extents
 from tools.claims.objects import NotAvailable
 
 BUILD = Path(os.environ.get("BUILD", "build"))
-# Elements one by one; 16 bytes a lane; buffers in struct Tiles; from global memory; ldmatrix.
+# Elements one by one; 16 bytes a lane, with bank conflicts and without;
+# buffers in struct Tiles; from global memory; ldmatrix.
 STEPS = {  # their blocks' tiles, terms of an mma, and tiles of K
     "05_2d_tiling": (128, 128, 8, 1, 2),
+    "06_vectorization": (128, 128, 16, 1, 2),
     "08_warp_tiling": (128, 128, 16, 1, 2),
     "12_larger_tiles": (128, 256, 8, 1, 2),
     "21_tensor_cores": (128, 128, 8, 8, 2),
@@ -236,8 +238,21 @@ def test_who_wants_which_word(opened, context, step):
         assert load["code"].startswith(source[load["line"] - 1].split("//")[0].strip())
 
 
+MARKS = """
+return [...document.querySelectorAll(".play-load")].map((box) => ({
+  red: box.querySelector(".play-verdict").matches(".conflict"),
+  words: [...box.querySelectorAll("text.mark")].map((text) => text.textContent),
+}));
+"""
+
+
 def test_conflicts_are_marked(opened):
-    """Step 05 has none; four terms of A side by side would."""
+    browser = opened("06_vectorization")
+    verdicts = [line[0]["verdict"] for line in browser.run(LOADS)]
+    assert verdicts == ["2 wavefronts: no bank conflict.", "8 wavefronts; without bank conflicts 4."]
+    marks = browser.run(MARKS)
+    assert marks[0] == {"red": False, "words": []}
+    assert marks[1] == {"red": True, "words": ["2"] * 16}  # of each quarter of the lanes four groups of banks
     browser = opened("05_2d_tiling")
     assert [line[0]["verdict"] for line in browser.run(LOADS)] == ["1 wavefront: no bank conflict."] * 2
     browser = opened("25_ldmatrix")
