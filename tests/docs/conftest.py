@@ -46,3 +46,29 @@ def built(tmp_path_factory):
         return sites[name]
 
     return build_once
+
+
+@pytest.fixture(scope="module")
+def window():
+    """A browser. Skips the test where there is none."""
+    pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")
+    from browser import Browser, NoBrowser
+
+    try:
+        with Browser() as browser:
+            yield browser
+    except NoBrowser as problem:
+        pytest.skip(str(problem))
+
+
+@pytest.fixture
+def browser(window):
+    """The window, as a reader on a desktop finds it."""
+    from browser import DESKTOP
+
+    window.size(DESKTOP)
+    window.system_colours("light")
+    yield window
+    window.run("try { localStorage.clear() } catch { }")
+    window.get("about:blank")  # so that the old page does not see the next test's changes
+    window.errors(), window.requests()

@@ -11,30 +11,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")
-from browser import DESKTOP, PHONE, Browser, NoBrowser, page_paths
+from browser import DESKTOP, PHONE, Browser, page_paths
 
 LEGIBLE_PX = 11  # text in figures
 WIDTHS = pytest.mark.parametrize("width", [DESKTOP, PHONE])
-
-
-@pytest.fixture(scope="module")
-def window():
-    try:
-        with Browser() as browser:
-            yield browser
-    except NoBrowser as problem:
-        pytest.skip(str(problem))
-
-
-@pytest.fixture
-def browser(window):
-    """The window, as a reader on a desktop finds it."""
-    window.size(DESKTOP)
-    window.system_colours("light")
-    yield window
-    window.run("try { localStorage.clear() } catch { }")
-    window.get("about:blank")  # so that the old page does not see the next test's changes
-    window.errors(), window.requests()
 
 
 @pytest.fixture

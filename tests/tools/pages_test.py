@@ -73,6 +73,16 @@ def test_an_unused_figure_is_reported(project, capsys):
     assert "unused: docs/figures/old.svg" in capsys.readouterr().err
 
 
+def test_unused_data_to_play_with_are_reported(project, capsys):
+    project.make(PAGE + "\n![a](../figures/05_shown_tiling_warp_0_lane_5.svg)\n")
+    for step in ("05_shown", "06_gone"):
+        project.write(f"docs/figures/play/{step}.js", "")
+    assert project.run("--check") == 1
+    said = capsys.readouterr().err
+    assert "unused: docs/figures/play/06_gone.js: no page shows its picture" in said
+    assert "05_shown" not in said
+
+
 def test_markers_in_code_are_left_alone(project):
     text = "```\n<!-- generate: nothing -->\n```\n\nWrite `<!--= 1 -->` and `<!--= N -->1<!--/-->`.\n"
     assert project.make(text) == text

@@ -60,9 +60,26 @@ def constants(source: str) -> dict[str, int]:
             item = re.sub(r"^\s*(\w+)\s*\{([^{}]*)\}", r"\1 = \2", item)
             name, _, expression = (part.strip() for part in item.partition("="))
             with suppress(KeyError, SyntaxError, ZeroDivisionError):
-                tree = ast.parse(re.sub(r"(?<=\d)[uUlLzZ]+\b", "", expression), mode="eval")
-                found.setdefault(name, _integer(tree.body, found))
+                found.setdefault(name, integer(expression, found))
     return found
+
+
+def integer(expression: str, names: dict[str, int]) -> int:
+    """The value of a constant C++ expression over known names; KeyError, SyntaxError or ZeroDivisionError if
+    it has none."""
+    tree = ast.parse(re.sub(r"(?<=\d)[uUlLzZ]+\b", "", expression.strip()), mode="eval")
+    return _integer(tree.body, names)
+
+
+def extents(source: str, array: str) -> list[int]:
+    """Of an array of floats that a kernel's source declares: As, or Tiles::A for a member. NoValue if it
+    declares none, or none whose extents are constants."""
+    name = array.rpartition("::")[2]
+    found = re.search(rf"\bfloat\s+{re.escape(name)}((?:\[[^\]]+\])+)\s*;", source)
+    names = constants(source)
+    with suppress(KeyError, SyntaxError, ZeroDivisionError, TypeError):
+        return [integer(extent, names) for extent in re.findall(r"\[([^\]]+)\]", found[1])]
+    raise NoValue(f"the source declares no array of floats {array} of known extents")
 
 
 def _integer(node: ast.AST, names: dict[str, int]) -> int:

@@ -23,6 +23,8 @@ from tools.claims.objects import NotAvailable, NoValue
 
 FRACTIONS = 1024  # of a TF32 number, ten bits
 EXPONENTS = range(-20, 20)
+MOST = 2 * len(EXPONENTS) * FRACTIONS  # elements of A and B together that can be told apart
+MOST_PRODUCTS = 2**22  # of which `run --requests` keeps every request
 FLOAT = 4  # bytes
 LANES = 32
 
@@ -99,7 +101,7 @@ class Recording:
 
 def labels(m: int, n: int, k: int) -> tuple[array, array, dict[int, Element]]:
     """A and B, row by row, and of each bit pattern the element."""
-    if m * k + k * n > 2 * len(EXPONENTS) * FRACTIONS:
+    if m * k + k * n > MOST:
         raise UsageError(f"{m} x {n} x {k} has too many elements to tell them apart; make K smaller")
     numbers = [(1 + i / FRACTIONS) * 2.0**e for e in EXPONENTS for i in range(FRACTIONS)]
     numbers += [-number for number in numbers]

@@ -79,12 +79,18 @@ class Tiling:
         return {(e.row, e.col) for elements in every for e in elements if e.matrix == matrix}
 
 
-def tiling(recording: Recording, bk: int, terms: int, warp: int, lane: int) -> Tiling:
-    """terms: of K, that are multiplied at once: 1, or an mma's. Marked are the second such terms."""
-    k = range(terms, 2 * terms) if bk >= 2 * terms else range(terms)
+def stores_all(recording: Recording) -> dict[tuple[int, int], tuple[int, int]]:
+    """Row and column of C -> warp and lane. Raises UsageError unless the recorded block stores all of C."""
     owners = recording.owners()
     if {row for row, _ in owners} != set(range(recording.m)) or len(owners) != recording.m * recording.n:
         raise UsageError(f"the first block of {recording.step} does not store {recording.m} x {recording.n}")
+    return owners
+
+
+def tiling(recording: Recording, bk: int, terms: int, warp: int, lane: int) -> Tiling:
+    """terms: of K, that are multiplied at once: 1, or an mma's. Marked are the second such terms."""
+    k = range(terms, 2 * terms) if bk >= 2 * terms else range(terms)
+    owners = stores_all(recording)
     if (warp, lane) not in owners.values():
         raise UsageError(f"lane {lane} of warp {warp} of {recording.step} stores nothing")
     operands = {

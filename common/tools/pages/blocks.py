@@ -28,8 +28,8 @@ CONTEXT_LINES = 3
 
 @dataclass
 class Request:
-    """What a page asks for. `context.step` is the page's step, "" for a page without one; `figures`: SVG
-    by file name, filled by the makers."""
+    """What a page asks for. `context.step` is the page's step, "" for a page without one; `figures`: what is
+    to be in its folder, by file name, filled by the makers."""
 
     context: Context
     page: Path

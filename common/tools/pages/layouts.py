@@ -3,11 +3,14 @@ access reads, and where a tile's elements lie. Pictures by tools.drawing.fragmen
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tools.base import UsageError, markdown
+from tools.claims.context import extents
 from tools.claims.objects import NoValue, rows_of
-from tools.drawing import fragments, layouts, picture, tiling
+from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
+from tools.drawing import fragments, layouts, picture, play, tiling, timeline
 from tools.drawing.layouts import Layout, Run
 from tools.pages.blocks import Request, block, drawn, source_of
 
@@ -182,19 +185,78 @@ def constant(request: Request, step: str, *names: str) -> int:
     return request.context.const(step, names[-1])
 
 
+def optional(request: Request, step: str, name: str, otherwise: int) -> int:
+    try:
+        return request.context.const(step, name)
+    except NoValue:
+        return otherwise
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a step's block computes: m x n of C, bk terms at a time; `terms` of them are multiplied at once,
+    and there are `stages` buffers for tiles."""
+
+    m: int
+    n: int
+    bk: int
+    terms: int
+    stages: int
+
+
+def block_of(request: Request, step: str) -> Block:
+    m, n = (constant(request, step, name, "TILE") for name in ("BM", "BN"))
+    terms = optional(request, step, "MK", 1)  # of an mma
+    bk = constant(request, step, "BK", "MK")  # without tiles in shared memory, what an mma takes
+    return Block(m, n, bk, terms, optional(request, step, "STAGES", 1))
+
+
+def arrays_of(request: Request, step: str, recorded: Recording) -> dict[str, tuple[str, list[int]]]:
+    """What the kernel calls the arrays of a recording, and their extents."""
+    source = "\n".join(request.source(step))
+    found = {"A": ("A", [recorded.m, recorded.k]), "B": ("B", [recorded.k, recorded.n])}
+    for line in recorded.lines:
+        if line.space == "shared":
+            member = line.array.rpartition("::")[2]
+            name = f"{member}s" if "::" in line.array else member  # as the kernels call members of Tiles
+            found[line.array] = name, extents(source, line.array)
+    return found
+
+
 @block("step", "warp", "lane", alone=True, of_build=True)
 def make_tiling(request: Request) -> str:
     step, lane, warp = request.step, lane_of(request), request.options.get("warp", "0")
     if not re.fullmatch(r"[0-9]{1,2}", warp):
         raise UsageError(f"warp={warp} is no warp")
-    bm, bn, bk = (
-        constant(request, step, name, *other) for name, *other in (("BM", "TILE"), ("BN", "TILE"), ("BK",))
-    )
-    try:
-        terms = request.context.const(step, "MK")  # of an mma
-    except NoValue:
-        terms = 1
-    recorded = request.context.recording(step, bm, bn, 2 * bk)
-    drawing = tiling.tiling(recorded, bk, terms, int(warp), lane)
+    of = block_of(request, step)
+    recorded = request.context.recording(step, of.m, of.n, max(2, of.stages) * of.bk)
+    drawing = tiling.tiling(recorded, of.bk, of.terms, int(warp), lane)
+    arrays, source = arrays_of(request, step, recorded), request.source(step)
+    data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)
+    request.figures[f"play/{step}.js"] = play.script(data)
     words = [step, "tiling", "warp", warp, "lane", str(lane)]
     return drawn(request, words, tiling.picture(drawing), tiling.describe(drawing))
+
+
+def length_of(of: Block) -> tuple[int, int]:
+    """How many rows of the block's tile are recorded and how many rounds, so that some tiles come into a
+    buffer that has been read. For the time it makes no difference how many rows there are."""
+    for rounds in range(of.stages + 3, of.stages, -1):
+        for m in of.m, of.m // 2, of.m // 4:
+            k = rounds * of.bk
+            if (m + of.n) * k <= MOST and m * of.n * k <= MOST_PRODUCTS:
+                return m, rounds
+    raise UsageError(f"{of.m} x {of.n} x {of.bk} is too large a tile to record some of them")
+
+
+@block("step", alone=True, of_build=True)
+def make_timeline(request: Request) -> str:
+    step = request.step
+    of = block_of(request, step)
+    if of.stages < 2:
+        raise UsageError(f"{step} has one buffer for its tiles, so they are copied and read in turn")
+    m, rounds = length_of(of)
+    recorded = request.context.recording(step, m, of.n, rounds * of.bk)
+    found = {name: dims for name, (_, dims) in arrays_of(request, step, recorded).items()}
+    drawing = timeline.timeline(recorded, of.bk, of.stages, found)
+    return drawn(request, [step, "timeline"], timeline.picture(drawing), timeline.describe(drawing))

@@ -18,7 +18,9 @@ before. Generated parts are blocks
   fragments NAME [lane=N]    which lane holds which element, of mma_tf32 or mma_bf16; one lane's marked [5]
   ldmatrix ARRAY [lane=N] [line=TEXT]    the rows that an ldmatrix reads, their banks, and who gets them
   swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
-  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes
+  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes; on the
+                             site with what the recording says of every lane, figures/play/NN_name.js
+  timeline                   when each tile is copied into which stage, waited for and computed from
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -30,8 +32,8 @@ before. Generated parts are blocks
   attribution NAME           what each part of the step's change is worth, by an experiment
   claims                     what the step's claims.toml says
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, ldmatrix, swizzle, tiling, sass, shapes, roofline and
-                             claims take step=NN)
+                             (diff, code, picture, ldmatrix, swizzle, tiling, timeline, sass, shapes,
+                             roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 
@@ -208,4 +210,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         for figure in sorted((root / "docs" / "figures").glob("*.svg")):
             if f"figures/{figure.name}" not in text:
                 run.said["unused"].append(f"{run.display(figure)}: no page shows it; delete it")
+        for data in sorted((root / "docs" / "figures" / "play").glob("*.js")):
+            if f"figures/{data.stem}_tiling_" not in text:
+                run.said["unused"].append(f"{run.display(data)}: no page shows its picture; delete it")
     return run.report(len(files))

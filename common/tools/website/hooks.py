@@ -6,6 +6,8 @@
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
+- A picture of a tiling, NN_name_tiling_warp_0_lane_5.svg, whose data stand beside it in play/NN_name.js, gets
+  them and the script that plays with them. Without JavaScript it stays the picture.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
 
@@ -41,6 +43,8 @@ FOUND = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
+TILING = re.compile(r"(?P<step>\w+)_tiling_warp_(?P<warp>\d+)_lane_(?P<lane>\d+)\.svg$")
+PLAYER = "javascripts/play.js"
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
 
@@ -102,9 +106,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
             return match[0]  # MkDocs has complained already
         svg = Path(figure.abs_src_path).read_text(encoding="utf-8")
         kind = "figure themed" if "prefers-color-scheme" in svg else "figure"
-        return f'<div class="{kind}">{match[1]} style="min-width: {least_width(svg)}px"></div>'
+        attributes, data = played(target, page, files)
+        least = f'style="min-width: {least_width(svg)}px"'
+        return f'<div class="{kind}"{attributes}>{match[1]} {least}></div>{data}'
 
-    return FIGURE.sub(box, html)
+    html = FIGURE.sub(box, html)
+    if "data-play=" in html and (player := files.get_file_from_path(PLAYER)):
+        html += script_tag(player.url_relative_to(page.file))
+    return html
 
 
 # ---- Links out of docs/ ------------------------------------------------------------------------------------
@@ -140,6 +149,23 @@ def source_html(name: str, text: str) -> str:
 
 
 # ---- Figures -----------------------------------------------------------------------------------------------
+
+
+def script_tag(url: str) -> str:
+    return f'<script defer src="{escape(url)}"></script>'
+
+
+def played(target: str, page: Page, files: Files) -> tuple[str, str]:
+    """For the box of a figure with something to play with: what it shows at first, and the data. Else "" """
+    figure = TILING.fullmatch(posixpath.basename(target))
+    data = figure and files.get_file_from_path(f"{posixpath.dirname(target)}/play/{figure['step']}.js")
+    if not figure or not data:
+        return "", ""
+    attributes = f' data-play="{figure["step"]}" data-warp="{figure["warp"]}" data-lane="{figure["lane"]}"'
+    source = files.get_file_from_path(f"{SOURCES}steps/{figure['step']}/kernel.cu.md")
+    if source:
+        attributes += f' data-source="{escape(source.url_relative_to(page.file))}"'
+    return attributes, script_tag(data.url_relative_to(page.file))
 
 
 def least_width(svg: str) -> int:
