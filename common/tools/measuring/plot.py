@@ -39,9 +39,10 @@ def svg(records: list[dict[str, Any]]) -> str:
 
 def legend(sizes: list[int], baseline: str) -> list[str]:
     body = [text(LEFT, 48, f"% of {baseline}'s speed", class_="soft")]
+    first = 212 + 9 * (len(baseline) - len("cuBLAS"))
     for n, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
-        body.append(rectangle(212 + 108 * n, 37, 13, 13, class_=class_))
-        body.append(text(230 + 108 * n, 48, f"N = {size}"))
+        body.append(rectangle(first + 108 * n, 37, 13, 13, class_=class_))
+        body.append(text(first + 18 + 108 * n, 48, f"N = {size}"))
     return body
 
 
