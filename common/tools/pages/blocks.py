@@ -358,6 +358,7 @@ KINDS = {
     "experiment": "experiment",
     "variant": "experiment",
     "register_banks": "experiment",
+    "architecture": "machine code for other GPUs",
     "const": "source",
     "gpu": "the GPU's figures",
 }
