@@ -181,7 +181,7 @@ def test_a_step_that_does_not_compile_is_named(tmp_path):
     if "gpu" not in commands.units:
         pytest.skip("the build has no CUDA")
     commands.units["gpu"].append("-Dsgemm=int")
-    with pytest.raises(UsageError, match="05_2d_tiling does not compile for sm_86: .*error") as raised:
+    with pytest.raises(UsageError, match=r"05_2d_tiling does not compile for sm_86: .*error") as raised:
         architectures.compile_for(commands, "05_2d_tiling", "sm_86", tmp_path / "k.cubin")
     assert raised.value.status == 1 and "\n" not in str(raised.value)
 

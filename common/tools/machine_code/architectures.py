@@ -193,7 +193,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         loop = row["loop"]
         others = loop["instructions"] - loop["ffma"] - loop["hmma"]
         counts = [loop["instructions"], loop["ffma"], loop["hmma"], others, loop.get("bank_conflicts", "-")]
-        lines.append([row["step"], row["arch"], *map(str, [row["registers"], *counts]), row["code_sha256"][:8]])
+        lines.append(
+            [row["step"], row["arch"], *map(str, [row["registers"], *counts]), row["code_sha256"][:8]]
+        )
     return aligned(lines, left=2)
 
 

@@ -101,7 +101,9 @@ def table_of_places(request: Request) -> str:
     for of_group, group in groupby(steps, key=lambda step: cells[step]):
         names = [step[:2] for step in group]
         lines.append([names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", *of_group])
-    return f"{markdown(['steps', *(f'`{a}`' for a in archs)], lines, left=1 + len(archs))}\n\n{facts(request)}"
+    return (
+        f"{markdown(['steps', *(f'`{a}`' for a in archs)], lines, left=1 + len(archs))}\n\n{facts(request)}"
+    )
 
 
 @block()
