@@ -75,7 +75,7 @@ def test_the_text_is_the_record(record):
     assert json.loads(architectures.as_text(record)) == record
 
 
-# ---- What docs/concepts/other_gpus.md says beside its tables ------------------------------------------------
+# ---- What docs/concepts/other_gpus.md says beside its tables ----------------------------------------------
 
 
 def test_86_and_89_get_the_same_code_and_no_other_neighbours_do(rows):

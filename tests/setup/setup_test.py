@@ -56,11 +56,13 @@ def project(tmp_path):
     library = tmp_path / "library"
     (library / "DEBIAN").mkdir(parents=True)
     (library / "DEBIAN/control").write_text(
-        "Package: library\nVersion: 1\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: d\n"
+        "Package: library\nVersion: 1\nArchitecture: all\nMaintainer: nobody <n@a.org>\nDescription: d\n"
     )
     (library / "usr/lib/pkgconfig").mkdir(parents=True)
     (library / "usr/lib/pkgconfig/fmt.pc").write_text(PC)
-    subprocess.run(["dpkg-deb", "--build", library, tmp_path / "library.deb"], check=True, capture_output=True)
+    subprocess.run(
+        ["dpkg-deb", "--build", library, tmp_path / "library.deb"], check=True, capture_output=True
+    )
     return root
 
 
@@ -102,7 +104,10 @@ def test_libraries_are_unpacked_here(project):
     native = (project / ".venv/native.ini").read_text()
     assert f"boost_includedir = '{packages}/usr/include'" in native
     assert f"'{packages}/usr/share/pkgconfig'" in native
-    assert any(call.startswith("setup build --native-file .venv/native.ini") for call in calls(project, "meson-calls"))
+    assert any(
+        call.startswith("setup build --native-file .venv/native.ini")
+        for call in calls(project, "meson-calls")
+    )
 
 
 def test_a_second_run_finds_them(project):

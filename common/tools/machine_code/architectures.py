@@ -5,10 +5,11 @@
   ladder architectures --out docs/evidence/architectures.json    records every step
 
 A step is compiled for each architecture below that nvcc knows and that has the instructions the step needs:
-machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc is of
-another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
+machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc is
+of another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
 
-Exit status: 0 well; 1 a step does not compile, or --check found a difference; 2 bad usage, or something is missing.
+Exit status: 0 well; 1 a step does not compile, or --check found a difference; 2 bad usage, or something is
+missing.
 """
 
 import hashlib
