@@ -5,8 +5,8 @@
   ladder architectures --out docs/evidence/architectures.json    records every step
 
 A step is compiled for each architecture below that nvcc knows and that has the instructions the step needs:
-machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc is
-of another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
+machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc
+is of another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
 
 Exit status: 0 well; 1 a step does not compile, or --check found a difference; 2 bad usage, or something is
 missing.
@@ -97,8 +97,8 @@ def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
 
 
 def code_bytes(cubin: Path) -> dict[str, bytes]:
-    """By symbol, the machine code as it stands in a cubin, an ELF file of 64 bits: with what a listing does not
-    show, the bits that tell the scheduler when an instruction may start."""
+    """By symbol, the machine code as it stands in a cubin, an ELF file of 64 bits: with what a listing does
+    not show, the bits that tell the scheduler when an instruction may start."""
     data = cubin.read_bytes()
     (sections,) = struct.unpack_from("<Q", data, 0x28)
     size, count, of_names = struct.unpack_from("<HHH", data, 0x3A)
