@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-usage: ./setup.sh [--browser] [MESON_OPTION...]
+usage: ./setup.sh [--browser] [--no-root] [MESON_OPTION...]
 
 Makes a fresh clone ready to build. It can be run again at any time and asks nothing:
 what is in place already is left alone.
@@ -18,6 +18,10 @@ what is in place already is left alone.
 
   --browser   also installs Chromium, in which the site's pages are tested (Debian's chromium and chromium-driver,
               with what they need about 750 MB). Nothing else needs it; without it, those tests are skipped.
+
+  --no-root   installs nothing outside of this folder, for who is not root: of the missing packages, libraries are
+              downloaded with apt-get and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and
+              Python 3.11 or newer have to be there.
 
 Every other argument goes to "meson setup":
 
@@ -35,11 +39,13 @@ die() {
 
 cuda_chosen=false # whether the command line says what cuda is to be
 browser=false
+no_root=false
 meson_options=()
 for arg in "$@"; do
   case $arg in
     -h | --help) usage && exit 0 ;;
     --browser) browser=true && continue ;;
+    --no-root) no_root=true && continue ;;
     -Dcuda=* | cuda=*) cuda_chosen=true ;;
   esac
   meson_options+=("$arg")
@@ -62,13 +68,25 @@ venv_runs() {
 }
 venv_is_good() { venv_runs && tail -n +2 $venv_stamp | cmp -s - requirements.txt; }
 
+# Whether a Python can make the .venv: with its ensurepip, which a system may keep in another package, or with a pip
+# that can install for another Python.
+python_fits='
+import sys, venv
+assert sys.version_info >= (3, 11)
+try:
+    import ensurepip
+except ImportError:
+    import pip
+    assert tuple(map(int, pip.__version__.split(".")[:2])) >= (22, 3)
+'
+
 # Prints the first Python that can make the .venv.
 find_python() {
   local name path
   for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do
     path=$(command -v "$name") || continue
     if [[ $path == "$root"/.venv/* ]]; then continue; fi
-    if "$path" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if "$path" -c "$python_fits" 2>/dev/null; then
       printf '%s\n' "$path"
       return
     fi
@@ -78,8 +96,8 @@ find_python() {
 
 # ---- packages ----
 
-packages=(binutils ca-certificates g++ git libboost-context-dev libcli11-dev libfmt-dev libgmock-dev
-  libgtest-dev nlohmann-json3-dev)
+libraries=(libboost-context-dev libcli11-dev libfmt-dev libgmock-dev libgtest-dev nlohmann-json3-dev)
+packages=(binutils ca-certificates g++ git "${libraries[@]}")
 if ! command -v pkg-config >/dev/null; then packages+=(pkg-config); fi
 if ! venv_is_good && ! find_python >/dev/null; then
   # Ubuntu 22.04's python3 is 3.10; it has 3.11 beside it.
@@ -109,19 +127,49 @@ apt_install() {
   "${apt[@]}" install -y --no-install-recommends "$@" </dev/null
 }
 
+# Unpacks its arguments, and what they need, into .packages, as the user that runs this. apt's lists and files
+# lie there, too: those of the system may be missing or belong to root.
+unpacked=$root/.packages
+unpack() {
+  local apt=(apt-get -q -o Dpkg::Use-Pty=0 -o Debug::NoLocking=1 -o "Dir::State::Lists=$unpacked/apt/lists"
+    -o "Dir::Cache=$unpacked/apt/cache") names file
+  mkdir -p "$unpacked"/{apt/lists/partial,apt/cache/archives/partial,debs,complete}
+  "${apt[@]}" update </dev/null || say "apt-get update failed; trying with the package lists at hand"
+  # What is installed already, if in another version, stays as it is: its line has the old version in brackets.
+  names=$("${apt[@]}" --simulate install --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p')
+  # shellcheck disable=SC2086  # names without blanks
+  (cd "$unpacked/debs" && "${apt[@]}" download $names </dev/null) || return
+  for file in "$unpacked"/debs/*.deb; do
+    dpkg-deb --extract "$file" "$unpacked" || return
+  done
+  # Where the libraries say that they are.
+  find "$unpacked/usr" -name '*.pc' -exec sed -i "s|\([=I]\)/usr|\1$unpacked/usr|g" {} +
+  rm -rf "$unpacked/debs" "$unpacked/apt"
+  (cd "$unpacked/complete" && touch "$@")
+}
+
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   missing=()
   for package in "${packages[@]}"; do
     state=$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) || state=
-    if [[ $state != ii* ]]; then missing+=("$package"); fi
+    if [[ $state != ii* && ! -e $unpacked/complete/$package ]]; then missing+=("$package"); fi
   done
   if ((${#missing[@]} == 0)); then
     say "packages: all installed"
+  elif $no_root; then
+    for package in "${missing[@]}"; do
+      if [[ " ${libraries[*]} " != *" $package "* ]]; then
+        die "$package is missing, and only libraries can be unpacked without root"
+      fi
+    done
+    say "packages: unpacking into .packages: ${missing[*]}"
+    unpack "${missing[@]}" || die "apt-get could not download: ${missing[*]}"
   elif ((EUID == 0)) || sudo -n true 2>/dev/null; then
     say "packages: installing with apt-get: ${missing[*]}"
     apt_install "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
   else
-    die "packages are missing and sudo would ask for a password; run: sudo apt-get install ${missing[*]}"
+    die "packages are missing and sudo would ask for a password; run: sudo apt-get install ${missing[*]}
+setup: or unpack the libraries among them into this folder: ./setup.sh --no-root"
   fi
 else
   say "packages: no apt-get here; needed, by their Debian names: ${packages[*]}"
@@ -139,7 +187,13 @@ make_venv() {
     if [[ -e .venv ]]; then say ".venv: does not work here, making it again"; fi
     say ".venv: installing requirements.txt with $("$python" --version)"
     rm -rf .venv
-    "$python" -m venv .venv || die ".venv: $python could not make it"
+    if "$python" -c 'import ensurepip' 2>/dev/null; then
+      "$python" -m venv .venv || die ".venv: $python could not make it"
+    else
+      "$python" -m venv --without-pip .venv || die ".venv: $python could not make it"
+      PIP_USER=0 "$python" -m pip --quiet --python .venv/bin/python --no-input install pip ||
+        die ".venv: pip of $python could not install itself there"
+    fi
   fi
   rm -f $venv_stamp
   PIP_USER=0 .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input \
@@ -198,6 +252,11 @@ fi
   echo "[binaries]"
   echo "python3 = '$root/.venv/bin/python'"
   if [[ -n $nvcc ]]; then printf "cuda = '%s'\nnvcc = '%s'\n" "$nvcc" "$nvcc"; fi
+  if [[ -d $unpacked/complete ]]; then
+    libs=$unpacked/usr/lib/$(g++ -print-multiarch)
+    printf "[built-in options]\npkg_config_path = ['%s/pkgconfig', '%s/usr/share/pkgconfig']\n" "$libs" "$unpacked"
+    printf "[properties]\nboost_includedir = '%s/usr/include'\nboost_librarydir = '%s'\n" "$unpacked" "$libs"
+  fi
 } >.venv/native.ini
 
 # ---- build/ ----

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-// An older GPU does not have the instructions. common/programs/meson.build names the kernels that use them,
-// and their programs do not run on such a GPU; this only lets the build for one succeed.
+// An older GPU does not have the instructions, and the kernels that use them are not compiled for it
+// (common/programs/meson.build names them). This lets tests be that are compiled for every GPU of a build.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define HAVE_ASYNC_COPY 0
 #else

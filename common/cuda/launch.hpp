@@ -34,6 +34,11 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   constexpr std::size_t without_asking = 48 * 1024;  // a block gets more shared memory only on request
   if (shared_bytes > without_asking) {
+    const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
+    if (shared_bytes > static_cast<std::size_t>(most)) {
+      throw CudaError("a block of this kernel takes " + std::to_string(shared_bytes) +
+                      " bytes of shared memory, and this GPU gives it " + std::to_string(most) + " at most");
+    }
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
   }

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-// As with cp.async (async_copy.hpp): a program for an older GPU can be built, and does not run there.
+// As with cp.async (async_copy.hpp): what is compiled for older GPUs, too, does not use it there.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define HAVE_MBARRIER 0
 #else

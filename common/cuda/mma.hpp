@@ -24,7 +24,7 @@ HOST_DEVICE std::uint32_t pack_bf16(bf16 low, bf16 high) {
 
 #ifdef __CUDACC__
 
-// As with cp.async (async_copy.hpp): a program for an older GPU can be built, and does not run there.
+// As with cp.async (async_copy.hpp): what is compiled for older GPUs, too, does not use it there.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define HAVE_MMA 0
 #else

@@ -20,6 +20,8 @@ struct Step {
   const char* name;
   Entry gpu, cpu, cpu_observed;
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
+  // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
+  const char* gpu_built_for = nullptr;
 
   Input input() const { return cpu.input(); }
   // Of an experiment, which changes the GPU's kernel only, the GPU's.

@@ -8,6 +8,8 @@ int main(int argc, char** argv) {
   harness::Step step{STEP_NAME, {}, run_on_cpu, {}, STEP_MIN_COMPUTE_CAPABILITY};
 #ifdef HAVE_GPU
   step.gpu = run_on_gpu;
+#elif defined(BUILT_FOR)
+  step.gpu_built_for = BUILT_FOR;
 #endif
 #ifdef HAVE_OBSERVED
   step.cpu_observed = run_on_cpu_observed;

@@ -41,12 +41,15 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   } else if (o.device == "cpu") {
     why_not = "as asked";
   } else {
+    const auto dotted = [](int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); };
     std::unique_ptr<Device> gpu = step.gpu ? make_gpu_device(why_not) : nullptr;
-    if (!step.gpu) why_not = "this program was built without CUDA";
+    if (!step.gpu && step.gpu_built_for != nullptr) {
+      why_not = fmt::format("this step needs compute capability {}, and this build is for {} only",
+                            dotted(step.min_compute_capability), step.gpu_built_for);
+    } else if (!step.gpu) {
+      why_not = "this program was built without CUDA";
+    }
     if (gpu != nullptr && gpu->info().compute_capability < step.min_compute_capability) {
-      const auto dotted = [](int capability) {
-        return fmt::format("{}.{}", capability / 10, capability % 10);
-      };
       why_not = fmt::format("this step needs compute capability {}, and the {} has {}",
                             dotted(step.min_compute_capability), gpu->info().name,
                             dotted(gpu->info().compute_capability));

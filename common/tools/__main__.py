@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "looking inside a kernel": {
         "sass": ("machine_code.sass", "main", "a program's machine code: registers, main loop, conflicts"),
+        "architectures": ("machine_code.architectures", "main", "the steps' machine code for other GPUs"),
         "same-code": ("machine_code.identity", "main", "whether two builds have the same machine code"),
         "picture": ("drawing.picture", "main", "one warp's access as a picture, from an X-ray"),
     },

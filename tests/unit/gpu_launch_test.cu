@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "common/cuda/dependent_launch.hpp"
@@ -117,6 +118,16 @@ void run(int compute_capability) {
            100);
     launch(count_blocks, LaunchConfig{.grid = {6, 0}, .block = 64}, counts.data, 1000);
     expect(all_of_12(counts.values(), 111), "each launch runs each block once");
+    std::string said;
+    try {
+      launch(count_blocks, dim3(6, 2), dim3(64), 1 << 20, counts.data, 1000);
+    } catch (const CudaError& error) {
+      said = error.what();
+    }
+    expect(
+        said.starts_with("a block of this kernel takes 1048576 bytes of shared memory, and this GPU gives"),
+        "a block that wants more shared memory than there is, is refused in words");
+    expect(all_of_12(counts.values(), 111), "and leaves nothing behind");
   }
   if (compute_capability >= 9) {
     Counts sizes;

@@ -14,9 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.base import EVIDENCE, ROOT, UsageError, read_text, read_toml, write_whole
+from tools.base import EVIDENCE, ROOT, UsageError, is_library, read_text, read_toml, write_whole
 from tools.claims import recording
-from tools.claims.objects import Figures, Gpu, Ladder, NotAvailable, NoValue, Profile, RegisterBanks, Xray
+from tools.claims.objects import (
+    Architecture,
+    Figures,
+    Gpu,
+    Ladder,
+    NotAvailable,
+    NoValue,
+    Profile,
+    RegisterBanks,
+    Xray,
+)
 from tools.claims.recording import Recording
 from tools.machine_code import sass
 
@@ -265,7 +275,8 @@ class Context:
 
     @once
     def architectures(self, step: str) -> list[str]:
-        """Whose machine code a step's program holds: ['sm_80', 'sm_90a']. Empty without CUDA."""
+        """For what a step's program holds its machine code: ['sm_80', 'sm_90a']. Empty without CUDA, and
+        if the build is for older GPUs than the step needs."""
         try:
             return sass.archs(self.machine_code(step))
         except sass.SassError as error:
@@ -274,6 +285,8 @@ class Context:
     def sass(self, step: str, arch: str | None = None, kernel: str | None = None) -> Any:
         step = self.directory(step)
         program = self.machine_code(step)
+        if is_library(step):
+            raise NoValue(f"{step} has no kernel")
         built = self.architectures(step)
         arch = arch or self.arch or (DEFAULT_ARCH if DEFAULT_ARCH in built else next(iter(built), None))
         if arch not in built:
@@ -388,6 +401,19 @@ class Context:
         if figure not in known:
             raise NoValue(f"no {figure} of '{ladder}'; there are {', '.join(known or ladders)}")
         return known[figure]
+
+    def architecture_record(self) -> dict[str, Any]:
+        """What `ladder architectures --out` recorded."""
+        path = self.root / "docs" / "evidence" / "architectures.json"
+        return self._json(path, "the machine code for other GPUs")
+
+    def architecture(self, step: str, arch: str) -> Architecture:
+        step, record = self.directory(step), self.architecture_record()
+        of_step = {row["arch"]: row for row in record["compiled"] if row["step"] == step}
+        if arch not in of_step:
+            known = f"only for {', '.join(of_step)}" if of_step else "for no GPU"
+            raise NoValue(f"{step} is not compiled for {arch}, {known}")
+        return Architecture(f"{step} for {arch}", of_step[arch], of_step)
 
     def const(self, step: str, name: str) -> int:
         """Of a step, or of a file of experiments/kernels."""

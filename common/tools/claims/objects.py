@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
-from tools.machine_code.loops import QUEUE
+from tools.machine_code.loops import QUEUE, compute_capability
+from tools.machine_code.occupancies import LIMITS
 from tools.measuring.counters_record import STALLS, WHERE_LISTED
 
 Text = str | None
@@ -184,6 +185,34 @@ class Ladder(Figures):
         "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
         "sustained_cublas_tflops": lambda m: m.tflops * m.time_us / m.sustained_cublas_time_us,
     }
+
+
+class Architecture(Figures):
+    """What the compiler makes of a step for a GPU, by docs/evidence/architectures.json: .registers .spills,
+    and of the main loop .loop_instructions .ffma .hmma .others .reuse_marks .clashes .bank_conflicts."""
+
+    _derived: ClassVar = {
+        "loop_instructions": lambda a: a.instructions,
+        "others": lambda a: a.instructions - a.ffma - a.hmma,
+        # The most shared memory that a block can have on such a GPU.
+        "shared_bytes_allowed": lambda a: LIMITS[compute_capability(a.arch)].shared_bytes_per_block,
+    }
+
+    def __init__(self, what: str, row: Mapping[str, Any], of_step: Mapping[str, Mapping[str, Any]]):
+        figures = {key: value for key, value in row.items() if key != "loop"} | row["loop"]
+        super().__init__(what, {**figures, "kernel_instructions": row["instructions"]})
+        self._of_step = of_step
+
+    def count(self, pattern: str) -> int:
+        """Instructions of the main loop that match, e.g. "LDS.128"; see listing.matches."""
+        mix = self._figures["mix"]
+        return sum(n for opcode, n in mix.items() if matches(parse_instruction(opcode), pattern))
+
+    def same_code(self, arch: str) -> bool:
+        """Whether all kernels of the step are the same for another architecture, bit by bit."""
+        if arch not in self._of_step:
+            raise NoValue(f"the step is not compiled for {arch}")
+        return self.code_sha256 == self._of_step[arch]["code_sha256"]
 
 
 class RegisterBanks(Figures):

@@ -19,6 +19,8 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
   register_banks(pattern, warps=4)   a loop of FFMAs with chosen registers, by warps to a scheduler, measured:
                           .cycles_per_ffma, .predicted (by the model of sass(step).loop), .off (predicted
                           against measured, -0.2 is a fifth too few); see RegisterBanks
+  architecture(step, arch)   what nvcc makes of a step for another GPU, as recorded: .registers .ffma .others
+                          .count('LDS.128') .same_code('sm_89') ...; see Architecture
   const(step, 'BK')       a constant of the step's kernel.cu, or of a file of experiments/kernels, 'name.cu'
   other(ladder, figure)   what the author of another ladder says of it, in docs/other_ladders.toml
   min max abs round sum len all any
@@ -44,7 +46,10 @@ from tools.claims.context import MINE, Context, N
 from tools.claims.objects import ExpressionError, NotAvailable, NoValue
 from tools.machine_code import sass
 
-SOURCES = ("xray", "sass", "profile", "ladder", "experiment", "variant", "register_banks", "const", "other")
+SOURCES = (
+    *("xray", "sass", "profile", "ladder", "experiment", "variant"),
+    *("register_banks", "architecture", "const", "other"),
+)
 PLAIN: dict[str, Callable[..., Any]] = {
     **{"min": min, "max": max, "abs": abs, "round": round},
     **{"sum": sum, "len": len, "all": all, "any": any},

@@ -10,6 +10,7 @@ installs, and no GPU.
 import argparse
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -64,16 +65,26 @@ class Kernel:
 
 
 def archs(program: Path | str) -> list[str]:
-    """What the program holds machine code for: ["sm_80", "sm_90a"]."""
-    return sorted(binary.resources(Path(program)), key=lambda arch: (len(arch.rstrip("af")), arch))
+    """What the program holds machine code of its step for: ["sm_80", "sm_90a"]. Without a kernel of its own,
+    as of a step that needs newer GPUs than the build is for, none."""
+    return _in_order(arch for arch, of_arch in binary.resources(Path(program)).items() if own(of_arch))
 
 
 def default_arch(program: Path | str) -> str:
     """sm_90a, if the program has it, else its first; raises SassError if it has none."""
-    found = archs(program)
+    found = archs(program) or _in_order(binary.resources(Path(program)))
     if not found:
         raise no_code(program)
     return "sm_90a" if "sm_90a" in found else found[0]
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda arch: (len(arch.rstrip("af")), arch))
+
+
+def own(symbols: Iterable[str]) -> set[str]:
+    """Without the harness's."""
+    return {symbol for symbol in symbols if not symbol.startswith("_ZN7harness")}
 
 
 def no_code(program: Path | str) -> SassError:
@@ -110,10 +121,10 @@ def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
     if arch not in by_arch:
         number = arch.removeprefix("sm_")
         raise SassError(
-            f"{program} has no machine code for {arch}, only for {', '.join(archs(program))};"
+            f"{program} has no machine code for {arch}, only for {', '.join(_in_order(by_arch))};"
             f" to add it: meson configure -Dgpu_arch=...,{number}"
         )
-    wanted = {symbol for symbol in by_arch[arch] if not symbol.startswith("_ZN7harness")}
+    wanted = own(by_arch[arch])
     found = [
         Kernel(binary.demangle(symbol), symbol, arch, instructions, **by_arch[arch][symbol], **launch)
         for symbol, (instructions, launch) in binary.disassemble(program, arch, wanted).items()

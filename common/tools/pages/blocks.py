@@ -403,6 +403,7 @@ KINDS = {
     "variant": "experiment",
     "register_banks": "experiment",
     "other": "others' figures",
+    "architecture": "machine code for other GPUs",
     "const": "source",
     "gpu": "the GPU's figures",
 }

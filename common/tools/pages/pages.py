@@ -31,6 +31,9 @@ before. Generated parts are blocks
   experiment NAME            the variants of an experiment
   attribution NAME           what each part of the step's change is worth, by an experiment
   claims                     what the step's claims.toml says
+  architectures STEP         the main loop as compiled for each GPU
+  architectures same         which GPUs get the same code
+  architectures where        which steps compile for which GPU
   calibration                how far the X-ray agrees with the GPU's counters
                              (diff, code, picture, ldmatrix, swizzle, tiling, timeline, sass, shapes,
                              roofline and claims take step=NN)
@@ -62,7 +65,7 @@ from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, wri
 from tools.claims import values
 from tools.claims.context import Context, constants
 from tools.claims.objects import ExpressionError, NotAvailable
-from tools.pages import evidence, layouts, stated, words  # noqa: F401  (two of them register kinds)
+from tools.pages import architectures, evidence, layouts, stated, words  # noqa: F401  (three register kinds)
 from tools.pages.blocks import MAKERS, OF_BUILD, Request
 from tools.pages.page import regenerate
 

@@ -29,7 +29,8 @@ from tools.base import ROOT
 
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "registers_and_reuse"]
-CONCEPTS += ["reading_sass", "measuring", "roofline", "cpu_device", "machine_code", "five_ladders"]
+CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
+CONCEPTS += ["five_ladders"]
 EXERCISES = ["exercises", "teaching"]  # for students, for teachers
 SOURCES = "source/"  # where the pages that show a file of the repository are
 

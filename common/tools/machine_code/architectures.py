@@ -1,0 +1,271 @@
+"""What the compiler makes of the steps for other GPUs: compiled anew, described, recorded, compared.
+
+  ladder architectures 08                     the main loop of step 08, GPU by GPU
+  ladder architectures --check 08             compiles it, and compares it with the record
+  ladder architectures --out docs/evidence/architectures.json    records every step
+
+A step is compiled for each architecture below that nvcc knows and that has the instructions the step needs:
+machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc
+is of another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
+
+Exit status: 0 well; 1 a step does not compile, or --check found a difference; 2 bad usage, or something is
+missing.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.base import BUILD, ROOT, Parser, UsageError, aligned, is_library, progress, read_text, write_whole
+from tools.kernel_build import KernelBuild, first_error
+from tools.machine_code import binary, sass
+from tools.machine_code.loops import Loop, compute_capability
+
+RECORD = ROOT / "docs" / "evidence" / "architectures.json"
+# By name, a GPU that is one. 9.0 has no row without `a`: nothing but Hopper is 9.0.
+ARCHS = {
+    "sm_75": "T4",
+    "sm_80": "A100",
+    "sm_86": "RTX 3090",
+    "sm_89": "RTX 4090",
+    "sm_90a": "H200",
+    "sm_100": "B200",
+    "sm_120": "RTX 5090",
+}
+# Up to here the rule of the register banks is taken to hold: measured on 9.0, found by others on 7.0.
+NEWEST_WITH_BANKS = 90
+
+
+# ---- Compiling -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compiler:
+    path: str
+    version: str  # "13.0.88"
+    archs: tuple[str, ...]  # of ARCHS, those that it knows
+
+
+def find_compiler(command: list[str]) -> Compiler:
+    """The nvcc of a build's command. UsageError if it is gone."""
+    path = shutil.which(command[0])
+    if path is None:
+        raise UsageError(f"{command[0]} is gone; run ./setup.sh again")
+
+    def says(option: str) -> str:
+        return subprocess.run([path, option], capture_output=True, text=True, check=True).stdout
+
+    version = re.search(r"\bV(\d+\.\d+\.\d+)", says("--version"))
+    known = set(says("--list-gpu-code").split())
+    archs = (arch for arch in ARCHS if arch in known or arch.rstrip("af") in known)
+    return Compiler(path, version[1] if version else "unknown", tuple(archs))
+
+
+def steps_with_kernels() -> list[str]:
+    """The steps that have a kernel of their own."""
+    names = sorted(path.parent.name for path in (ROOT / "steps").glob("[0-9][0-9]_*/kernel.cu"))
+    return [name for name in names if not is_library(name)]
+
+
+def needed_archs(commands: KernelBuild, archs: Sequence[str]) -> list[str]:
+    """Those that have the instructions that the kernel needs."""
+    return [arch for arch in archs if compute_capability(arch) >= commands.needs]
+
+
+def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
+    """Makes a cubin. UsageError, of status 1, if the step does not compile."""
+    words = [word for word in commands.units["gpu"] if not word.startswith("-gencode")]
+    words = ["-cubin" if word == "-c" else word for word in words]
+    number = arch.removeprefix("sm_")
+    words.append(f"-gencode=arch=compute_{number},code={arch}")
+    result = commands.compile(words, ROOT / "steps" / step / "kernel.cu", out)
+    if result.returncode:
+        raise UsageError(f"{step} does not compile for {arch}: {first_error(result)}", status=1)
+
+
+# ---- What has been compiled ------------------------------------------------------------------------------
+
+
+def code_bytes(cubin: Path) -> dict[str, bytes]:
+    """By symbol, the machine code as it stands in a cubin, an ELF file of 64 bits: with what a listing does
+    not show, the bits that tell the scheduler when an instruction may start."""
+    data = cubin.read_bytes()
+    (sections,) = struct.unpack_from("<Q", data, 0x28)
+    size, count, of_names = struct.unpack_from("<HHH", data, 0x3A)
+    rows = [struct.unpack_from("<IIQQQQ", data, sections + n * size) for n in range(count)]
+    found = {}
+    for name, _, _, _, offset, length in rows:
+        start = rows[of_names][4] + name
+        text = data[start : data.index(b"\0", start)].decode()
+        if text.startswith(".text."):
+            found[text.removeprefix(".text.")] = data[offset : offset + length]
+    return found
+
+
+def code_sha256(cubin: Path) -> str:
+    """Of all of a step's kernels, in the order of their names."""
+    named = {binary.demangle(symbol): code for symbol, code in code_bytes(cubin).items()}
+    return hashlib.sha256(b"".join(named[name] for name in sorted(named))).hexdigest()
+
+
+def describe_loop(loop: Loop) -> dict[str, Any]:
+    figures: dict[str, Any] = {
+        "instructions": len(loop.instructions),
+        "ffma": loop.ffma,
+        "hmma": loop.hmma,
+        "mix": loop.mix,
+    }
+    if loop.hmma == 0:
+        marked = sum(operand.endswith(".reuse") for i in loop.instructions for operand in i.operands)
+        figures["reuse_marks"] = marked
+    if loop.hmma == 0 and compute_capability(loop.arch) <= NEWEST_WITH_BANKS:
+        figures["clashes"] = sum(max(reads) > 1 for reads in loop.registers_read.from_banks)
+        figures["bank_conflicts"] = loop.bank_conflicts
+    return figures
+
+
+def describe(step: str, arch: str, cubin: Path) -> dict[str, Any]:
+    """The kernel for aligned shapes; and of all kernels, whether they are the same."""
+    kernel = sass.main_kernel(sass.kernels(cubin, arch))
+    if kernel.loop is None:
+        raise UsageError(f"{step} has no main loop for {arch}", status=1)
+    return {
+        "step": step,
+        "arch": arch,
+        "kernel": kernel.name,
+        "registers": kernel.registers,
+        "shared_bytes": kernel.shared_bytes,
+        "instructions": len(kernel.instructions),
+        "spills": kernel.count("STL") + kernel.count("LDL"),
+        "code_sha256": code_sha256(cubin),
+        "loop": describe_loop(kernel.loop),
+    }
+
+
+def compiled(commands: KernelBuild, step: str, arch: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        compile_for(commands, step, arch, cubin)
+        return describe(step, arch, cubin)
+
+
+# ---- The record ------------------------------------------------------------------------------------------
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What the record says otherwise, a line for each figure."""
+    flat_old, flat_new = ({**r, **{f"loop.{k}": v for k, v in r["loop"].items()}} for r in (old, new))
+    where = f"{new['step']} for {new['arch']}"
+    return [
+        f"{where}: {key} was {flat_old.get(key)} and is {value}"
+        for key, value in flat_new.items()
+        if key != "loop" and flat_old.get(key) != value
+    ]
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """JSON, a line for each kernel: a change shows where it is."""
+    lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in record["compiled"])
+    head = json.dumps({key: value for key, value in record.items() if key != "compiled"}, indent=1)
+    return f'{head[:-2]},\n "compiled": [\n{lines}\n ]\n}}\n'
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    head = ["step", "for", "registers", "loop", "FFMA", "HMMA", "others", "bank conflicts", "code"]
+    lines = [head]
+    for row in rows:
+        loop = row["loop"]
+        others = loop["instructions"] - loop["ffma"] - loop["hmma"]
+        counts = [loop["instructions"], loop["ffma"], loop["hmma"], others, loop.get("bank_conflicts", "-")]
+        lines.append(
+            [row["step"], row["arch"], *map(str, [row["registers"], *counts]), row["code_sha256"][:8]]
+        )
+    return aligned(lines, left=2)
+
+
+# ---- The command -----------------------------------------------------------------------------------------
+
+
+def chosen_steps(names: list[str]) -> list[str]:
+    every = steps_with_kernels()
+    found = []
+    for name in names:
+        fits = [step for step in every if step.startswith(name)]
+        if len(fits) != 1:
+            raise UsageError(f"'{name}' names no step with a kernel of its own; there are {', '.join(every)}")
+        found += fits
+    return found or every
+
+
+def main() -> int:
+    parser = Parser(__doc__)
+    parser.add_argument("steps", nargs="*", help="may be cut short: 08 [all]")
+    parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
+    parser.add_argument("--arch", help="only these, e.g. sm_75,sm_86")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--out", type=Path, metavar="FILE", help="record there")
+    what.add_argument("--check", action="store_true", help="compare with docs/evidence/architectures.json")
+    args = parser.parse_args()
+    steps = chosen_steps(args.steps)
+    if args.out and (args.steps or args.arch):
+        raise UsageError("a record is of all steps and architectures; leave out their names")
+    asked = args.arch.split(",") if args.arch else list(ARCHS)
+    if unknown := [arch for arch in asked if arch not in ARCHS]:
+        raise UsageError(f"'{unknown[0]}' is none of {', '.join(ARCHS)}")
+
+    commands = {step: KernelBuild(args.build, step) for step in steps}
+    if without := [step for step in steps if "gpu" not in commands[step].units]:
+        raise UsageError(f"{args.build} does not compile {without[0]} for a GPU; see ./setup.sh --help")
+    compiler = find_compiler(commands[steps[0]].units["gpu"])
+    built = re.findall(r"code=(sm_\w+)", " ".join(commands[steps[0]].units["gpu"])) if args.check else []
+    todo = [
+        (step, arch)
+        for step in steps
+        for arch in needed_archs(commands[step], [a for a in compiler.archs if a in asked and a not in built])
+    ]
+    rows = []
+    with ThreadPoolExecutor(max_workers=1 if args.check else os.cpu_count() or 1) as pool:
+        made = pool.map(lambda pair: compiled(commands[pair[0]], *pair), todo)
+        for row in made:
+            rows.append(row)
+            if args.out:
+                progress(len(rows), len(todo), f"{row['step']} {row['arch']}")
+    if args.out:
+        unknown = [arch for arch in ARCHS if arch not in compiler.archs]
+        if unknown:
+            raise UsageError(f"nvcc {compiler.version} does not know {', '.join(unknown)}")
+        write_whole(args.out, as_text({"nvcc": compiler.version, "archs": ARCHS, "compiled": rows}))
+        return 0
+    print(table(rows) if rows else "nothing to compile")
+    return compare(rows, compiler) if args.check else 0
+
+
+def compare(rows: list[dict[str, Any]], compiler: Compiler) -> int:
+    record = read_record(RECORD)
+    if record["nvcc"] != compiler.version:
+        print(f"not compared: the record is of nvcc {record['nvcc']}, this is {compiler.version}")
+        return 0
+    recorded = {(row["step"], row["arch"]): row for row in record["compiled"]}
+    found = []
+    for row in rows:
+        old = recorded.get((row["step"], row["arch"]))
+        found += differences(old, row) if old else [f"{row['step']} for {row['arch']} is not recorded"]
+    print("\n".join(found) if found else "as recorded")
+    return 1 if found else 0

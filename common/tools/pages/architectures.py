@@ -1,0 +1,118 @@
+"""The generated blocks that show what nvcc makes of the steps for other GPUs, as recorded."""
+
+from itertools import groupby, pairwise
+from typing import Any
+
+from tools.base import UsageError, markdown
+from tools.claims.context import DEFAULT_ARCH
+from tools.machine_code.listing import matches, parse_instruction
+from tools.machine_code.loops import compute_capability
+from tools.machine_code.occupancies import LIMITS
+from tools.pages.blocks import Request, block, whole
+
+Row = dict[str, Any]
+LOADS = ("LDS", "LDSM")
+
+
+def rows_of(request: Request) -> dict[tuple[str, str], Row]:
+    record = request.context.architecture_record()
+    return {(row["step"], row["arch"]): row for row in record["compiled"]}
+
+
+def archs_of(request: Request) -> dict[str, str]:
+    """By name, a GPU that is one."""
+    return request.context.architecture_record()["archs"]
+
+
+def facts(request: Request) -> str:
+    return f"nvcc {request.context.architecture_record()['nvcc']}."
+
+
+def shared_loads(mix: dict[str, int]) -> str:
+    """How many, by width: "64 LDS.128"."""
+    found: dict[str, int] = {}
+    for opcode, count in mix.items():
+        instruction = parse_instruction(opcode)
+        if instruction.mnemonic in LOADS:
+            width = next((f".{w}" for w in ("128", "64", "4", "2") if matches(instruction, f"LDS.{w}")), "")
+            if instruction.mnemonic == "LDSM":
+                width = "." + opcode.split(".")[-1]
+            name = instruction.mnemonic + width
+            found[name] = found.get(name, 0) + count
+    return ", ".join(f"{count} `{name}`" for name, count in found.items()) or "none"
+
+
+def table_of_step(request: Request, step: str) -> str:
+    rows = {arch: row for (of_step, arch), row in rows_of(request).items() if of_step == step}
+    if not rows:
+        raise UsageError(f"{step} is not compiled for any GPU: it has no kernel of its own")
+    tensor = any(row["loop"]["hmma"] for row in rows.values())
+    head = ["for", "registers a thread", "instructions in the loop"]
+    head += ["`HMMA`" if tensor else "`FFMA`", "others", "loads of shared memory"]
+    if not tensor:
+        head += ["operands marked `.reuse`", "`FFMA`s that clash", "conflicts, by the model"]
+    lines = []
+    for arch, row in rows.items():
+        loop = row["loop"]
+        products = loop["hmma"] or loop["ffma"]
+        cells = [row["registers"], loop["instructions"], products, loop["instructions"] - products]
+        line = [f"`{arch}`, {archs_of(request)[arch]}", *map(whole, cells), shared_loads(loop["mix"])]
+        if not tensor:
+            known = [loop["reuse_marks"], loop.get("clashes"), loop.get("bank_conflicts")]
+            line += ["–" if figure is None else whole(figure) for figure in known]
+        lines.append(line)
+    return f"{markdown(head, lines, left=1)}\n\n`{step}`, the kernel for aligned rows. {facts(request)}"
+
+
+def table_of_same(request: Request) -> str:
+    rows, lines = rows_of(request), []
+    for first, second in pairwise(archs_of(request)):
+        both = [
+            (row, rows[step, second])
+            for (step, arch), row in rows.items()
+            if arch == first and (step, second) in rows
+        ]
+        code = sum(a["code_sha256"] == b["code_sha256"] for a, b in both)
+        mix = sum(a["loop"]["mix"] == b["loop"]["mix"] for a, b in both)
+        registers = sum(a["registers"] == b["registers"] for a, b in both)
+        lines.append([f"`{first}` and `{second}`", *map(str, [len(both), code, mix, registers])])
+    head = ["", "steps compiled for both", "all code the same", "same instructions in the loop, by number"]
+    return f"{markdown([*head, 'as many registers'], lines, left=1)}\n\n{facts(request)}"
+
+
+def place(request: Request, step: str, arch: str, row: Row | None) -> str:
+    """Whether a step can be expected to run on a GPU, by what is known without one."""
+    if arch == DEFAULT_ARCH and row:
+        return "measured"
+    if row is None:
+        return "lacks instructions"
+    counters = request.context.profile_run(step)["counters"]
+    shared = sum(counters[f"{kind}_shared_bytes_per_block"] or 0 for kind in ("static", "dynamic"))
+    if shared > LIMITS[compute_capability(arch)].shared_bytes_per_block:
+        return "too little shared memory"
+    return "compiles, spills" if row["spills"] else "compiles"
+
+
+def table_of_places(request: Request) -> str:
+    rows, archs = rows_of(request), archs_of(request)
+    steps = list(dict.fromkeys(step for step, _ in rows))
+    cells = {step: [place(request, step, arch, rows.get((step, arch))) for arch in archs] for step in steps}
+    lines = []
+    for of_group, group in groupby(steps, key=lambda step: cells[step]):
+        names = [step[:2] for step in group]
+        lines.append([names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", *of_group])
+    return (
+        f"{markdown(['steps', *(f'`{a}`' for a in archs)], lines, left=1 + len(archs))}\n\n{facts(request)}"
+    )
+
+
+@block()
+def make_architectures(request: Request) -> str:
+    match request.arguments.split():
+        case ["same"]:
+            return table_of_same(request)
+        case ["where"]:
+            return table_of_places(request)
+        case [step]:
+            return table_of_step(request, request.context.directory(step))
+    raise UsageError("write `architectures STEP`, `architectures same` or `architectures where`")
