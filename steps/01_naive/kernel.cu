@@ -6,7 +6,7 @@
 //           *rows*: their 32 elements of A lie a whole row apart, so one load instruction touches 32
 //           different cache lines, where 32 neighbours would lie in one. (The bytes beside them are not
 //           lost: the L1 cache serves 99 % of the accesses, docs/evidence/h200/01_naive.json. It is the
-//           number of accesses that takes the time.)
+//           passes through that cache that take the time.)
 
 #include "common/step.hpp"
 
