@@ -1,6 +1,7 @@
 """The site as files: it builds without a word, every link leads somewhere, nothing comes from a network."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -51,6 +52,14 @@ def test_markers_of_generated_parts_are_gone(built):
     assert "528 in all" in page
     for marker in ("generate:", "&lt;!--", "<!--=", "<!--/", "<!-- end"):
         assert marker not in page
+
+
+def test_a_bar_in_a_table_is_escaped():
+    """Where the pages are read in the repository, a bar within a cell's value would begin a column."""
+    bare = re.compile(r"<!--=(?:[^|>]|->)*(?<!\\)\|")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        cells = (line for line in page.read_text().splitlines() if line.startswith("|"))
+        assert not [line[:80] for line in cells if bare.search(line)], page
 
 
 def test_source_files_have_pages(built):
