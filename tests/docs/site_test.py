@@ -56,10 +56,10 @@ def test_markers_of_generated_parts_are_gone(built):
 
 def test_a_bar_in_a_table_is_escaped():
     """Where the pages are read in the repository, a bar within a cell's value would begin a column."""
-    bare = re.compile(r"<!--=(?:[^|>]|->)*(?<!\\)\|")
     for page in sorted((ROOT / "docs").rglob("*.md")):
         cells = (line for line in page.read_text().splitlines() if line.startswith("|"))
-        assert not [line[:80] for line in cells if bare.search(line)], page
+        values = (value for line in cells for value in re.findall("<!--=(.*?)-->", line))
+        assert not [value for value in values if re.search(r"(?<!\\)\|", value)], page
 
 
 def test_source_files_have_pages(built):
