@@ -19,8 +19,8 @@ struct Said {
   std::string out, err;
 };
 
-Said run(const harness::Step& step, const char* device) {
-  const char* arguments[] = {"run", "--size", "0", "--device", device};
+Said run(const harness::Step& step, const char* device, const char* size = "0") {
+  const char* arguments[] = {"run", "--size", size, "--device", device};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = harness::run(step, 5, arguments);
@@ -52,7 +52,7 @@ TEST(ChooseDevice, SaysThatThereIsNoCuda) {
 void too_large(const Gemm&) { throw TooLittleShared(196736, 101376); }
 
 TEST(ChooseDevice, SaysThatABlockDoesNotFitOnTheGpu) {
-  const Said said = run({"step", {}, too_large, {}, 0}, "cpu");
+  const Said said = run({"step", {}, too_large, {}, 0}, "cpu", "8");
   EXPECT_EQ(said.status, 3);
   EXPECT_EQ(
       said.err,
