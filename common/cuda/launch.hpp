@@ -6,6 +6,7 @@
 
 #include "common/cuda/check.hpp"
 #include "common/cuda/launch_config.hpp"
+#include "common/too_little_shared.hpp"
 
 // A program holds a step for both devices. Functions that are not the same on both need another name for the
 // linker, or it would take one of them for both.
@@ -26,8 +27,8 @@ int device_attribute() {
 // kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
 // of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
 // work, where <<<>>> would report an error.
-// Throws CudaError if the launch is refused; what goes wrong while the kernel runs shows at the next
-// synchronisation.
+// Throws TooLittleShared, and CudaError if the launch is refused; what goes wrong while the kernel runs shows
+// at the next synchronisation.
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&... args) {
   const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
@@ -35,10 +36,7 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
   constexpr std::size_t without_asking = 48 * 1024;  // a block gets more shared memory only on request
   if (shared_bytes > without_asking) {
     const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
-    if (shared_bytes > static_cast<std::size_t>(most)) {
-      throw CudaError("a block of this kernel takes " + std::to_string(shared_bytes) +
-                      " bytes of shared memory, and this GPU gives it " + std::to_string(most) + " at most");
-    }
+    if (shared_bytes > static_cast<std::size_t>(most)) throw TooLittleShared(shared_bytes, most);
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
   }

@@ -15,6 +15,7 @@
 #include "common/harness/report.hpp"
 #include "common/harness/run_case.hpp"
 #include "common/out_of_memory.hpp"
+#include "common/too_little_shared.hpp"
 
 namespace harness {
 
@@ -336,6 +337,8 @@ int run(const Step& step, int argc, const char* const* argv) {
     return complain(error.what(), 2);
   } catch (const DeviceUnavailable& error) {
     return complain(error.what(), 3);
+  } catch (const TooLittleShared& error) {
+    return complain(std::string(error.what()) + "; use --device cpu", 3);
   } catch (const OutOfMemory& error) {
     return complain(error.what(), 2);
   } catch (const std::bad_alloc&) {

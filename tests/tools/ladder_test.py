@@ -394,6 +394,21 @@ def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):
     assert [r["step"] for r in json.loads((tmp_path / "ladder.json").read_text())] == ["01_naive"]
 
 
+def test_steps_that_the_gpu_cannot_run_are_left_out(tool, refused, tmp_path):
+    build, measure = tmp_path / "build", ["measure", "--build", tmp_path / "build", "--device", "gpu"]
+    good = f"import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write({json.dumps(RECORDS[:1])!r})"
+    lacks = "import sys\nsys.exit(3)"
+    fake_step(build, "01_naive", good)
+    fake_step(build, "13_bulk_copy", lacks)
+    result = tool(*measure)
+    assert result.returncode == 0, result.stderr
+    assert "left out: 13_bulk_copy ended with exit status 3" in result.stderr
+    assert [r["step"] for r in json.loads((tmp_path / "ladder.json").read_text())] == ["01_naive"]
+    assert tool(*measure, "--steps", "01,13").returncode == 3  # it was asked for
+    (build / "steps/01_naive/run").unlink()
+    assert tool(*measure).returncode == 3  # nothing is left
+
+
 def test_a_plot_is_drawn_beside_the_record_if_there_is_something_to_draw(tool, tmp_path):
     for ratio, said in ((0.5, "wrote out.json and out.svg"), (None, "wrote out.json; no plot: no fraction")):
         record = json.dumps([gpu_record("01_naive", 4096, ratio)])

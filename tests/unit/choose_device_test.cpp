@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/harness/run.hpp"
+#include "common/too_little_shared.hpp"
 
 namespace {
 
@@ -18,8 +19,8 @@ struct Said {
   std::string out, err;
 };
 
-Said run(const harness::Step& step, const char* device) {
-  const char* arguments[] = {"run", "--size", "0", "--device", device};
+Said run(const harness::Step& step, const char* device, const char* size = "0") {
+  const char* arguments[] = {"run", "--size", size, "--device", device};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const int status = harness::run(step, 5, arguments);
@@ -46,6 +47,17 @@ TEST(ChooseDevice, SaysThatThereIsNoCuda) {
   const Said said = run({"step", {}, step, {}, 0}, "gpu");
   EXPECT_EQ(said.status, 3);
   EXPECT_EQ(said.err, "error: no GPU: this program was built without CUDA; use --device cpu\n");
+}
+
+void too_large(const Gemm&) { throw TooLittleShared(196736, 101376); }
+
+TEST(ChooseDevice, SaysThatABlockDoesNotFitOnTheGpu) {
+  const Said said = run({"step", {}, too_large, {}, 0}, "cpu", "8");
+  EXPECT_EQ(said.status, 3);
+  EXPECT_EQ(
+      said.err,
+      "error: a block of this kernel takes 196736 bytes of shared memory, and this GPU gives it 101376 at "
+      "most; use --device cpu\n");
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ void run(int compute_capability) {
     std::string said;
     try {
       launch(count_blocks, dim3(6, 2), dim3(64), 1 << 20, counts.data, 1000);
-    } catch (const CudaError& error) {
+    } catch (const TooLittleShared& error) {
       said = error.what();
     }
     expect(

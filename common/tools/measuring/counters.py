@@ -51,7 +51,7 @@ from tools.measuring.counters_record import (
     short_name,
     to_json,
 )
-from tools.measuring.ladder import choose_steps
+from tools.measuring.ladder import choose_steps, on_this_gpu
 
 SECTIONS = (
     "LaunchStats", "Occupancy", "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
@@ -134,7 +134,10 @@ def collect_all(args: argparse.Namespace, raw: Path) -> None:
     ncu = find_ncu()
     raw.mkdir(parents=True, exist_ok=True)
     (raw / "facts.json").write_text(json.dumps(gpu_facts(ncu)))
-    jobs = [(step, problem) for problem in PROBLEMS for step in choose_steps(args.build, args.steps)]
+    steps = choose_steps(args.build, args.steps)
+    if not args.steps:
+        steps = on_this_gpu(args.build, steps)
+    jobs = [(step, problem) for problem in PROBLEMS for step in steps]
     pages: list[Future[None]] = []
     with ThreadPoolExecutor(8) as pool:  # reading the reports needs no GPU
         for done, (step, problem) in enumerate(jobs):

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+// A block of a kernel takes more shared memory than one can have on this GPU: it cannot run there.
+struct TooLittleShared : std::runtime_error {
+  TooLittleShared(std::size_t bytes, int most)
+      : std::runtime_error("a block of this kernel takes " + std::to_string(bytes) +
+                           " bytes of shared memory, and this GPU gives it " + std::to_string(most) +
+                           " at most") {}
+};
