@@ -4,7 +4,8 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-usage: ./setup.sh [--browser] [--no-root] [MESON_OPTION...]
+usage: ./setup.sh [--arm64] [--browser] [--no-root] [MESON_OPTION...]
+       ./setup.sh --packages
 
 Makes a fresh clone ready to build. It can be run again at any time and asks nothing:
 what is in place already is left alone.
@@ -16,12 +17,18 @@ what is in place already is left alone.
      Without one, the build holds the CPU device only.
   4. Configures build/ with Meson.
 
+  --arm64     also configures build-arm64/, which a cross compiler builds for 64-bit ARM (CPU device only) and whose
+              tests run in an emulator: installs g++-aarch64-linux-gnu and qemu-user, and unpacks the libraries for
+              arm64 into .packages/arm64 (about 450 MB in all). For Debian on another processor than that.
+
   --browser   also installs Chromium, in which the site's pages are tested (Debian's chromium and chromium-driver,
               with what they need about 750 MB). Nothing else needs it; without it, those tests are skipped.
 
   --no-root   installs nothing outside of this folder, for who is not root: of the missing packages, libraries are
               downloaded with apt-get and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and
               Python 3.11 or newer have to be there.
+
+  --packages  ends after 1, for the image of a container (container/Containerfile).
 
 Every other argument goes to "meson setup":
 
@@ -37,15 +44,24 @@ die() {
   exit 1
 }
 
+if [[ $(uname -s) != Linux ]]; then
+  # Before anything that macOS's bash 3.2 does not know.
+  die "needs Linux: the CPU device reads ELF files, and GCC has to report accesses; see container/README.md"
+fi
+
 cuda_chosen=false # whether the command line says what cuda is to be
+arm64=false
 browser=false
 no_root=false
+packages_only=false
 meson_options=()
 for arg in "$@"; do
   case $arg in
     -h | --help) usage && exit 0 ;;
+    --arm64) arm64=true && continue ;;
     --browser) browser=true && continue ;;
     --no-root) no_root=true && continue ;;
+    --packages) packages_only=true && continue ;;
     -Dcuda=* | cuda=*) cuda_chosen=true ;;
   esac
   meson_options+=("$arg")
@@ -117,6 +133,17 @@ if $browser && ! { command -v chromium && command -v chromedriver; } >/dev/null;
   fi
 fi
 
+if $arm64; then
+  if [[ $(uname -m) == aarch64 ]]; then
+    say "arm64: this machine is one, and build/ is for it"
+    arm64=false
+  elif ! grep -qs '^ID=debian' /etc/os-release; then
+    die "--arm64 needs Debian: Ubuntu keeps its libraries for arm64 on other servers, elsewhere they have other names"
+  else
+    packages+=(g++-aarch64-linux-gnu qemu-user)
+  fi
+fi
+
 # Installs its arguments; takes apt's settings from the environment, so that nothing can ask a question.
 apt_install() {
   local as_root=()
@@ -127,25 +154,31 @@ apt_install() {
   "${apt[@]}" install -y --no-install-recommends "$@" </dev/null
 }
 
-# Unpacks its arguments, and what they need, into .packages, as the user that runs this. apt's lists and files
-# lie there, too: those of the system may be missing or belong to root.
+# unpack FOLDER PACKAGE... unpacks packages, and what they need, into the folder, as the user that runs this. apt's
+# lists and files lie there, too: those of the system may be missing or belong to root. $unpack_options go to apt;
+# with $unpack_only, nothing is unpacked but packages whose names match it.
 unpacked=$root/.packages
+unpack_options=()
+unpack_only=
 unpack() {
-  local apt=(apt-get -q -o Dpkg::Use-Pty=0 -o Debug::NoLocking=1 -o "Dir::State::Lists=$unpacked/apt/lists"
-    -o "Dir::Cache=$unpacked/apt/cache") names file
-  mkdir -p "$unpacked"/{apt/lists/partial,apt/cache/archives/partial,debs,complete}
+  local folder=$1 names file
+  shift
+  local apt=(apt-get -q -o Dpkg::Use-Pty=0 -o Debug::NoLocking=1 -o "Dir::State::Lists=$folder/apt/lists"
+    -o "Dir::Cache=$folder/apt/cache" "${unpack_options[@]}")
+  mkdir -p "$folder"/{apt/lists/partial,apt/cache/archives/partial,debs,complete}
   "${apt[@]}" update </dev/null || say "apt-get update failed; trying with the package lists at hand"
   # What is installed already, if in another version, stays as it is: its line has the old version in brackets.
-  names=$("${apt[@]}" --simulate install --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p')
+  names=$("${apt[@]}" --simulate install --no-install-recommends "$@" |
+    sed -n 's/^Inst \([^ ]*\) (.*/\1/p' | { grep -E "$unpack_only" || true; })
   # shellcheck disable=SC2086  # names without blanks
-  (cd "$unpacked/debs" && "${apt[@]}" download $names </dev/null) || return
-  for file in "$unpacked"/debs/*.deb; do
-    dpkg-deb --extract "$file" "$unpacked" || return
+  (cd "$folder/debs" && "${apt[@]}" download $names </dev/null) || return
+  for file in "$folder"/debs/*.deb; do
+    dpkg-deb --extract "$file" "$folder" || return
   done
   # Where the libraries say that they are.
-  find "$unpacked/usr" -name '*.pc' -exec sed -i "s|\([=I]\)/usr|\1$unpacked/usr|g" {} +
-  rm -rf "$unpacked/debs" "$unpacked/apt"
-  (cd "$unpacked/complete" && touch "$@")
+  find "$folder/usr" -name '*.pc' -exec sed -i "s|\([=I]\)/usr|\1$folder/usr|g" {} +
+  rm -rf "$folder/debs" "$folder/apt"
+  (cd "$folder/complete" && touch "$@")
 }
 
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
@@ -163,7 +196,7 @@ if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
       fi
     done
     say "packages: unpacking into .packages: ${missing[*]}"
-    unpack "${missing[@]}" || die "apt-get could not download: ${missing[*]}"
+    unpack "$unpacked" "${missing[@]}" || die "apt-get could not download: ${missing[*]}"
   elif ((EUID == 0)) || sudo -n true 2>/dev/null; then
     say "packages: installing with apt-get: ${missing[*]}"
     apt_install "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
@@ -173,6 +206,27 @@ setup: or unpack the libraries among them into this folder: ./setup.sh --no-root
   fi
 else
   say "packages: no apt-get here; needed, by their Debian names: ${packages[*]}"
+fi
+
+if $packages_only; then
+  say "done"
+  exit
+fi
+
+# The libraries for arm64, as a user would unpack them: "dpkg --add-architecture" would change the whole system. The
+# C library and GCC's are not among them, as the cross compiler has its own.
+sysroot=$unpacked/arm64
+if $arm64; then
+  missing=()
+  for package in "${libraries[@]}"; do
+    if [[ ! -e $sysroot/complete/$package ]]; then missing+=("$package"); fi
+  done
+  if ((${#missing[@]})); then
+    say "arm64: unpacking into .packages/arm64: ${missing[*]}"
+    unpack_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status=/dev/null)
+    unpack_only='^(googletest|lib(boost|cli11|fmt|gmock|gtest)|nlohmann)'
+    unpack "$sysroot" "${missing[@]}" || die "apt-get could not download for arm64: ${missing[*]}"
+  fi
 fi
 
 # ---- .venv ----
@@ -271,24 +325,24 @@ if $cuda_chosen || [[ $last_decision == "chosen by option" ]]; then
 fi
 say "CUDA: $decision$because"
 
-# Prints why build/ cannot be used as it is; nothing if it can.
+# build_problem FOLDER prints why a build folder cannot be used as it is; nothing if it can.
 build_problem() {
-  .venv/bin/python - "$root" "$($meson --version)" <<'PYTHON'
+  .venv/bin/python - "$root" "$1" "$($meson --version)" <<'PYTHON'
 import json
 import os
 import sys
 
-root, version = sys.argv[1:]
+root, folder, version = sys.argv[1:]
 try:
-    with open("build/meson-info/meson-info.json", encoding="utf-8") as file:
+    with open(f"{folder}/meson-info/meson-info.json", encoding="utf-8") as file:
         info = json.load(file)
     source, build = info["directories"]["source"], info["directories"]["build"]
     by = info["meson_version"]["full"]
-    if (source, build) != (root, os.path.join(root, "build")):
+    if (source, build) != (root, os.path.join(root, folder)):
         print(f"it was configured for {source}")
     elif by != version:
         print(f"it was configured by Meson {by}, this is {version}")
-    elif not os.path.exists("build/build.ninja"):
+    elif not os.path.exists(f"{folder}/build.ninja"):
         print("it is incomplete")
 except (OSError, ValueError, KeyError, TypeError):
     print("it is incomplete")
@@ -300,7 +354,7 @@ if [[ ! -f build/meson-private/coredata.dat ]]; then
   say "build/: configuring"
   $meson setup build "${native[@]}" "${cuda_option[@]}" "$@"
 else
-  problem=$(build_problem)
+  problem=$(build_problem build)
   if [[ -n $problem ]]; then
     :
   elif ! $meson configure --no-pager build >/dev/null 2>&1; then
@@ -320,6 +374,32 @@ else
   fi
 fi
 if [[ -n $decision ]]; then printf '%s\n' "$decision" >"$stamp"; fi
+
+# ---- build-arm64/ ----
+
+if $arm64; then
+  {
+    printf "[properties]\npkg_config_libdir = ['%s/pkgconfig', '%s']\n" \
+      "$sysroot/usr/lib/aarch64-linux-gnu" "$sysroot/usr/share/pkgconfig"
+    printf "boost_includedir = '%s'\nboost_librarydir = '%s'\n" \
+      "$sysroot/usr/include" "$sysroot/usr/lib/aarch64-linux-gnu"
+  } >.venv/arm64.ini
+  again=()
+  if [[ -d build-arm64 ]]; then
+    problem=$(build_problem build-arm64)
+    again=(--wipe)
+  else
+    problem="configuring"
+  fi
+  if [[ -n $problem ]]; then
+    say "build-arm64/: $problem"
+    $meson setup "${again[@]}" build-arm64 --native-file .venv/native.ini \
+      --cross-file tests/arm64/cross.ini --cross-file .venv/arm64.ini -Dcuda=disabled
+  else
+    say "build-arm64/: configured already"
+  fi
+  say "arm64: to test it: .venv/bin/meson test -C build-arm64 --suite arm64"
+fi
 
 # ---- what to type next ----
 
