@@ -61,15 +61,13 @@ class Grader:
         return grade
 
     def _grade(self, source: str, grade: Grade) -> None:
-        starter = self.exercise.starter.read_text(encoding="utf-8")
-        if finding := rules.check(source, starter):
-            raise Failed(finding)
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
+        code = rules.read(source, self.exercise.starter.read_text(encoding="utf-8"))
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
             raise BuildError(f"no GPU: {why_not}; leave out --device")
-        self.built = built = toolchain.compile(source, gpu=gpu is not None)
+        self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         self.progress("running")
         plain_list = plain_problems(self.chooser)
@@ -80,6 +78,9 @@ class Grader:
             f"right over {len(plain_list) + len(observed_list)} problems; no race, no stray access, "
             "nothing read before it is written"
         )
+        if toolchain.has_nvcc:
+            self.progress("compiling for the GPU")
+            toolchain.compile_machine_code(built)
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
         elsewhere, problem = self._check_work(context, observed_list[-1])
@@ -94,8 +95,8 @@ class Grader:
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 
-    def _run(self, problems: list[Problem], *options: str, timeout: float | None = None) -> Outcome:
-        return run(self.built.program, problems, *options, timeout=timeout, source=self.file)
+    def _run(self, problems: list[Problem], *options: str) -> Outcome:
+        return run(self.built, problems, *options, source=self.file)
 
     def _fail(self, finding: Finding, problem: Problem | None) -> None:
         """With how to meet this problem again, if nobody could know it."""
@@ -141,7 +142,7 @@ class Grader:
         """Where the kernel stores C, as far as this problem shows; 0 if it does not."""
         # A problem of its own if this one's sizes have no blocks.
         shape = problem if " 0" not in problem.options else Problem("--m 8 --n 8 --k 8")
-        outcome = self._run([shape], "--xray", timeout=20)
+        outcome = self._run([shape], "--xray")
         rows = [row for record in outcome.records for row in rows_of(record)]
         stores = [row for row in rows if row["array"] == "C" and row["operation"] == "store"]
         return next((row["line"] for row in stores if is_mine(row)), 0)

@@ -1,20 +1,26 @@
-"""What the text of a student's file may not hold: what would get round the grader or hide what it does, and
-what is no CUDA although the CPU device would run it. The rest shows in what the compiler makes of it
-(object_file.py) and when the program runs (exercise_guard.hpp, grader.py). Standard library only.
+"""What a student's file may hold, read from what the compiler's preprocessor makes of it, which is what is compiled
+for every device: no macro, comment or condition hides anything. The rules say what teaches; what runs is judged from
+another process (common/judge), within walls (isolation.py). Standard library only.
 """
 
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from tools.grading.content import PIECE, without_comments, without_strings
-from tools.grading.finding import Finding
+from tools.grading.content import without_strings
+from tools.grading.finding import Failed, Finding
+from tools.grading.isolation import Limits, run_confined
 
+LIMITS = Limits(cpu_s=5, wall_s=20, memory=1 << 30, file=16 << 20)
+MOST_BYTES, MOST_LINES = 1 << 18, 10_000  # of a hand-in; the longest solution has 20 KB
 # Words with two underscores, all of CUDA, that the CPU device has.
 CUDA = (
     "__(?:global__|device__|host__|shared__|forceinline__|noinline__|align__|launch_bounds__|restrict|restrict__"
-    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint|uint_as_float)"
+    "|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint|uint_as_float"
+    "|grid_constant__|LINE__|FILE__)"
 )
 # Of std::, what a kernel or its launch may need: it works on numbers and on types, not on memory.
 STD = (
@@ -23,132 +29,134 @@ STD = (
     r"|is_\w+|conditional(?:_t)?|enable_if(?:_t)?|remove_\w+|decay(?:_t)?|declval"
     r"|(?:make_)?(?:index|integer)_sequence)"
 )
+LACKS = "CUDA has it, but the CPU device, on which exercises are graded, does not"
 # Words, and why they are not allowed; the starter's are. Of several reasons on one line the first is told.
 WORDS = {
-    "asm|__asm|__asm__": "inline assembly hides what it does; the wrappers in common/cuda say it",
+    "asm": "inline assembly hides what it does; the wrappers in common/cuda say it",
     r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
     "thread_local": "CUDA has no such variables; what is a thread's own is a variable of the kernel",
-    r"harness|exercise_guard|guarded_\w+|run_on_\w+|verify_on_host|reference\w*_cpu|STEP_\w+": (
-        "that is a part of the grader"
-    ),
-    "cpu_device|current_worker": "that observes the kernel",
-    "__attribute__|__attribute|no_sanitize|gnu": "attributes could hide the kernel from the grader",
+    r"harness|judge|cpu_device|exercise_guard|guarded_\w+|run_on_\w+|STEP_\w+": "that is a part of the grader",
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
     r"cuda[A-Z]\w*": "the host only launches; memory and devices are the program's business",
-    # The compiler makes calls of these itself, so the object does not tell.
-    r"(?:std\s*::\s*)?(?:mem(?:p?cpy|move|set)|bcopy|bzero)": (
-        "the host cannot reach the matrices, and nobody sees what a library reads; the kernel copies"
-    ),
-    r"_Pragma|using\s+namespace|operator\s*(?:new|delete)": "an exercise needs none of it",
-    r"std(?!\s*::)": "a name of the standard library stands directly behind std::",
+    r"(?:std\s*::\s*)?(?:mem(?:p?cpy|move|set)|bcopy|bzero)": "nobody sees what a library reads; the kernel copies",
+    r"using\s+namespace": "a name of the standard library stands directly behind std::",
     r"std\s*::\s*array": "write a plain array, such as float sums[TM]",
     r"std\s*::\s*(?:min|max|clamp|swap)": "`std::` has the host's; CUDA's own min and max stand without it",
-    r"std\s*::\s*(?:ranges\s*::\s*)?(?:copy|fill|move|transform)\w*": (
-        "a GPU has no such function; write the loop"
-    ),
     rf"std\s*::\s*(?!{STD}(?!\w))\w+(?:\s*::\s*\w+)*": (
-        "the work is the kernel's, and of the standard library it needs numbers and types only, such as "
-        "std::size_t"
+        "the work is the kernel's, and of the standard library it needs numbers and types only, such as std::size_t"
     ),
-    rf"(?!{CUDA}(?!\w))__\w+": (
-        "it is a word of the compiler, or CUDA has it, but the CPU device, on which exercises are graded, "
-        "does not"
-    ),
+    rf"(?!{CUDA}(?!\w))_[_A-Z]\w*": f"it is a word of the compiler, or {LACKS}",
     r"(?<!struct )(?:u?(?:int|char|short|long)[1-4]|float3|double[2-4]|make_(?:u?int[1-4]|float3)"
-    r"|atomic(?!(?:Add|Exch)(?!\w))[A-Z]\w*|cooperative_groups)(?!\w|\s*[=;,])": (
-        "CUDA has it, but the CPU device, on which exercises are graded, does not"
-    ),
+    r"|atomic(?!(?:Add|Exch)(?!\w))[A-Z]\w*|cooperative_groups)(?!\w|\s*[=;,])": LACKS,
 }
 # What is no single word, and what is said of it.
 FORMS = {
     r"^[ \t]*#[ \t]*pragma\b(?![ \t]+(?:no)?unroll\b)[ \t]*(\w*).*": (
         "`#pragma {0}` is not allowed here: only #pragma unroll is."
     ),
-    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(?![ \t]+[01][ \t]*$).*": (
-        "`#{0}` is not allowed here: the program must be the same wherever it is graded."
-    ),
-    r"^[ \t]*#[ \t]*define\b(?![ \t]+[A-Z][A-Z0-9_]*\b)[ \t]*(\w*).*": (
-        "the macro `{0}` is not allowed here: names of macros are to be in capitals, so that none takes the "
-        "place of another word (or write constexpr int ...)."
-    ),
-    r"^[ \t]*#[ \t]*define\b.*#.*": "`#` in a macro is not allowed here: it makes words that nobody sees.",
-    r"^[ \t]*#[ \t]*(?!(?:include|pragma|define|\w*if|\w*ifn?def|else)\b)(\w+).*": (
-        "`#{0}` is not allowed here: an exercise needs none."
-    ),
-    r"%:|<%|%>|\?\?[=/'()!<>-]": "another spelling of a bracket or a # is not allowed here.",
     r"\bextern\s+__shared__": (
-        "the CPU device has no `extern __shared__`: write an array of constant size, __shared__ float "
-        "As[...][...] (in exercise 12: dynamic_shared)."
+        "the CPU device has no `extern __shared__`: write an array of constant size, __shared__ float As[...][...] (in "
+        "exercise 12: dynamic_shared)."
     ),
     r"\b__shared__\s+alignas\b": (
         "write __shared__ __align__(16) float ...: the CPU device's compiler takes no alignas there."
     ),
-    r"\bnamespace\b(?!\s*\{)(?:\s*(\w*))": (
-        "`namespace {0}` is not allowed here: it could reach into other parts of the program; leave the name "
-        "out."
-    ),
     r"\[\[(?!\s*(?:maybe_unused|nodiscard|likely|unlikely)\s*\]\])\s*(\w*)": (
         "`[[{0}...]]` is not allowed here: attributes could hide the kernel from the grader."
     ),
-    r"\\": "a backslash is not allowed here, but within a string.",
+    r"""[uUL8]*R(?=")""": 'a string of the kind R"(...)" is not allowed here: an exercise needs none.',
     "<<<": "write launch(kernel, grid, block, 0, g) in place of <<<...>>>: the CPU device has no other.",
 }
 RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
 RULES += [
-    (re.compile(rf"(?<![\w.])(?:{w})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
-    for w, why in WORDS.items()
+    (re.compile(rf"(?<![\w.])(?:{w})(?!\w)"), f"`{{0}}` is not allowed here: {why}.") for w, why in WORDS.items()
 ]
-INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-UNNAMED = re.compile(r"\bnamespace\s*\{")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+FILE = "kernel.cu"
+PREPROCESS = ["g++", "-E", "-undef", "-nostdinc", "-std=c++20", "-Iinclude", "-x", "c++"]
 LOOK = "the task, which says what is yours to write; `reset` brings the file back."
 
 
-def check(source: str, starter: str) -> Finding | None:
-    """The first rule that the file breaks, or None. starter: what the student began with; what stands there
-    is allowed."""
+@dataclass(frozen=True)
+class Code:
+    """A file as the compiler sees it: text has the file's lines, without comments and macros; includes: of the
+    starter."""
+
+    text: str
+    includes: tuple[str, ...]
+
+
+def read(source: str, starter: str) -> Code:
+    """The file's code, if it may be graded. starter: what the student began with; what stands there is allowed.
+    Raises Failed with the first rule that is broken."""
     if not source.strip("\ufeff \t\r\n"):
-        return Finding("rule", "The file is empty.", look="`reset`, which brings the starter back.")
-    text, beginning = without_comments(joined(source)), without_comments(joined(starter))
-    raw = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
-    broken = [(_line(text, p.start()), raw) for p in PIECE.finditer(text) if p["mark"] is not None]
-    includes = sorted(set(INCLUDE.findall(beginning)))
-    only = f"only the starter's includes are allowed: {', '.join(includes)}."
-    for match in INCLUDE.finditer(text):
-        if match[1] not in includes:
-            broken.append((_line(text, match.start()), f"it includes {match[1]}; {only}"))
-    code, allowed = without_strings(text), without_strings(beginning)
-    for pattern, says in RULES:
-        for match in pattern.finditer(code):
-            if not re.search(rf"(?<!\w){re.escape(match[0])}(?!\w)", allowed):
-                found = re.sub(r"\s*::\s*", "::", " ".join(match[match.lastindex or 0].split()))
-                broken.append((_line(code, match.start()), says.format(found)))
+        raise Failed(Finding("rule", "The file is empty.", look="`reset`, which brings the starter back."))
+    if len(source.encode()) > MOST_BYTES or source.count("\n") > MOST_LINES:
+        raise Failed(Finding("rule", f"The file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes."))
+    includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
+    code = Code(preprocessed(source, includes), includes)
+    text, allowed = without_strings(code.text), without_strings(preprocessed(starter, includes))
+    broken = [
+        (_line(text, match.start()), says.format(" ".join(re.sub(r"\s*::\s*", "::", found).split())))
+        for pattern, says in RULES
+        for match in pattern.finditer(text)
+        if not re.search(rf"(?<!\w){re.escape(match[0])}(?!\w)", allowed)
+        for found in [match[match.lastindex or 0]]
+    ]
     if broken:
-        return _broken(*min(broken, key=lambda pair: pair[0]))
-    if UNNAMED.search(allowed) and not UNNAMED.search(code):
-        return _broken(0, "`namespace {` around the kernel and its launch is missing; the starter has it.")
-    if wrong_side := no_cuda(code):
+        raise _broken(*min(broken, key=lambda pair: pair[0]))
+    if wrong_side := no_cuda(text):
         at, says, look = wrong_side
-        return Finding("no CUDA", says, _line(code, at), look=look)
-    return None
+        raise Failed(Finding("no CUDA", says, _line(text, at), look=look))
+    return code
 
 
-def joined(source: str) -> str:
-    """The source with lines that go on in the next made one, as the compiler does first of all; as many lines
-    as before."""
-    goes_on = r"\\[ \t\r\f\v]*\n"
-    return re.sub(
-        rf"(?:[^\n]*{goes_on})+[^\n]*",
-        lambda lines: re.sub(goes_on, "", lines[0]) + "\n" * lines[0].count("\n"),
-        source.lstrip("\ufeff"),
-    )
+def preprocessed(source: str, includes: tuple[str, ...]) -> str:
+    """As many lines as the source, without comments, directives and macros. What it includes must be among `includes`,
+    of which nothing is read here. Raises Failed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for header in includes:
+            (folder / "include" / header).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "include" / header).touch()
+        (folder / FILE).write_text(source.removeprefix("\ufeff"), encoding="utf-8")
+        ended = run_confined([*PREPROCESS, FILE, "-o", "out"], LIMITS, writable=[folder], cwd=folder)
+        if ended.status == 0:
+            return _in_lines((folder / "out").read_text(encoding="utf-8", errors="replace"), source.count("\n") + 1)
+    found = re.search(rf"^{FILE}:(\d+):\d+: (?:fatal )?error: (.*)", ended.said, re.MULTILINE)
+    line, said = (int(found[1]), found[2]) if found else (0, "the preprocessor does not come to its end")
+    if missing := re.search(r"(.*): No such file|#include", said):
+        said = f"it includes {missing[1] or 'something'}; only the starter's includes are allowed: {', '.join(includes)}."
+        raise _broken(line, said)
+    raise Failed(Finding("compile", f"It does not compile: {said}.", line, look="the line, and the ones before it."))
+
+
+def _in_lines(made: str, count: int) -> str:
+    """What the preprocessor made, each line where it is in the source."""
+    lines, at, mine = [""] * (count + 1), 1, True
+    for text in made.split("\n"):
+        marker = re.match(r'# (\d+) "([^"]*)"', text)
+        if marker is None:
+            if mine and text and at <= count:
+                if lines[at] and text.startswith("#"):
+                    raise _broken(at, "`_Pragma` is not allowed here: write #pragma unroll.")
+                lines[at] = f"{lines[at]} {text}" if lines[at] else text
+            at += mine
+        elif mine := marker[2] == FILE:
+            if 0 < int(marker[1]) < at:
+                raise _broken(min(at, count), "`#line` is not allowed here: an exercise needs none.")
+            at = int(marker[1]) or at
+        elif not marker[2].startswith(("include/", "<")):
+            raise _broken(min(at, count), "`#line` is not allowed here: an exercise needs none.")
+    return "\n".join(lines[1:])
 
 
 def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _broken(line: int, says: str) -> Finding:
-    return Finding("rule", says[0].upper() + says[1:], line, look=LOOK)
+def _broken(line: int, says: str) -> Failed:
+    return Failed(Finding("rule", says[0].upper() + says[1:], line, look=LOOK))
 
 
 # ---- Calls from the wrong side ---------------------------------------------------------------------------
@@ -184,7 +192,7 @@ class Function:
 def no_cuda(code: str) -> tuple[int, str, str] | None:
     """Where the first call from the wrong side is, or launch of what is no kernel; what is wrong; a look.
     code: without comments and the contents of strings."""
-    code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)
+    code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)  # pragmas
     functions: dict[str, list[Function]] = defaultdict(list)
     for function in functions_of(code):
         functions[function.name].append(function)

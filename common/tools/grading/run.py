@@ -1,6 +1,7 @@
-"""Runs a student's program over problems and reads what it says. Standard library only."""
+"""Has a student's program compute problems, and reads what the judge says of it. Standard library only."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -13,8 +14,13 @@ from typing import Any
 
 from tools.base import ROOT
 from tools.claims.context import STANDARD_PROBLEM
+from tools.grading.build import Built
+from tools.grading.isolation import Limits, confined
 
-TIMEOUT_S = 40  # of a table; right kernels take a few seconds
+# Of processor time, for one problem; right kernels take less than a tenth of that.
+SECONDS = float(os.environ.get("EXERCISES_SECONDS") or 3)
+# What the function that launches is called, and what the kernel computes in; see common/unit.hpp.
+PRECISIONS = {"sgemm": "fp32", "gemm_tf32": "tf32", "gemm_tf32_cut_off": "tf32_cut_off", "gemm": "bf16"}
 ENDLESS = "did not finish in time"
 
 
@@ -139,34 +145,37 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
 
 
 def run(
-    program: Path, problems: list[Problem], *options: str, timeout: float | None = None, source: str = ""
+    built: Built, problems: list[Problem], *options: str, seconds: float = SECONDS, gpu: bool = False, source: str = ""
 ) -> Outcome:
-    """Runs all problems in one process. source: what to call the student's file in messages."""
+    """Has all problems computed by the student's program and judged by another. seconds: of processor time, for one
+    problem; source: what to call the student's file in messages."""
+    observed = "--check" in options or "--xray" in options
+    how = "checked" if observed else "plain"
+    worker = built.folder / ("worker_gpu" if gpu else "worker")
+    limits = Limits(cpu_s=600, memory=None if gpu else 4 << 30, file=1 << 20)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases, out, said = folder / "cases", folder / "out.json", folder / "said"
+        cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
-        command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
-        crash, status = "", 0
-        with said.open("w") as file:
-            try:
-                status = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=folder,
-                    timeout=timeout or TIMEOUT_S, start_new_session=True, check=False,
-                ).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
-                crash = ENDLESS
-        text = named(said.read_text(errors="replace"), program, source)
+        command = [f"{built.judge}_gpu" if gpu else str(built.judge), PRECISIONS[built.entry.name], str(seconds)]
+        command += ["--cases", str(cases), "--json", str(out), *options]
+        command += ["--", *confined([str(worker), how], limits, readable=[built.folder], gpu=gpu)]
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", cwd=folder, start_new_session=True, check=False,
+        )  # fmt: skip
+        text = named(ended.stdout, worker, source)
         done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)
         at = problems[min(len(done), len(problems) - 1)]
         records = []
         with suppress(OSError, ValueError):
             records = json.loads(out.read_text())
-        if not crash and (len(records) != len(problems) or status not in (0, 1)):
+        crash = ""
+        if len(records) != len(problems) or ended.returncode not in (0, 1):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
-            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {status}"
+            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {ended.returncode}"
         for record in records:
-            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
+            record["complaints"] = [named(c, worker, source) for c in record["complaints"] or []]
         return Outcome([], crash, at) if crash else Outcome(records)
 
 

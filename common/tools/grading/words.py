@@ -4,7 +4,7 @@ import re
 
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
-from tools.grading.run import ENDLESS, TIMEOUT_S, Outcome, Problem
+from tools.grading.run import ENDLESS, SECONDS, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
@@ -170,7 +170,7 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
     if outcome.crash == ENDLESS:
-        says = f"The program did not finish within {TIMEOUT_S} s; it was busy{at}."
+        says = f"The program did not come to its end{at}: it was stopped after {SECONDS:g} s of work."
         look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
         return Finding("endless", says, look=look)
     # Once a kernel has been launched, the program itself says where it crashed.
