@@ -28,14 +28,15 @@ enum class Do : int {
 
 // Where a matrix lies: the buffer around it in the shared memory, and its first element in that.
 struct Place {
-  std::uint64_t buffer, bytes, first;  // from the beginning of the memory, long, from the beginning of the buffer
+  std::uint64_t buffer = 0, bytes = 0;  // from the beginning of the memory
+  std::uint64_t first = 0;              // from the beginning of the buffer
 };
 
 struct Order {
-  Do what;
-  std::uint64_t memory;    // bytes that are shared now
-  Place a, b, c;           // of load; the pointers of the problem mean nothing
-  harness::AnyGemm gemm;
+  Do what = Do::hello;
+  std::uint64_t memory = 0;  // bytes that are shared now
+  Place a = {}, b = {}, c = {};  // of load; the pointers of the problem mean nothing
+  harness::AnyGemm gemm = {};
 };
 
 }  // namespace judge

@@ -232,7 +232,9 @@ void WorkerProcess::fail(const std::string& why) {
     } else if (ended && WIFSIGNALED(status)) {
       text = fmt::format("it ended with signal {}", WTERMSIG(status));
     } else {
-      text = fmt::format("it ended with status {}", ended ? WEXITSTATUS(status) : -1);
+      const int code = ended ? WEXITSTATUS(status) : -1;  // what keeps it in says signals as a shell does
+      text = code > 128 ? fmt::format("it ended with signal {}", code - 128)
+                        : fmt::format("it ended with status {}", code);
     }
   }
   kill_all();

@@ -45,9 +45,15 @@ FOR_GPU = """{includes}
 {text}
 """
 # A static variable that is set at run time needs no lock here, and the CPU device has none. An index is checked in the
-# last array of a struct, too; a switch has no table of jumps, which object_file.py could not follow.
-OPTIONS = ["-fno-threadsafe-statics", "-fno-jump-tables"]
-OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fsanitize=bounds-strict"]
+# last array of a struct, too; a switch has no table of jumps, which object_file.py could not follow. An endless
+# loop is one, though C++ lets compilers assume that there is none, and what nobody has given a value has a strange one.
+OPTIONS = [
+    "-fno-threadsafe-statics",
+    "-fno-jump-tables",
+    "-fno-finite-loops",
+    "-ftrivial-auto-var-init=pattern",
+]
+OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one name that an object shows
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
@@ -121,10 +127,12 @@ class Toolchain:
             os.utime(folder)  # the oldest are removed
             with locked(folder):
                 self._write_units(folder, code, source)
-                self._compile_for_cpu(folder)
+                self._compile_for_cpu(folder, code.text)
                 if gpu and not (folder / "worker_gpu").exists():
                     self._one(self.commands.units["gpu"], folder / "gpu.cu", folder / "gpu.o", NO_CUDA)
-                    self._link(folder, _commands(self.build, "worker_gpu"), "worker_gpu", gpu=folder / "gpu.o")
+                    self._link(
+                        folder, _commands(self.build, "worker_gpu"), "worker_gpu", gpu=folder / "gpu.o"
+                    )
             with suppress(FileNotFoundError):  # where another process removes some
                 self._trim(folder)
         except OSError as error:
@@ -146,12 +154,17 @@ class Toolchain:
 
     def _write_units(self, folder: Path, code: Code, source: str) -> None:
         includes = "\n".join(f'#include "{header}"' for header in code.includes)
-        fields = {"includes": includes, "kernel": folder / "kernel.cu", "text": code.text, "entry": self.entry}
+        fields = {
+            "includes": includes,
+            "kernel": folder / "kernel.cu",
+            "text": code.text,
+            "entry": self.entry,
+        }
         (folder / "kernel.cu").write_text(source, encoding="utf-8")
         (folder / "cpu.cu").write_text(FOR_CPU.format(**fields), encoding="utf-8")
         (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
 
-    def _compile_for_cpu(self, folder: Path) -> None:
+    def _compile_for_cpu(self, folder: Path, text: str) -> None:
         """The objects keep no name that another part of the program could take for its own."""
         if (folder / "worker").exists():
             return
@@ -165,7 +178,7 @@ class Toolchain:
             for finding in pool.map(one, jobs):
                 if finding:
                     raise Failed(finding)
-        check_objects(folder / "cpu.o", folder / "observed.o", (folder / "kernel.cu").read_text(encoding="utf-8"))
+        check_objects(folder / "cpu.o", folder / "observed.o", text)
         for name in jobs:
             whole, local = folder / f"{name}.whole.o", folder / f"{name}.local.o"
             self._tool(folder, ["ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"])

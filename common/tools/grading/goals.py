@@ -151,7 +151,7 @@ def line_of_goal(check: str, context: Context) -> int:
 def sides(comparison: Comparison, context: Context) -> str:
     """A comparison that failed, in words: what it is, and what it should be."""
     c = comparison
-    right, is_value = (f"{x:.6g}" if isinstance(x, float) else f"{x}" for x in (c.right_value, c.left_value))
+    right, is_value = number(c.right_value), number(c.left_value)
     words = {"==": "", "!=": "other than ", "<": "below ", "<=": "at most ", ">": "above ", ">=": "at least "}
     of = f" ({c.right})" if not re.fullmatch(r"[\d.+*/ -]+", c.right) else ""
     names = names_of(c.left)
@@ -161,6 +161,15 @@ def sides(comparison: Comparison, context: Context) -> str:
         several = "; ".join(f"`{text}`" for text in found[:SHOWN]) + (" ..." if len(found) > SHOWN else "")
         left = f"{len(found)} found{', ' if found else ''}{several}"
     return f"{source}: {left}; it should be {words.get(c.sign, f'{c.sign} ')}{right}{of}."
+
+
+def number(value: object) -> str:
+    """A value as people read it: "3,145,730", "0.125"; never in scientific notation."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"{value}"
+    return (
+        f"{value:,.{3 if abs(value) > 1 else 6}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+    )
 
 
 def _counted(expression: str, context: Context) -> list[str] | None:

@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt", "/nix")
+READABLE = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/opt",
+    "/nix",
+)
 KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environment
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
@@ -74,7 +84,7 @@ def confined(
     if not works():
         return [*limits.words, *command]
     walls = _walls(readable, writable)
-    for path in (Path("/dev").glob("nvidia*") if gpu else ()):
+    for path in Path("/dev").glob("nvidia*") if gpu else ():
         walls += ["--dev-bind", str(path), str(path)]
     return [*walls, *(["--chdir", str(cwd.resolve())] if cwd else []), *limits.words, *command]
 
@@ -120,5 +130,10 @@ def run_confined(
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
         process.stdout.close()
-    endless = endless or status in (-signal.SIGXCPU, 128 + signal.SIGXCPU, -signal.SIGKILL, 128 + signal.SIGKILL)
+    endless = endless or status in (
+        -signal.SIGXCPU,
+        128 + signal.SIGXCPU,
+        -signal.SIGKILL,
+        128 + signal.SIGKILL,
+    )
     return Ended(status, said.decode(errors="replace"), endless)

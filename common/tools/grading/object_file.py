@@ -19,7 +19,7 @@ NEEDED = re.compile(
     r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
-    r"|mmap(?:64)?|munmap|abort"  # exercise_guard.hpp
+    r"|mmap(?:64)?|munmap|abort|strchr|strspn"  # exercise_guard.hpp
     # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
@@ -84,7 +84,9 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
 
 
 def _nothing_runs_before(path: Path) -> None:
-    if found := re.search(r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said("objdump", "-ht", path)):
+    if found := re.search(
+        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said("objdump", "-ht", path)
+    ):
         says = "Something of the file runs before or after the program: the work is the kernel's alone."
         look = f"variables outside of functions: only constexpr ones need no code ({found[0]})."
         raise Failed(Finding("rule", says, look=look))

@@ -7,6 +7,7 @@
   exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
   exercises reset NAME             the starter again; the old file stays as NAME.cu.old
   exercises report [--json FILE]   all results, for a teacher
+  exercises grade FOLDER --out DIR  a whole class: FOLDER holds a folder or a zip file for each student
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
 A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
@@ -18,6 +19,7 @@ Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cann
 import argparse
 import io
 import os
+import secrets
 import shlex
 import sys
 import time
@@ -29,7 +31,10 @@ from textwrap import indent
 from tools.base import BUILD, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
+from tools.grading import isolation
 from tools.grading.build import BuildError
+from tools.grading.class_report import grade_class
+from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
@@ -46,6 +51,9 @@ OPTIONS = {
     "--all": {"action": "store_true", "help": "every exercise that was begun"},
     "--reveal": {"action": "store_true", "help": "also if it is not passed; for no points"},
     "--json": {"metavar": "FILE", "help": "write them there, too"},
+    "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
+    "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
+    "folder": {"metavar": "FOLDER"},
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
     "names": {"metavar": "NAME", "nargs": "*"},
@@ -57,6 +65,7 @@ COMMANDS = {
     "solution": ("show the solution of an exercise that is passed", "name --reveal"),
     "reset": ("put the starter back", "name"),
     "report": ("all results", "--json"),
+    "grade": ("grade a class", "folder --out --jobs --device --seed"),
     "verify": ("see whether starters fail and solutions pass", "names --device --seed"),
 }
 
@@ -275,6 +284,23 @@ class Program:
         say(table(report))
         return 0
 
+    def grade_class(self) -> int:
+        if self.args.jobs < 1:
+            raise UsageError(f"--jobs is {self.args.jobs}; give 1 or more")
+        seed = secrets.randbits(31) if self.args.seed is None else self.args.seed
+        if not isolation.works():
+            say(wrapped(f"Note: {isolation.WITHOUT}.", ""))
+        out = Path(self.args.out)
+        rows = grade_class(
+            Path(self.args.folder), out, self.exercises, self.build,
+            jobs=self.args.jobs, device=self.args.device, seed=seed, say=say,
+        )  # fmt: skip
+        say(f"\n{class_table(rows, self.exercises)}\n")
+        say(
+            f"Written: {out}/class.csv, {out}/class.json and two files for each student. The same problems again: --seed {seed}"
+        )
+        return 0
+
     def verify(self) -> int:
         chosen = [self.find(name) for name in self.args.names] or self.exercises
         return verify(chosen, self.build, self.grade_source)
@@ -345,4 +371,4 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no × shows a ? in its place
     args = arguments(sys.argv[1:])
-    return getattr(Program(args), args.command)()
+    return getattr(Program(args), {"grade": "grade_class"}.get(args.command, args.command))()

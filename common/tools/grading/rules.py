@@ -69,7 +69,8 @@ FORMS = {
 }
 RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
 RULES += [
-    (re.compile(rf"(?<![\w.])(?:{w})(?!\w)"), f"`{{0}}` is not allowed here: {why}.") for w, why in WORDS.items()
+    (re.compile(rf"(?<![\w.])(?:{w})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
+    for w, why in WORDS.items()
 ]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 FILE = "kernel.cu"
@@ -92,7 +93,9 @@ def read(source: str, starter: str) -> Code:
     if not source.strip("\ufeff \t\r\n"):
         raise Failed(Finding("rule", "The file is empty.", look="`reset`, which brings the starter back."))
     if len(source.encode()) > MOST_BYTES or source.count("\n") > MOST_LINES:
-        raise Failed(Finding("rule", f"The file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes."))
+        raise Failed(
+            Finding("rule", f"The file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
+        )
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
     code = Code(preprocessed(source, includes), includes)
     text, allowed = without_strings(code.text), without_strings(preprocessed(starter, includes))
@@ -122,13 +125,17 @@ def preprocessed(source: str, includes: tuple[str, ...]) -> str:
         (folder / FILE).write_text(source.removeprefix("\ufeff"), encoding="utf-8")
         ended = run_confined([*PREPROCESS, FILE, "-o", "out"], LIMITS, writable=[folder], cwd=folder)
         if ended.status == 0:
-            return _in_lines((folder / "out").read_text(encoding="utf-8", errors="replace"), source.count("\n") + 1)
+            return _in_lines(
+                (folder / "out").read_text(encoding="utf-8", errors="replace"), source.count("\n") + 1
+            )
     found = re.search(rf"^{FILE}:(\d+):\d+: (?:fatal )?error: (.*)", ended.said, re.MULTILINE)
     line, said = (int(found[1]), found[2]) if found else (0, "the preprocessor does not come to its end")
     if missing := re.search(r"(.*): No such file|#include", said):
         said = f"it includes {missing[1] or 'something'}; only the starter's includes are allowed: {', '.join(includes)}."
         raise _broken(line, said)
-    raise Failed(Finding("compile", f"It does not compile: {said}.", line, look="the line, and the ones before it."))
+    raise Failed(
+        Finding("compile", f"It does not compile: {said}.", line, look="the line, and the ones before it.")
+    )
 
 
 def _in_lines(made: str, count: int) -> str:

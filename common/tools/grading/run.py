@@ -1,13 +1,14 @@
 """Has a student's program compute problems, and reads what the judge says of it. Standard library only."""
 
 import json
-import os
 import random
 import re
+import shlex
 import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.build import Built
 from tools.grading.isolation import Limits, confined
 
-# Of processor time, for one problem; right kernels take less than a tenth of that.
-SECONDS = float(os.environ.get("EXERCISES_SECONDS") or 3)
+SECONDS, SECONDS_OBSERVED = 2.0, 20.0  # of processor time for a problem, and for its X-ray; see patience()
 # What the function that launches is called, and what the kernel computes in; see common/unit.hpp.
 PRECISIONS = {"sgemm": "fp32", "gemm_tf32": "tf32", "gemm_tf32_cut_off": "tf32_cut_off", "gemm": "bf16"}
 ENDLESS = "did not finish in time"
@@ -144,20 +144,53 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
 
+@cache
+def patience(judge: Path) -> float:
+    """How many times as long as usual to wait here: 1, or more on a slow or emulated processor. Measured with the
+    observed kernel of step 01, which right kernels are not much slower than."""
+    problem, usual_s = Problem("--m 129 --n 257 --k 17"), 0.1
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "out.json"
+        words = [
+            str(judge),
+            "fp32",
+            "600",
+            *shlex.split(problem.options),
+            "--check",
+            "--json",
+            str(out),
+            "--",
+        ]
+        subprocess.run([*words, str(judge.with_name("worker")), "checked"], capture_output=True, check=False)
+        with suppress(OSError, ValueError, LookupError):
+            return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
+    return 1.0
+
+
 def run(
-    built: Built, problems: list[Problem], *options: str, seconds: float = SECONDS, gpu: bool = False, source: str = ""
+    built: Built,
+    problems: list[Problem],
+    *options: str,
+    seconds: float = 0,
+    gpu: bool = False,
+    source: str = "",
 ) -> Outcome:
     """Has all problems computed by the student's program and judged by another. seconds: of processor time, for one
-    problem; source: what to call the student's file in messages."""
+    problem, if not as usual; source: what to call the student's file in messages."""
     observed = "--check" in options or "--xray" in options
     how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")
+    seconds = seconds or (SECONDS_OBSERVED if "--xray" in options else SECONDS) * patience(built.judge)
     limits = Limits(cpu_s=600, memory=None if gpu else 4 << 30, file=1 << 20)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
-        command = [f"{built.judge}_gpu" if gpu else str(built.judge), PRECISIONS[built.entry.name], str(seconds)]
+        command = [
+            f"{built.judge}_gpu" if gpu else str(built.judge),
+            PRECISIONS[built.entry.name],
+            str(seconds),
+        ]
         command += ["--cases", str(cases), "--json", str(out), *options]
         command += ["--", *confined([str(worker), how], limits, readable=[built.folder], gpu=gpu)]
         ended = subprocess.run(
