@@ -146,6 +146,16 @@ class Toolchain:
             if not out.exists():
                 self._one(self._cubin_command(), built.folder / "gpu.cu", out, NO_CUDA)
 
+    def step_program(self, built: Built, *, gpu: bool = False) -> Path:
+        """The program that steps have, with the student's kernel. Raises Failed, BuildError."""
+        devices = ["cpu", "observed", *(["gpu"] if gpu and self.has_nvcc else [])]
+        objects = {name: built.folder / (f"{name}.o" if name == "gpu" else f"{name}.local.o") for name in devices}
+        out = built.folder / ("run_gpu" if gpu else "run")
+        with locked(built.folder):
+            if not out.exists():
+                self._link(built.folder, self.commands, out.name, **objects)
+        return out
+
     def _trim(self, keep: Path) -> None:
         folders = sorted(self.cache.iterdir(), key=lambda path: path.stat().st_mtime)
         for path in folders[: -KEPT * (os.cpu_count() or 1)]:

@@ -77,6 +77,37 @@ def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding
     return None
 
 
+def holds_nearly(check: str, shape: tuple[int, int, int], context: Context) -> list[bool]:
+    """Of each clause whether it holds for these sizes, of which no tile is a divisor, or nearly."""
+    held = []
+    for clause in clauses(check):
+        held.append(False)
+        with suppress(NotAvailable, ExpressionError):
+            if general := of_other_sizes(clause, shape):
+                held[-1] = all(_nearly(c) for c in explain(general, context).comparisons)
+    return held
+
+
+def _nearly(comparison: Comparison) -> bool:
+    """Whether one side must change by half at most for the comparison to hold. Of a 0 nothing is near."""
+    sides = comparison.left_value, comparison.right_value
+    if comparison.holds or not all(isinstance(side, (int, float)) for side in sides):
+        return comparison.holds
+    return max(sides) <= 1.5 * min(sides)
+
+
+def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere, problem: Problem) -> Finding | None:
+    """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches there."""
+    held = holds_nearly(goal.check, context.shape, context)
+    for clause, here, wanted in zip(clauses(goal.check), held, expected, strict=True):
+        if wanted and not here:
+            line, details = what_is_missed(of_other_sizes(clause, context.shape), context) or (0, [])
+            m, n, k = STANDARD_PROBLEM
+            says = f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not nearly with "
+            return Finding("another way", f"{says}{problem}.", line, details, SIZES)
+    return None
+
+
 def what_is_missed(check: str, context: Context) -> tuple[int, list[str]] | None:
     """The line that most likely misses what is asked for, and the evidence; None if nothing does."""
     for clause in clauses(check):

@@ -2,6 +2,7 @@
 
   exercises                        progress and the next exercise
   exercises check NAME...          grade; --all: every exercise that was begun
+  exercises run NAME [OPTION...]   runs your kernel as a step's program runs: --xray, --m 64 --n 64 --k 8, --help ...
   exercises hint NAME              the next of three hints
   exercises watch [NAME]           grade again whenever the file is saved; Ctrl-C ends it
   exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
@@ -21,6 +22,7 @@ import io
 import os
 import secrets
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -32,13 +34,16 @@ from tools.base import BUILD, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.grading import isolation
-from tools.grading.build import BuildError
+from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
 from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
+from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer, grade_answers
+from tools.grading.rules import read
+from tools.grading.run import named
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -54,12 +59,14 @@ OPTIONS = {
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
     "folder": {"metavar": "FOLDER"},
+    "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "of the program: --xray, --size 64, --help"},
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
     "names": {"metavar": "NAME", "nargs": "*"},
 }
 COMMANDS = {
     "check": ("grade exercises", "names --all --device --seed"),
+    "run": ("run a kernel as a step's program runs", "name options"),
     "hint": ("the next of three hints", "name"),
     "watch": ("grade again whenever the file is saved", "maybe --device --seed"),
     "solution": ("show the solution of an exercise that is passed", "name --reveal"),
@@ -219,6 +226,28 @@ class Program:
         say(f"\n  solution  {self.command} solution {name}")
         if following := self.next_exercise():
             say(f"  next      {self.command} ({following.name})")
+
+    def run(self) -> int:
+        """What the kernel prints is shown, and all that a step's program can tell."""
+        exercise = self.find(self.args.name)
+        if exercise.kind == "predict":
+            raise UsageError(f"{exercise.name} has no kernel to run; see its task: {self.command}")
+        file, options = self.workspace.shown(exercise), self.args.options
+        gpu = "gpu" in options and "--device" in options
+        try:
+            source = self.workspace.read(exercise)
+            toolchain = Toolchain(self.build, exercise.step)
+            built = toolchain.compile(read(source, exercise.starter.read_text(encoding="utf-8")), source, gpu=gpu)
+            program = toolchain.step_program(built, gpu=gpu)
+        except Failed as failed:
+            say(show(failed.finding, file, source))
+            return 1
+        words = [*Limits(cpu_s=300, memory=None).words, str(program), *options]
+        words += [] if "--device" in options else ["--device", "cpu"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+            for line in process.stdout:
+                say(named(line.rstrip("\n"), program, file))
+        return process.returncode if process.returncode in (0, 2, 3) else 1
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)

@@ -115,9 +115,10 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels in M and in N, and no multiples of anything."""
-    m, n = (2 * chooser.randint(75, 140) + 1 for _ in range(2))
-    return with_seed(f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}", chooser)
+    """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide: what edges
+    waste is little."""
+    m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in STANDARD_PROBLEM)
+    return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
 def aligned_problem(chooser: random.Random, unit: int) -> Problem:
