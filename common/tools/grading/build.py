@@ -20,16 +20,17 @@ from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
 from tools.grading.object_file import check_objects
-from tools.grading.rules import Code
+from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
 
 KEPT = 60  # folders in the cache, for each processor
 LIMITS = Limits(cpu_s=40, wall_s=120, memory=6144 << 20, file=64 << 20)
-# What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from touching A,
-# B and C. An entry of another name than the step's does not compile: the name decides how large the error may be.
-# Kernels are in sections of their own kind, for object_file.py, and what they call becomes a part of them: an aggregate that is
-# passed to a function or comes back would be read and written where nobody looks.
+# What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
+# touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
+# the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
+# a part of them: an aggregate that is passed to a function or comes back would be read and written where
+# nobody looks.
 FOR_CPU = """#include "common/programs/exercise_guard.hpp"
 {includes}
 #undef __global__
@@ -44,9 +45,10 @@ FOR_GPU = """{includes}
 #line 1 "{kernel}"
 {text}
 """
-# A static variable that is set at run time needs no lock here, and the CPU device has none. An index is checked in the
-# last array of a struct, too; a switch has no table of jumps, which object_file.py could not follow. An endless
-# loop is one, though C++ lets compilers assume that there is none, and what nobody has given a value has a strange one.
+# A static variable that is set at run time needs no lock here, and the CPU device has none. An index is
+# checked in the last array of a struct, too; a switch has no table of jumps, which object_file.py could not
+# follow. An endless loop is one, though C++ lets compilers assume that there is none, and what nobody has
+# given a value has a strange one.
 OPTIONS = [
     "-fno-threadsafe-statics",
     "-fno-jump-tables",
@@ -66,8 +68,8 @@ class BuildError(UsageError):
 
 @dataclass(frozen=True)
 class Built:
-    """What was made of one source: folder/kernel.cu, folder/worker for the CPU device, and, if they were asked for,
-    folder/kernel.cubin and folder/worker_gpu."""
+    """What was made of one source: folder/kernel.cu, folder/worker for the CPU device, and, if they were
+    asked for, folder/kernel.cubin and folder/worker_gpu."""
 
     folder: Path
     entry: Entry
@@ -119,8 +121,8 @@ class Toolchain:
         return self.cache / hashlib.sha256(f"{self._stamp}\0{code.text}\0{source}".encode()).hexdigest()[:20]
 
     def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
-        """Makes what is not there yet for the CPU device, and for the GPU if that is asked for. source: the text that
-        became the code. Raises Failed, BuildError."""
+        """Makes what is not there yet for the CPU device, and for the GPU if that is asked for. source: the
+        text that became the code. Raises Failed, BuildError."""
         try:
             folder = self.folder_for(code, source)
             folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +151,9 @@ class Toolchain:
     def step_program(self, built: Built, *, gpu: bool = False) -> Path:
         """The program that steps have, with the student's kernel. Raises Failed, BuildError."""
         devices = ["cpu", "observed", *(["gpu"] if gpu and self.has_nvcc else [])]
-        objects = {name: built.folder / (f"{name}.o" if name == "gpu" else f"{name}.local.o") for name in devices}
+        objects = {
+            name: built.folder / (f"{name}.o" if name == "gpu" else f"{name}.local.o") for name in devices
+        }
         out = built.folder / ("run_gpu" if gpu else "run")
         with locked(built.folder):
             if not out.exists():

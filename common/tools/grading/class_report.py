@@ -28,7 +28,8 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 
 @dataclass
 class Row:
-    """A student's result. grades: by exercise; words: of each exercise, to compare; progress: as state.json says."""
+    """A student's result. grades: by exercise; words: of each exercise, to compare; progress: as state.json
+    says."""
 
     hand_in: HandIn
     seed: int
@@ -47,8 +48,8 @@ def grade_class(
     folder: Path, out: Path, exercises: list[Exercise], build: Path, *, jobs: int, device: str, seed: int,
     say: Callable[[str], None],
 ) -> list[Row]:  # fmt: skip
-    """Grades all hand-ins of a folder and writes the results. seed: of the hidden problems, which differ from student
-    to student. Raises UsageError before anything is graded."""
+    """Grades all hand-ins of a folder and writes the results. seed: of the hidden problems, which differ from
+    student to student. Raises UsageError before anything is graded."""
     hand_ins, ignored = read_hand_ins(folder, exercises)
     if out.resolve() == folder.resolve():
         raise UsageError("--out is the folder of the hand-ins; give another")
@@ -136,10 +137,11 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     entries = []
     for exercise in exercises:
         grade = row.grades.get(exercise.name) or Grade(BLANK)
+        found = grade.finding
         entry = {
             "exercise": exercise.name, "kind": exercise.kind, "passed": grade.passed, "points": grade.points,
-            "failure": grade.finding.code if grade.finding else None, "line": grade.finding.line if grade.finding else None,
-            "says": grade.finding.says if grade.finding else None, "questions": grade.questions,
+            "failure": found.code if found else None, "line": found.line if found else None,
+            "says": found.says if found else None, "questions": grade.questions,
             "seconds": round(grade.seconds, 1), "device": grade.device,
             "similarity": row.alike.get(exercise.name),
             "version": version_of(row.texts[exercise.name]) if exercise.name in row.texts else None,
@@ -237,9 +239,8 @@ def table(rows: list[Row], exercises: list[Exercise]) -> str:
             if best and best[1]["classmate"]
             else "-"
         )
-        lines.append([
-            row.hand_in.name, f"{row.points:g}", f"{100 * row.points / len(exercises):.1f} %", str(len(row.grades)),
-            str(sum(p.hints for p in told)) if told else "-", str(sum(p.attempts for p in told)) if told else "-",
-            f"{near} %", mate,
-        ])  # fmt: skip
+        counts = [str(sum(p.hints for p in told)), str(sum(p.attempts for p in told))] if told else ["-", "-"]
+        score = f"{100 * row.points / len(exercises):.1f} %"
+        handed_in = str(len(row.grades))
+        lines.append([row.hand_in.name, f"{row.points:g}", score, handed_in, *counts, f"{near} %", mate])
     return aligned(lines)

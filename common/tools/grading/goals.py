@@ -97,14 +97,17 @@ def _nearly(comparison: Comparison) -> bool:
 
 
 def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere, problem: Problem) -> Finding | None:
-    """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches there."""
+    """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches
+    there."""
     held = holds_nearly(goal.check, context.shape, context)
     for clause, here, wanted in zip(clauses(goal.check), held, expected, strict=True):
         if wanted and not here:
             line, details = what_is_missed(of_other_sizes(clause, context.shape), context) or (0, [])
             m, n, k = STANDARD_PROBLEM
-            says = f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not nearly with "
-            return Finding("another way", f"{says}{problem}.", line, details, SIZES)
+            says = (
+                f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not nearly "
+            )
+            return Finding("another way", f"{says}with {problem}.", line, details, SIZES)
     return None
 
 

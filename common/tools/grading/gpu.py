@@ -1,7 +1,8 @@
 """Grades on a GPU: the right results there, and the speed. Standard library only.
 
-The judge has the clock: it times each product of the student's program from another process, and looks at its result.
-Times compare only if they are taken together, so the program and the step that it is measured against run in turn.
+The judge has the clock: it times each product of the student's program from another process, and looks at its
+result. Times compare only if they are taken together, so the program and the step that it is measured against
+run in turn.
 """
 
 import json
@@ -13,11 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from tools.base import ROOT
-from tools.grading import rules
-from tools.grading.build import BuildError, Built, Toolchain
+from tools.grading.build import Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem, run
+from tools.grading.source import read
 from tools.grading.words import ended_finding, wrong_finding
 
 SIZE = 4096
@@ -59,7 +60,7 @@ def check_on_gpu(
     if exercise.speed is not None:
         kernel = (ROOT / "steps" / exercise.speed.over / "kernel.cu").read_text(encoding="utf-8")
         other = Toolchain(build, exercise.speed.over)
-        programs.append(other.compile(rules.read(kernel, kernel), kernel, gpu=True))
+        programs.append(other.compile(read(kernel, kernel), kernel, gpu=True))
     for _ in range(ROUNDS):  # in turn, so that both see the same clocks
         for program in programs:
             samples = [record["time_us"] for record in _run(program, timed, file)]

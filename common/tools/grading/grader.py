@@ -19,7 +19,6 @@ from typing import Any
 from tools.base import write_json
 from tools.claims.context import MINE, STANDARD_PROBLEM, Context
 from tools.claims.objects import rows_of
-from tools.grading import rules
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, graded
@@ -43,6 +42,7 @@ from tools.grading.run import (
     ragged_problem,
     run,
 )
+from tools.grading.source import read
 from tools.grading.state import version_of
 from tools.grading.words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
 
@@ -75,7 +75,7 @@ class Grader:
     def _grade(self, source: str, grade: Grade) -> None:
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
-        code = rules.read(source, self.exercise.starter.read_text(encoding="utf-8"))
+        code = read(source, self.exercise.starter.read_text(encoding="utf-8"))
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
             raise BuildError(f"no GPU: {why_not}; leave out --device")
@@ -190,8 +190,8 @@ class Grader:
         return context
 
     def _check_ragged(self, toolchain: Toolchain, context: Elsewhere, problem: Problem) -> None:
-        """What the solution does for ragged sizes, too, the kernel must do nearly as well: it may use others there,
-        but not do without its idea."""
+        """What the solution does for ragged sizes, too, the kernel must do nearly as well: it may use others
+        there, but not do without its idea."""
         for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
             if finding := check_ragged(goal, expected, context, problem):
                 self._fail(finding, problem)
@@ -199,7 +199,7 @@ class Grader:
     def _expected(self, toolchain: Toolchain) -> list[list[bool]]:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
         texts = [path.read_text(encoding="utf-8") for path in (self.exercise.solution, self.exercise.starter)]
-        solution = toolchain.compile(rules.read(*texts), texts[0])
+        solution = toolchain.compile(read(*texts), texts[0])
         kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr(self.exercise.goals))}.json"
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())

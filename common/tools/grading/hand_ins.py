@@ -1,9 +1,9 @@
-"""What a class hands in: finds the files of each student, whatever lies around them, and says how much two files have in
-common. Standard library only.
+"""What a class hands in: finds the files of each student, whatever lies around them, and says how much two
+files have in common. Standard library only.
 
-A hand-in is a folder or a zip file below the folder of all hand-ins; its name is the student's. The exercises' files lie
-in it or one folder down. Only regular files of a bounded size are read, no links are followed, and what is not read is
-named.
+A hand-in is a folder or a zip file below the folder of all hand-ins; its name is the student's. The
+exercises' files lie in it or one folder down. Only regular files of a bounded size are read, no links are
+followed, and what is not read is named.
 """
 
 import os
@@ -25,15 +25,16 @@ RUN = 6  # words that are compared as one
 
 @dataclass
 class HandIn:
-    """Of one student: files: what was handed in for each exercise, as bytes, and state.json if it was; ignored: what
-    else was there, and why it does not count."""
+    """Of one student: files: what was handed in for each exercise, as bytes, and state.json if it was;
+    ignored: what else was there, and why it does not count."""
 
     name: str
     files: dict[str, bytes] = field(default_factory=dict)
     ignored: list[tuple[str, str]] = field(default_factory=list)
 
     def take(self, wanted: set[str], found: Iterator[tuple[str, int, str, object]]) -> None:
-        """found: of each thing its path in the hand-in, its size, what is wrong with it, and how to read it."""
+        """found: of each thing its path in the hand-in, its size, what is wrong with it, and how to read
+        it."""
         things = sorted(found, key=lambda thing: (thing[0].count("/"), thing[0]))
         for path, size, wrong, read in things:
             name = PurePosixPath(path).name
@@ -139,15 +140,16 @@ def _in_zip(path: Path) -> Iterator[tuple[str, int, str, object]]:
         )
 
 
-# ---- How much two files have in common -------------------------------------------------------------------------------
+# ---- How much two files have in common
+# -------------------------------------------------------------------------------
 
 
 Words = tuple[set[tuple[str, ...]], set[tuple[str, ...]]]
 
 
 def words_of(source: str, starter: str) -> Words:
-    """The runs of words in a file that are not the starter's, as they are, and longer ones in which all names are the
-    same."""
+    """The runs of words in a file that are not the starter's, as they are, and longer ones in which all names
+    are the same."""
 
     def words(text: str) -> list[str]:
         text = PIECE.sub(lambda piece: " " if piece["comment"] else piece[0], text)

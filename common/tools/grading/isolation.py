@@ -1,8 +1,9 @@
 """Runs what students write, and compilers on it, where it can do no harm. Standard library only.
 
-bubblewrap (https://github.com/containers/bubblewrap) gives each program its own file system, of which it can change
-one folder, and no network; the kernel's limits (prlimit of util-linux) bound its processor time, memory and files. All
-that it starts ends with it. Where bubblewrap cannot run, such as in most containers, the limits remain.
+bubblewrap (https://github.com/containers/bubblewrap) gives each program its own file system, of which it can
+change one folder, and no network; the kernel's limits (prlimit of util-linux) bound its processor time,
+memory and files. All that it starts ends with it. Where bubblewrap cannot run, such as in most containers,
+the limits remain.
 """
 
 import os
@@ -31,15 +32,15 @@ KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environme
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
 WITHOUT = (
-    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read and write "
-    "whatever this user may: run the grader as a user without rights, or in a container"
+    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read and "
+    "write whatever this user may: run the grader as a user without rights, or in a container"
 )
 
 
 @dataclass(frozen=True)
 class Limits:
-    """cpu_s: processor time of each process, in seconds; wall_s: of all, by the clock; memory: bytes of each process's
-    address space, None: unlimited, as CUDA needs it; file: bytes of the largest file."""
+    """cpu_s: processor time of each process, in seconds; wall_s: of all, by the clock; memory: bytes of each
+    process's address space, None: unlimited, as CUDA needs it; file: bytes of the largest file."""
 
     cpu_s: int = 60
     wall_s: float = 180
@@ -79,8 +80,8 @@ def confined(
     command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
     cwd: Path | None = None, gpu: bool = False,
 ) -> list[str]:  # fmt: skip
-    """The command within walls and limits. Beside the system's programs it sees `readable`, and `writable`, which it
-    can change; descriptors that are left open are passed on."""
+    """The command within walls and limits. Beside the system's programs it sees `readable`, and `writable`,
+    which it can change; descriptors that are left open are passed on."""
     if not works():
         return [*limits.words, *command]
     walls = _walls(readable, writable)
@@ -102,13 +103,14 @@ def run_confined(
     command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
     cwd: Path | None = None,
 ) -> Ended:  # fmt: skip
-    """Runs the command to its end, in English, and ends all that it has started. Raises OSError if it cannot be
-    started."""
+    """Runs the command to its end, in English, and ends all that it has started. Raises OSError if it cannot
+    be started."""
     words = confined(command, limits, readable=readable, writable=writable, cwd=cwd)
     end_by = time.monotonic() + limits.wall_s
+    environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        cwd=cwd, env={name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"},
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, cwd=cwd, env=environment,
     )  # fmt: skip
     said, endless = bytearray(), False
     os.set_blocking(process.stdout.fileno(), False)

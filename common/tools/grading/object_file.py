@@ -1,5 +1,6 @@
 """What the compiler made of a student's file: which functions it calls, how much shared memory a block takes,
-whether a variable outlives a call or something runs beforehand. No spelling hides these. Standard library only.
+whether a variable outlives a call or something runs beforehand. No spelling hides these. Standard library
+only.
 """
 
 import re
@@ -25,7 +26,7 @@ NEEDED = re.compile(
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
-OUTLIVES = "the variable: constexpr makes it a constant; within a function, and without static, it is new in every call."
+OUTLIVES = "the variable: constexpr makes a constant; in a function, without static, it is new in every call."
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Symbol:
 
 
 def check_objects(plain: Path, observed: Path, source: str) -> None:
-    """Looks at what was made of the source for the CPU device. Raises Failed with the first thing wrong, and OSError if
-    binutils cannot read it."""
+    """Looks at what was made of the source for the CPU device. Raises Failed with the first thing wrong, and
+    OSError if binutils cannot read it."""
     symbols = symbols_of(plain)
     _nothing_outlives(symbols, source)
     _nothing_runs_before(plain)
@@ -114,8 +115,8 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
 
 
 def _kernels_are_whole(path: Path) -> None:
-    """A kernel calls nothing of the file, which has become a part of it, and nothing by an address: only so is all that
-    it reads and writes observed."""
+    """A kernel calls nothing of the file, which has become a part of it, and nothing by an address: only so
+    is all that it reads and writes observed."""
     line, kernel = 0, ""
     for text in _said("objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
         if section := re.match(r"Disassembly of section (\S+):", text):
@@ -129,7 +130,9 @@ def _kernels_are_whole(path: Path) -> None:
         if by_address or (called and called[1] != kernel):
             what = "a function by its address" if by_address else f"`{demangled(called[1])}`"
             says = f"A kernel calls {what}, which cannot become a part of it."
-            look = "what the kernel calls: no recursion, no __noinline__, no pointer to a function, no virtual function."
+            look = (
+                "the kernel's calls: no recursion, no __noinline__, no pointer to a function, no virtual one."
+            )
             raise Failed(Finding("rule", says, line, look=look))
 
 

@@ -2,7 +2,7 @@
 
   exercises                        progress and the next exercise
   exercises check NAME...          grade; --all: every exercise that was begun
-  exercises run NAME [OPTION...]   runs your kernel as a step's program runs: --xray, --m 64 --n 64 --k 8, --help ...
+  exercises run NAME [OPTION...]   runs your kernel as a step's program runs: --xray, --size 64, --help ...
   exercises hint NAME              the next of three hints
   exercises watch [NAME]           grade again whenever the file is saved; Ctrl-C ends it
   exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
@@ -42,8 +42,8 @@ from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer, grade_answers
-from tools.grading.rules import read
 from tools.grading.run import named
+from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -59,7 +59,11 @@ OPTIONS = {
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
     "folder": {"metavar": "FOLDER"},
-    "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "of the program: --xray, --size 64, --help"},
+    "options": {
+        "metavar": "OPTION",
+        "nargs": argparse.REMAINDER,
+        "help": "of the program: --xray, --size 64, --help",
+    },
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
     "names": {"metavar": "NAME", "nargs": "*"},
@@ -237,14 +241,18 @@ class Program:
         try:
             source = self.workspace.read(exercise)
             toolchain = Toolchain(self.build, exercise.step)
-            built = toolchain.compile(read(source, exercise.starter.read_text(encoding="utf-8")), source, gpu=gpu)
+            built = toolchain.compile(
+                read(source, exercise.starter.read_text(encoding="utf-8")), source, gpu=gpu
+            )
             program = toolchain.step_program(built, gpu=gpu)
         except Failed as failed:
             say(show(failed.finding, file, source))
             return 1
         words = [*Limits(cpu_s=300, memory=None).words, str(program), *options]
         words += [] if "--device" in options else ["--device", "cpu"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
             for line in process.stdout:
                 say(named(line.rstrip("\n"), program, file))
         return process.returncode if process.returncode in (0, 2, 3) else 1
@@ -326,7 +334,8 @@ class Program:
         )  # fmt: skip
         say(f"\n{class_table(rows, self.exercises)}\n")
         say(
-            f"Written: {out}/class.csv, {out}/class.json and two files for each student. The same problems again: --seed {seed}"
+            f"Written: {out}/class.csv, {out}/class.json, and two files for each student. "
+            f"The same problems again: --seed {seed}"
         )
         return 0
 

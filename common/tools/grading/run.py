@@ -115,8 +115,8 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide: what edges
-    waste is little."""
+    """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide:
+    what edges waste is little."""
     m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in STANDARD_PROBLEM)
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
@@ -147,8 +147,8 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
 
 @cache
 def patience(judge: Path) -> float:
-    """How many times as long as usual to wait here: 1, or more on a slow or emulated processor. Measured with the
-    observed kernel of step 01, which right kernels are not much slower than."""
+    """How many times as long as usual to wait here: 1, or more on a slow or emulated processor. Measured with
+    the observed kernel of step 01, which right kernels are not much slower than."""
     problem, usual_s = Problem("--m 129 --n 257 --k 17"), 0.1
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out.json"
@@ -176,8 +176,8 @@ def run(
     gpu: bool = False,
     source: str = "",
 ) -> Outcome:
-    """Has all problems computed by the student's program and judged by another. seconds: of processor time, for one
-    problem, if not as usual; source: what to call the student's file in messages."""
+    """Has all problems computed by the student's program and judged by another. seconds: of processor time,
+    for one problem, if not as usual; source: what to call the student's file in messages."""
     observed = "--check" in options or "--xray" in options
     how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")

@@ -144,7 +144,8 @@ class Workspace:
 
 
 def parse_state(text: str, path: object) -> dict[str, Progress]:
-    """What a state.json says, by exercise. Raises UsageError for a file that is not what this program writes."""
+    """What a state.json says, by exercise. Raises UsageError for a file that is not what this program
+    writes."""
     try:
         content = json.loads(text)
         version, entries = content["format"], content["exercises"].items()
