@@ -32,8 +32,8 @@ KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environme
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
 WITHOUT = (
-    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read and "
-    "write whatever this user may: run the grader as a user without rights, or in a container"
+    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read "
+    "and write whatever this user may: run the grader as a user without rights, or in a container"
 )
 
 
