@@ -92,10 +92,6 @@ std::vector<Fault> take_faults();
 // Whether kernels compiled for observation report their accesses. Off, they run unchecked.
 void set_checking(bool on);
 
-// From now on observed code that nobody trusts writes to its own variables and to the device's memory only, or ends the
-// program: on the host below `top`, on the same stack; in a kernel below its frame. nullptr: no longer.
-void confine(const void* top);
-
 // Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 
 #include "common/cpu_device/internal.hpp"
 
@@ -222,6 +223,8 @@ const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
   const std::size_t dynamic = address - worker.tls_bytes;
   return dynamic + bytes <= worker.dynamic_shared.size() ? worker.dynamic_shared.data() + dynamic : nullptr;
 }
+
+void refuse(const char* why) { throw std::invalid_argument(why); }
 
 void confine(const void* top) { confined_below = reinterpret_cast<std::uintptr_t>(top); }
 

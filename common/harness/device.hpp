@@ -23,8 +23,8 @@ struct XrayPlan;
 
 // One step, compiled for each device that this build has.
 struct Step {
-  const char* name;
-  Entry gpu, cpu, cpu_observed;
+  const char* name = "";
+  Entry gpu = {}, cpu = {}, cpu_observed = {};
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
   // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
   const char* gpu_built_for = nullptr;

@@ -13,10 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
 #include <type_traits>
 
-#include "common/cpu_device/cpu_device.hpp"
 #include "common/step.hpp"
 
 namespace exercise_guard {
@@ -93,7 +91,7 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
       "no CUDA: a parameter of the kernel is a reference, which a GPU cannot follow into the host's memory: "
       "parameters are copied");
   if ((points_to_host(args) || ...)) {
-    throw std::invalid_argument("launch: an argument points to a variable of the host, where no GPU reaches");
+    cpu_device::refuse("launch: an argument points to a variable of the host, where no GPU reaches");
   }
   ::launch(kernel, config, truth(args)...);
 }
@@ -131,7 +129,7 @@ template <typename... Values>
 int print(const char* format, const Values&... values) {
   for (const char* at = std::strchr(format, '%'); at != nullptr; at = std::strchr(at + 1, '%')) {
     at += 1 + std::strspn(at + 1, "-+ #0123456789.*'hlLqjzt");
-    if (*at == 'n') throw std::invalid_argument("printf: a GPU has no %n");
+    if (*at == 'n') cpu_device::refuse("printf: a GPU has no %n");
     if (*at == '\0') break;
   }
   return std::printf(format, values...);
