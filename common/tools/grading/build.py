@@ -95,7 +95,7 @@ class Toolchain:
             raise BuildError(error if "worker" not in str(error) else why) from None
         for path in (self.judge, *self.worker.linked):
             if not path.exists():
-                raise BuildError(f"{path} is not built; run `meson compile -C {build}` first")
+                raise BuildError(f"{path} is not built; run `.venv/bin/meson compile -C {build}` first")
 
     @property
     def judge(self) -> Path:

@@ -56,7 +56,7 @@ def check_goal(goal: Goal, context: Context, notes: list[str]) -> None:
 def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
     """The reason, unless it is that a step is not built, which raises BuildError."""
     if "is not built" in str(reason):
-        raise BuildError(f"{reason}; run `meson compile -C {context.build}` first") from None
+        raise BuildError(f"{reason}; run `.venv/bin/meson compile -C {context.build}` first") from None
     return reason
 
 
