@@ -49,8 +49,9 @@ using KernelBody = void (*)(const void* arguments);
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
 
-// For kernels that nobody trusts. From now on observed code writes to its own variables and to the device's memory only,
-// or ends the program: on the host below `top`, on the same stack; in a kernel below its frame. nullptr: no longer.
+// For kernels that nobody trusts. From now on observed code writes to its own variables and to the device's
+// memory only, or ends the program: on the host below `top`, on the same stack; in a kernel below its frame.
+// nullptr: no longer.
 void confine(const void* top);
 // Throws std::invalid_argument.
 [[noreturn]] void refuse(const char* why);

@@ -97,9 +97,11 @@ void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes, bool
   tell_and_check(worker, address, bytes, write, pc, false, copy, source);
 }
 
-// See confine(). What is the program's own, the kernel's frame and those that it makes lie below; 0: anything goes.
+// See confine(). What is the program's own, the kernel's frame and those that it makes lie below; 0: anything
+// goes.
 std::uintptr_t confined_below = 0;
-// Where a kernel's frame begins: so many bytes below the top of a fiber's stack, the same in all threads of a launch.
+// Where a kernel's frame begins: so many bytes below the top of a fiber's stack, the same in all threads of a
+// launch.
 std::atomic<std::uintptr_t> above_kernel = 0;
 
 [[noreturn]] __attribute__((noinline)) void stop_program(const char* why) {
@@ -303,7 +305,8 @@ void __tsan_func_entry(void*) {
   const auto* frame = static_cast<const char*>(__builtin_frame_address(1));
 #pragma GCC diagnostic pop
 #ifdef __aarch64__
-  frame = *reinterpret_cast<const char* const*>(frame);  // a frame begins with what it saves, and variables follow
+  frame = *reinterpret_cast<const char* const*>(
+      frame);  // a frame begins with what it saves, and variables follow
 #endif
   cpu_device::above_kernel = static_cast<std::uintptr_t>(worker->stack_top - frame);
 }

@@ -28,7 +28,8 @@ struct Step {
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
   // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
   const char* gpu_built_for = nullptr;
-  // Where the step is in another program: a device that has it computed there, and looks at the result with this one.
+  // Where the step is in another program: a device that has it computed there, and looks at the result with
+  // this one.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> elsewhere = {};
 
   Input input() const { return cpu.input(); }

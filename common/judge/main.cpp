@@ -1,10 +1,11 @@
-// Judges a student's program, of which nothing is linked here: draws the problems, has the program compute them, and
-// looks at the results with the matrices that only it has. As a step's program it prints a table and writes --json.
+// Judges a student's program, of which nothing is linked here: draws the problems, has the program compute
+// them, and looks at the results with the matrices that only it has. As a step's program it prints a table
+// and writes --json.
 //
 //   judge PRECISION SECONDS OPTIONS... -- PROGRAM...
 //
-// PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one problem;
-// OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and what keeps it in.
+// PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one
+// problem; OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and what keeps it in.
 
 #include <fmt/format.h>
 
@@ -33,7 +34,8 @@ harness::Entry entry_of(std::string_view precision) {
 
 int main(int argc, char** argv) {
   char** const end = argv + argc;
-  char** const dashes = std::find_if(argv, end, [](const char* word) { return std::strcmp(word, "--") == 0; });
+  char** const dashes =
+      std::find_if(argv, end, [](const char* word) { return std::strcmp(word, "--") == 0; });
   double seconds = 0;
   if (argc >= 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), seconds);
   if (end - dashes < 2 || dashes - argv < 3 || seconds <= 0) {

@@ -41,14 +41,15 @@ class RemoteDevice : public Device {
   void upload(void* to, const void* from, std::size_t bytes) override { local_->upload(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) override { local_->download(to, from, bytes); }
   void poison(void* buffer, std::size_t bytes) override { local_->poison(buffer, bytes); }
-  void fill_uniform(void* data, harness::Input type, const harness::Extent& extent, std::uint64_t seed) override {
+  void fill_uniform(void* data, harness::Input type, const harness::Extent& extent,
+                    std::uint64_t seed) override {
     local_->fill_uniform(data, type, extent, seed);
   }
   void copy_matrix(float* to, const float* from, const harness::Extent& extent) override {
     local_->copy_matrix(to, from, extent);
   }
-  harness::StrayWrites stray_writes(const void* buffer, harness::Input type, std::size_t elements, std::int64_t origin,
-                                    const harness::Extent& extent) override {
+  harness::StrayWrites stray_writes(const void* buffer, harness::Input type, std::size_t elements,
+                                    std::int64_t origin, const harness::Extent& extent) override {
     return local_->stray_writes(buffer, type, elements, origin, extent);
   }
   harness::Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) override {
@@ -98,7 +99,8 @@ class RemoteDevice : public Device {
     const auto start = std::chrono::steady_clock::now();
     order.what = what;
     const nlohmann::json answer = worker_.tell(order);
-    last_run_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    last_run_us_ =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     take_faults(answer);
     order.what = Do::fetch;
     worker_.tell(order);
@@ -118,7 +120,8 @@ class RemoteDevice : public Device {
 
   void take_faults(const nlohmann::json& answer) {
     const auto faults = answer.find("faults");
-    if (faults == answer.end() || !faults->is_array()) throw std::runtime_error("it answered without its faults");
+    if (faults == answer.end() || !faults->is_array())
+      throw std::runtime_error("it answered without its faults");
     for (const nlohmann::json& fault : *faults) {
       faults_.push_back(fault.is_string() ? fault.get<std::string>() : "a fault without words");
     }

@@ -1,7 +1,8 @@
 #pragma once
 
-// What the judge and a student's program say to each other. The judge draws the problem and looks at the result;
-// the program computes. They share the descriptors 3, a socket, and 4, memory for the matrices, and nothing else.
+// What the judge and a student's program say to each other. The judge draws the problem and looks at the
+// result; the program computes. They share the descriptors 3, a socket, and 4, memory for the matrices, and
+// nothing else.
 //
 // The judge sends an Order; the program does it and answers with the number of bytes and then a JSON object:
 //   {"device": "...", "kind": "cpu"}   to the first, Do::hello
@@ -34,7 +35,7 @@ struct Place {
 
 struct Order {
   Do what = Do::hello;
-  std::uint64_t memory = 0;  // bytes that are shared now
+  std::uint64_t memory = 0;      // bytes that are shared now
   Place a = {}, b = {}, c = {};  // of load; the pointers of the problem mean nothing
   harness::AnyGemm gemm = {};
 };

@@ -1,5 +1,5 @@
-// The main program around a student's kernel: does what the judge orders, see wire.hpp. All that is here runs in one
-// process with the student's code, so nobody believes what it says.
+// The main program around a student's kernel: does what the judge orders, see wire.hpp. All that is here runs
+// in one process with the student's code, so nobody believes what it says.
 //
 //   worker plain | checked | gpu
 

@@ -34,7 +34,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A process, and all that descend from it: how many, and the processor time that they and those that ended had.
+// A process, and all that descend from it: how many, and the processor time that they and those that ended
+// had.
 struct Family {
   std::vector<pid_t> members;
   double cpu_s = 0;
@@ -60,9 +61,10 @@ Family family_of(pid_t root) {
     unsigned long user, system;
     long waited_user, waited_system;
     if (std::sscanf(text.c_str() + name_ends + 1,
-                    " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state, &parent, &user, &system,
-                    &waited_user, &waited_system) == 6) {
-      all[pid] = {parent, static_cast<double>(user + system) + static_cast<double>(waited_user + waited_system)};
+                    " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state, &parent, &user,
+                    &system, &waited_user, &waited_system) == 6) {
+      all[pid] = {parent,
+                  static_cast<double>(user + system) + static_cast<double>(waited_user + waited_system)};
     }
   }
   closedir(folder);
@@ -86,7 +88,8 @@ Family family_of(pid_t root) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_s) : cpu_limit_s_(cpu_limit_s) {
+WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_s)
+    : cpu_limit_s_(cpu_limit_s) {
   std::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what leaves its parent comes to us, and is found
   int sockets[2], words[2];
@@ -105,7 +108,8 @@ WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, words[1], 2);
   // Away from 3 and 4 first, where one of them may be.
-  const int far_socket = fcntl(sockets[1], F_DUPFD_CLOEXEC, 16), far_memory = fcntl(memory_fd_, F_DUPFD_CLOEXEC, 16);
+  const int far_socket = fcntl(sockets[1], F_DUPFD_CLOEXEC, 16),
+            far_memory = fcntl(memory_fd_, F_DUPFD_CLOEXEC, 16);
   posix_spawn_file_actions_adddup2(&actions, far_socket, socket_fd);
   posix_spawn_file_actions_adddup2(&actions, far_memory, memory_fd);
   posix_spawnattr_t attributes;
@@ -118,7 +122,8 @@ WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   for (const int fd : {sockets[1], words[1], far_socket, far_memory}) close(fd);
-  if (error != 0) throw std::runtime_error(fmt::format("{} cannot be started: {}", command[0], std::strerror(error)));
+  if (error != 0)
+    throw std::runtime_error(fmt::format("{} cannot be started: {}", command[0], std::strerror(error)));
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -216,7 +221,8 @@ std::string WorkerProcess::receive(double limit_s) {
 void WorkerProcess::drain_words() {
   char piece[4096];
   ssize_t got;
-  while ((got = read(words_, piece, sizeof piece)) > 0) last_words_.append(piece, static_cast<std::size_t>(got));
+  while ((got = read(words_, piece, sizeof piece)) > 0)
+    last_words_.append(piece, static_cast<std::size_t>(got));
   if (last_words_.size() > most_words) last_words_.erase(0, last_words_.size() - most_words);
 }
 

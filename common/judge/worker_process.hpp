@@ -11,11 +11,12 @@
 
 namespace judge {
 
-// A student's program, and the memory that it shares with the judge. It ends with this object, and with it whatever
-// it has started.
+// A student's program, and the memory that it shares with the judge. It ends with this object, and with it
+// whatever it has started.
 class WorkerProcess {
  public:
-  // command: the program, and what keeps it in. cpu_limit_s: processor time for one order. Throws std::runtime_error.
+  // command: the program, and what keeps it in. cpu_limit_s: processor time for one order. Throws
+  // std::runtime_error.
   WorkerProcess(std::vector<std::string> command, double cpu_limit_s);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
@@ -24,7 +25,8 @@ class WorkerProcess {
   char* memory(std::size_t bytes);
   std::size_t memory_bytes() const { return bytes_; }
 
-  // What the program answers, always an object. Throws std::runtime_error, with a line for the student, if it fails.
+  // What the program answers, always an object. Throws std::runtime_error, with a line for the student, if it
+  // fails.
   nlohmann::json tell(const Order& order);
 
  private:

@@ -117,7 +117,7 @@ void call(void (*entry)(const GemmOf<T>&), const GemmOf<T>& g) {
   told.B = stand_ins[1].make(g.B, last * g.strideB + g.K * g.ldb + g.N);
   told.C = stand_ins[2].make(g.C, last * g.strideC + g.M * g.ldc + g.N);
   stack_top = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  __asm__("" : "+r"(entry));    // a function of its own, whatever the compiler knows
+  __asm__("" : "+r"(entry));   // a function of its own, whatever the compiler knows
   cpu_device::confine(&told);  // what it may change lies below
   entry(told);
   cpu_device::confine(nullptr);
@@ -126,7 +126,7 @@ void call(void (*entry)(const GemmOf<T>&), const GemmOf<T>& g) {
 
 // As printf, but for %n, which writes where nobody looks.
 template <typename... Values>
-int print(const char* format, const Values&... values) {
+__attribute__((noinline, no_sanitize("thread"))) int print(const char* format, const Values&... values) {
   for (const char* at = std::strchr(format, '%'); at != nullptr; at = std::strchr(at + 1, '%')) {
     at += 1 + std::strspn(at + 1, "-+ #0123456789.*'hlLqjzt");
     if (*at == 'n') cpu_device::refuse("printf: a GPU has no %n");

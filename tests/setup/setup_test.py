@@ -136,7 +136,9 @@ def test_without_sudo_the_option_is_named(project):
 
 
 def test_without_the_option_nothing_is_unpacked(project):
-    (project.parent / "installed").write_text(" ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES]))
+    (project.parent / "installed").write_text(
+        " ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES])
+    )
     result = setup(project)
     assert result.returncode == 0, result.stderr
     assert not (project / ".packages").exists() and calls(project) == []

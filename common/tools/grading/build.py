@@ -25,7 +25,7 @@ from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
 
 KEPT = 60  # folders in the cache, for each processor
-LIMITS = Limits(cpu_s=40, wall_s=120, memory=6144 << 20, file=64 << 20)
+LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 # What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
 # touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
 # the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
@@ -33,6 +33,7 @@ LIMITS = Limits(cpu_s=40, wall_s=120, memory=6144 << 20, file=64 << 20)
 # nobody looks.
 FOR_CPU = """#include "common/programs/exercise_guard.hpp"
 {includes}
+#define __noinline__ __attribute__((noinline))
 #undef __global__
 #define __global__ __attribute__((noipa, flatten, hot))
 #line 1 "{kernel}"

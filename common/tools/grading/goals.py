@@ -89,11 +89,11 @@ def holds_nearly(check: str, shape: tuple[int, int, int], context: Context) -> l
 
 
 def _nearly(comparison: Comparison) -> bool:
-    """Whether one side must change by half at most for the comparison to hold. Of a 0 nothing is near."""
+    """Whether the sides are not far from where the comparison holds. Of a 0 nothing is near."""
     sides = comparison.left_value, comparison.right_value
     if comparison.holds or not all(isinstance(side, (int, float)) for side in sides):
         return comparison.holds
-    return max(sides) <= 1.5 * min(sides)
+    return max(sides) <= 2.5 * min(sides)
 
 
 def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere, problem: Problem) -> Finding | None:

@@ -49,26 +49,28 @@ def _probe(program: Path, _stamp: int) -> tuple[str | None, str]:
     return None, why.removeprefix("no GPU: ").removesuffix("; use --device cpu")
 
 
+def compile_step(build: Path, step: str) -> Built:
+    """A step, to be measured beside a student's kernel."""
+    kernel = (ROOT / "steps" / step / "kernel.cu").read_text(encoding="utf-8")
+    return Toolchain(build, step).compile(read(kernel, kernel), kernel, gpu=True)
+
+
 def check_on_gpu(
-    exercise: Exercise, built: Built, build: Path, problems: list[Problem], file: str, notes: list[str]
+    exercise: Exercise, built: Built, over: Built | None, problems: list[Problem], file: str, notes: list[str]
 ) -> None:
-    """Notes what is well on the GPU. Raises Failed with the first thing that is not."""
+    """Notes what is well on the GPU. over: the step that it must be faster than. Raises Failed with the first
+    thing that is not."""
     large = [*problems, Problem("--m 1023 --n 1025 --k 511 --seed 77"), Problem("--size 1024 --seed 78")]
     _run(built, large, file)
     timed = [Problem(f"--m {SIZE} --n {SIZE} --k {SIZE} --seed {seed}") for seed in range(5, 5 + SAMPLES)]
-    programs, times = [built], {}
-    if exercise.speed is not None:
-        kernel = (ROOT / "steps" / exercise.speed.over / "kernel.cu").read_text(encoding="utf-8")
-        other = Toolchain(build, exercise.speed.over)
-        programs.append(other.compile(read(kernel, kernel), kernel, gpu=True))
+    times: dict[Built, list[float]] = {program: [] for program in (built, over) if program}
     for _ in range(ROUNDS):  # in turn, so that both see the same clocks
-        for program in programs:
-            samples = [record["time_us"] for record in _run(program, timed, file)]
-            times.setdefault(program, []).extend(samples[1:])
+        for program, taken in times.items():
+            taken += [record["time_us"] for record in _run(program, timed, file)][1:]
     time_us = statistics.median(times[built])
     notes.append(f"{time_us / 1000:.2f} ms at {SIZE}")
-    if exercise.speed is not None:
-        _check_speed(exercise, statistics.median(times[programs[1]]) / time_us, time_us, notes)
+    if over is not None:
+        _check_speed(exercise, statistics.median(times[over]) / time_us, time_us, notes)
 
 
 def _run(built: Built, problems: list[Problem], file: str) -> list[dict]:

@@ -31,7 +31,7 @@ from tools.grading.goals import (
     holds_nearly,
     is_mine,
 )
-from tools.grading.gpu import check_on_gpu, gpu_here
+from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.run import (
     ENDLESS,
     Outcome,
@@ -104,7 +104,9 @@ class Grader:
         self._check_ragged(toolchain, *ragged)
         if gpu is not None:
             self.progress(f"running on the {gpu}")
-            check_on_gpu(self.exercise, built, self.build, plain_list, self.file, grade.notes)
+            speed = self.exercise.speed
+            over = compile_step(self.build, speed.over) if speed else None
+            check_on_gpu(self.exercise, built, over, plain_list, self.file, grade.notes)
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 

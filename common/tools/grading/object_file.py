@@ -127,7 +127,8 @@ def _kernels_are_whole(path: Path) -> None:
             line = int(place[1])
         called = re.search(r"\bR_\w+\s+\.text(?:\.\w+)?\.([\w$]+)", text)
         by_address = re.search(r":\s+(?:notrack )?(?:(?:call|jmp)q?\s+\*|blra?\w*\s|bra?\w*\s+x\d)", text)
-        if by_address or (called and called[1] != kernel):
+        trusted = called and "exercise_guard" in called[1]  # a name that no student's file may hold
+        if by_address or (called and called[1] != kernel and not trusted):
             what = "a function by its address" if by_address else f"`{demangled(called[1])}`"
             says = f"A kernel calls {what}, which cannot become a part of it."
             look = (

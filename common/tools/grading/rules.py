@@ -32,7 +32,7 @@ WORDS = {
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
     r"cuda[A-Z]\w*": "the host only launches; memory and devices are the program's business",
     r"(?:std\s*::\s*)?(?:mem(?:p?cpy|move|set)|bcopy|bzero)": "nobody sees what that reads; write a loop",
-    r"using\s+namespace": "a name of the standard library stands directly behind std::",
+    r"using\s+namespace|std(?!\s*::)": "a name of the standard library stands directly behind std::",
     r"std\s*::\s*array": "write a plain array, such as float sums[TM]",
     r"std\s*::\s*(?:min|max|clamp|swap)": "`std::` has the host's; CUDA's own min and max stand without it",
     rf"std\s*::\s*(?!{STD}(?!\w))\w+(?:\s*::\s*\w+)*": "a kernel needs its numbers and types only",
@@ -48,7 +48,6 @@ FORMS = {
     r"\b__shared__\s+alignas\b": "write __shared__ __align__(16) float ...: GCC takes no alignas there.",
     r"\[\[(?!\s*(?:maybe_unused|nodiscard|likely|unlikely)\s*\]\])\s*(\w*)": "`[[{0}...]]` is not allowed "
     "here: attributes could hide the kernel from the grader.",
-    r"""[uUL8]*R(?=")""": 'a string of the kind R"(...)" is not allowed here: an exercise needs none.',
     "<<<": "write launch(kernel, grid, block, 0, g) in place of <<<...>>>: the CPU device has no other.",
 }
 RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()] + [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.grading import rules
-from tools.grading.content import without_strings
+from tools.grading.content import PIECE, without_strings
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
 from tools.grading.rules import broken_rule
@@ -38,6 +38,9 @@ def read(source: str, starter: str) -> Code:
         raise broken_rule(0, f"the file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
     code = Code(preprocessed(source, includes), includes)
+    if raw := next((piece for piece in PIECE.finditer(code.text) if piece["mark"] is not None), None):
+        kind = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
+        raise broken_rule(1 + code.text.count("\n", 0, raw.start()), kind)
     rules.check(without_strings(code.text), without_strings(preprocessed(starter, includes)))
     return code
 
@@ -69,18 +72,19 @@ def preprocessed(source: str, includes: tuple[str, ...]) -> str:
 def _in_lines(made: str, count: int) -> str:
     """What the preprocessor made, each line where it is in the source."""
     lines, at, mine = [""] * (count + 1), 1, True
+    no_line = "`#line` and `_Pragma` are not allowed here: an exercise needs none."
     for text in made.split("\n"):
         marker = re.match(r'# (\d+) "([^"]*)"', text)
         if marker is None:
             if mine and text and at <= count:
                 if lines[at] and text.startswith("#"):
-                    raise broken_rule(at, "`_Pragma` is not allowed here: write #pragma unroll.")
+                    raise broken_rule(at, no_line)
                 lines[at] = f"{lines[at]} {text}" if lines[at] else text
             at += mine
         elif mine := marker[2] == FILE:
             if 0 < int(marker[1]) < at:
-                raise broken_rule(min(at, count), "`#line` is not allowed here: an exercise needs none.")
+                raise broken_rule(min(int(marker[1]), count), no_line)
             at = int(marker[1]) or at
         elif not marker[2].startswith(("include/", "<")):
-            raise broken_rule(min(at, count), "`#line` is not allowed here: an exercise needs none.")
+            raise broken_rule(min(at, count), no_line)
     return "\n".join(lines[1:])
