@@ -53,7 +53,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
 // memory only, or ends the program: on the host below `top`, on the same stack; in a kernel below its frame.
 // nullptr: no longer.
 void confine(const void* top);
-// Throws std::invalid_argument.
+// Ends the program with an error.
 [[noreturn]] void refuse(const char* why);
 
 void barrier_block(int line);

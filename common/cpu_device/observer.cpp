@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
 
 #include "common/cpu_device/internal.hpp"
 
@@ -226,7 +225,7 @@ const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
   return dynamic + bytes <= worker.dynamic_shared.size() ? worker.dynamic_shared.data() + dynamic : nullptr;
 }
 
-void refuse(const char* why) { throw std::invalid_argument(why); }
+void refuse(const char* why) { stop_program(why); }
 
 void confine(const void* top) { confined_below = reinterpret_cast<std::uintptr_t>(top); }
 

@@ -126,7 +126,7 @@ void call(void (*entry)(const GemmOf<T>&), const GemmOf<T>& g) {
 
 // As printf, but for %n, which writes where nobody looks.
 template <typename... Values>
-__attribute__((noinline, no_sanitize("thread"))) int print(const char* format, const Values&... values) {
+__attribute__((noipa, no_sanitize("thread"))) int print(const char* format, const Values&... values) {
   for (const char* at = std::strchr(format, '%'); at != nullptr; at = std::strchr(at + 1, '%')) {
     at += 1 + std::strspn(at + 1, "-+ #0123456789.*'hlLqjzt");
     if (*at == 'n') cpu_device::refuse("printf: a GPU has no %n");

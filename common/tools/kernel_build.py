@@ -71,8 +71,8 @@ class KernelBuild:
     def _run(self, words: list[str], out: Path, timeout: float | None = None) -> Result:
         new = out.with_name(f"new-{out.name}")
         result = subprocess.run(
-            with_output(words, new), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=timeout, env=os.environ | {"LC_ALL": "C"},
+            with_output(words, new), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", timeout=timeout, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
         if result.returncode == 0:
             new.replace(out)
