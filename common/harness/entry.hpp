@@ -3,13 +3,15 @@
 // Where the type of a step's inputs ends: a step takes a Gemm, a GemmBf16 and so on; the harness has one
 // problem, AnyGemm, and one Entry to call any step with it.
 
-#include <stdexcept>
 #include <variant>
 
 #include "common/gemm.hpp"
 #include "common/harness/precision.hpp"
 
 namespace harness {
+
+// Throws std::logic_error: a step was given inputs of another type than its own.
+[[noreturn]] void refuse_input();
 
 // A problem with inputs of any type.
 struct AnyGemm : GemmOf<void> {
@@ -25,7 +27,7 @@ struct AnyGemm : GemmOf<void> {
   // Throws std::logic_error if the inputs are of another type.
   template <typename T>
   GemmOf<T> as() const {
-    if (input != input_of<T>) throw std::logic_error("a step was given inputs of another type than its own");
+    if (input != input_of<T>) refuse_input();
     return {M,     N,       K,
             batch, alpha,   static_cast<const T*>(A),
             lda,   strideA, static_cast<const T*>(B),

@@ -1,5 +1,9 @@
 #include "common/harness/precision.hpp"
 
+#include <stdexcept>
+
+#include "common/harness/entry.hpp"
+
 namespace harness {
 
 namespace {
@@ -49,5 +53,7 @@ int peak_flops_per_cycle(Precision precision, int compute_capability) {
   }
   return of_fp32_units(compute_capability);
 }
+
+void refuse_input() { throw std::logic_error("a step was given inputs of another type than its own"); }
 
 }  // namespace harness

@@ -4,7 +4,7 @@ import re
 
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
-from tools.grading.run import ENDLESS, TIMEOUT_S, Outcome, Problem
+from tools.grading.run import ENDLESS, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
@@ -170,11 +170,11 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
     if outcome.crash == ENDLESS:
-        says = f"The program did not finish within {TIMEOUT_S} s; it was busy{at}."
+        says = f"The program did not come to its end{at}; it was stopped."
         look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
         return Finding("endless", says, look=look)
     # Once a kernel has been launched, the program itself says where it crashed.
-    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
+    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("signal 11", "signal 7")):
         return host_finding()
     if "outside the limits of CUDA" in outcome.crash:
         code = without_comments(source).splitlines()
