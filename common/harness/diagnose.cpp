@@ -21,6 +21,8 @@ struct Element {
   double old = 0;                            // C0 there
   std::vector<double> terms;                 // a[k] * b[k]
   std::vector<double> wrong_lda, wrong_ldb;  // the same with a leading dimension taken for dense
+  // What elements in other places would make of the sum, and whose mistake that is; NAN where there are none.
+  std::vector<std::pair<std::string, double>> other_sums;
   double reference = 0;
   Magnitude magnitude{};
 };
@@ -39,6 +41,34 @@ std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* ma
     device.download(values.data(), g.behind(matrix, offset), values.size() * sizeof(T));
     return std::vector<float>(values.begin(), values.end());
   });
+}
+
+// The sums of kernels that take elements from other places: matrices or tiles turned over, tiles of the first
+// terms only.
+void add_other_sums(const AnyGemm& g, const auto& a_at, const auto& b_at, Element& e) {
+  const auto add = [&](std::string mistake, const auto& term) {
+    double sum = 0;
+    for (int k = 0; k < g.K; ++k) sum += term(k);
+    e.other_sums.emplace_back(std::move(mistake), sum);
+  };
+  add("fits A read as if it were transposed: A[k][row]",
+      [&](int k) { return k < g.M && e.row < g.K ? a_at(k, e.row) * b_at(k, e.col) : NAN; });
+  add("fits B read as if it were transposed: B[col][k]",
+      [&](int k) { return e.col < g.K && k < g.N ? a_at(e.row, k) * b_at(e.col, k) : NAN; });
+  for (const int tile : {8, 16, 32, 64, 128}) {
+    const std::int64_t row0 = e.row / tile * tile, col0 = e.col / tile * tile;
+    add(fmt::format("fits a tile of A, {} x {}, read transposed: row and k exchanged", tile, tile),
+        [&](int k) { return a_at(row0 + k % tile, k / tile * tile + e.row % tile) * b_at(k, e.col); });
+    add(fmt::format("fits a tile of B, {} x {}, read transposed: k and column exchanged", tile, tile),
+        [&](int k) { return a_at(e.row, k) * b_at(k / tile * tile + e.col % tile, col0 + k % tile); });
+    if (g.K <= tile) continue;
+    const char* const first =
+        "fits tiles of {} of {} terms that are all the first one: the copy leaves out k0";
+    add(fmt::format(fmt::runtime(first), "A", tile),
+        [&](int k) { return a_at(e.row, k % tile) * b_at(k, e.col); });
+    add(fmt::format(fmt::runtime(first), "B", tile),
+        [&](int k) { return a_at(e.row, k) * b_at(k % tile, e.col); });
+  }
 }
 
 Element examine(Device& device, const AnyGemm& g, const float* c0, std::int64_t index) {
@@ -63,6 +93,13 @@ Element examine(Device& device, const AnyGemm& g, const float* c0, std::int64_t 
     sum += a * b;
     magnitude += std::fabs(a * b);
   }
+  const auto a_at = [&](std::int64_t row, std::int64_t k) {
+    return row < g.M && k < g.K ? input(A, row * g.lda + k) : 0.0;
+  };
+  const auto b_at = [&](std::int64_t k, std::int64_t col) {
+    return k < g.K && col < g.N ? input(B, k * g.ldb + col) : 0.0;
+  };
+  add_other_sums(g, a_at, b_at, e);
   e.reference = g.alpha * sum + g.beta * e.old;
   e.magnitude = {magnitude, std::fabs(g.alpha), std::fabs(g.beta * e.old)};
   return e;
@@ -175,7 +212,13 @@ class Suspects {
     if (g_.beta != 0 && fits([&](const Element& e) { return e.old; })) {
       return "the old value, as if the element had never been written";
     }
+    // What GCC puts into a variable that is given no value is about -1.7e38 in a float; see the exercises'
+    // build.
+    if (std::fabs(elements_[0].value) > 1e37f) return "as of a variable that was used before it had a value";
     if (g_.K > 0) {
+      if (fits([&](const Element& e) { return g_.beta * e.old; })) {
+        return "fits a sum of nothing: no term was added, or none of it was kept";
+      }
       if (fits([&](const Element& e) { return g_.alpha * g_.alpha * sum(e) + g_.beta * e.old; })) {
         return "fits alpha applied twice";
       }
@@ -203,6 +246,11 @@ class Suspects {
         }
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, gap, g_.K) + g_.beta * e.old; })) {
           return fmt::format("fits a sum that starts at k = {}: the first {} terms are missing", gap, gap);
+        }
+      }
+      for (std::size_t i = 0; i < elements_[0].other_sums.size(); ++i) {
+        if (fits([&](const Element& e) { return g_.alpha * e.other_sums[i].second + g_.beta * e.old; })) {
+          return elements_[0].other_sums[i].first;
         }
       }
       if (const std::string stale = stale_tile(); !stale.empty()) return stale;
