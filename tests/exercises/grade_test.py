@@ -235,8 +235,9 @@ def test_the_program_for_the_gpu_is_built(build, exercises):
         pytest.skip("needs nvcc")
     source = exercises["02_coalescing"].solution.read_text()
     built = toolchain.compile(read(source, source), source, gpu=True)
+    program = toolchain.step_program(built, gpu=True)
     for device, statuses in (("cpu", (0,)), ("gpu", (0, 3))):
-        command = [built.folder / "run-gpu", "--device", device, "--size", "40"]
+        command = [program, "--device", device, "--size", "40"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode in statuses, result.stderr
         assert "built without CUDA" not in result.stderr
