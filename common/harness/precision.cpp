@@ -1,9 +1,5 @@
 #include "common/harness/precision.hpp"
 
-#include <stdexcept>
-
-#include "common/harness/entry.hpp"
-
 namespace harness {
 
 namespace {
@@ -53,7 +49,5 @@ int peak_flops_per_cycle(Precision precision, int compute_capability) {
   }
   return of_fp32_units(compute_capability);
 }
-
-void refuse_input() { throw std::logic_error("a step was given inputs of another type than its own"); }
 
 }  // namespace harness

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "common/harness/device.hpp"
 #include "common/harness/error.hpp"
@@ -78,30 +79,36 @@ class Worker {
         return {{"faults", device_->faults()}, {"xray", harness::to_json(report, all.all)}};
       }
       case Do::fetch:
-        for (int i = 0; i < 3; ++i) device_->download(memory_ + place(i).buffer, buffers_[i], place(i).bytes);
+        for (int i = 0; i < 3; ++i) {
+          const Place& place = place_in(order_, i);
+          device_->download(memory_ + place.buffer, buffers_[i], place.bytes);
+        }
         return {};
     }
     throw std::logic_error("an unknown order");
   }
 
  private:
-  const Place& place(int i) const { return i == 0 ? order_.a : i == 1 ? order_.b : order_.c; }
+  static const Place& place_in(const Order& order, int i) {
+    return i == 0 ? order.a : i == 1 ? order.b : order.c;
+  }
 
   void load(const Order& order) {
     if (memory_ != nullptr) munmap(memory_, order_.memory);
-    for (void*& buffer : buffers_) {
-      if (buffer != nullptr) device_->release(buffer);
-      buffer = nullptr;
-    }
-    order_ = order;
+    memory_ = nullptr;
+    const Order before = std::exchange(order_, order);
     void* memory = mmap(nullptr, order.memory, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
     if (memory == MAP_FAILED) throw std::runtime_error("the matrices cannot be mapped");
     memory_ = static_cast<char*>(memory);
     char* first[3];
     for (int i = 0; i < 3; ++i) {
-      buffers_[i] = device_->allocate(place(i).bytes);
-      device_->upload(buffers_[i], memory_ + place(i).buffer, place(i).bytes);
-      first[i] = static_cast<char*>(buffers_[i]) + place(i).first;
+      const Place& place = place_in(order_, i);
+      if (buffers_[i] == nullptr || place_in(before, i).bytes != place.bytes) {
+        if (buffers_[i] != nullptr) device_->release(std::exchange(buffers_[i], nullptr));
+        buffers_[i] = device_->allocate(place.bytes);
+      }
+      device_->upload(buffers_[i], memory_ + place.buffer, place.bytes);
+      first[i] = static_cast<char*>(buffers_[i]) + place.first;
     }
     gemm_ = order.gemm;
     gemm_.A = first[0];

@@ -1,13 +1,14 @@
 """Compiles a student's kernel as the build compiles a step. Standard library only.
 
 The commands are the build's own (kernel_build.py) with another source. Everything made of one source lies in
-<build>/exercise-cache/KEY, whose name says what it was made of; the oldest folders are removed.
+<build>/exercise-cache/KEY, whose name says what it was made of; old folders are removed.
 """
 
 import hashlib
 import os
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
 
-KEPT = 60  # folders in the cache, for each processor
+KEPT = 100  # folders in the cache
+UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 # What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
 # touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
@@ -127,8 +129,8 @@ class Toolchain:
         try:
             folder = self.folder_for(code, source)
             folder.mkdir(parents=True, exist_ok=True)
-            os.utime(folder)  # the oldest are removed
             with locked(folder):
+                os.utime(folder)  # the oldest are removed
                 self._write_units(folder, code, source)
                 self._compile_for_cpu(folder, code.text)
                 if gpu and not (folder / "worker_gpu").exists():
@@ -137,7 +139,7 @@ class Toolchain:
                         folder, _commands(self.build, "worker_gpu"), "worker_gpu", gpu=folder / "gpu.o"
                     )
             with suppress(FileNotFoundError):  # where another process removes some
-                self._trim(folder)
+                self._trim()
         except OSError as error:
             raise BuildError(f"{error.filename or self.cache}: {error.strerror}") from None
         return Built(folder, self.entry, self.judge)
@@ -161,10 +163,11 @@ class Toolchain:
                 self._link(built.folder, self.commands, out.name, **objects)
         return out
 
-    def _trim(self, keep: Path) -> None:
-        folders = sorted(self.cache.iterdir(), key=lambda path: path.stat().st_mtime)
-        for path in folders[: -KEPT * (os.cpu_count() or 1)]:
-            if path != keep:
+    def _trim(self) -> None:
+        """Whoever was given a folder works in it without a lock: a used one stays for a while."""
+        used = {path: path.stat().st_mtime for path in self.cache.iterdir()}
+        for path in sorted(used, key=used.get)[:-KEPT]:
+            if used[path] < time.time() - UNUSED_S:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _write_units(self, folder: Path, code: Code, source: str) -> None:
