@@ -207,14 +207,13 @@ class Suspects {
   Suspects(const AnyGemm& g, std::vector<Element> elements, double tolerance)
       : g_(g), elements_(std::move(elements)), tolerance_(tolerance) {}
 
+  // Empty if no mistake fits.
   std::string name() const {
-    const std::string unknown = "fits no mistake known to this program";
     if (g_.beta != 0 && fits([&](const Element& e) { return e.old; })) {
       return "the old value, as if the element had never been written";
     }
-    // What GCC puts into a variable that is given no value is about -1.7e38 in a float; see the exercises'
-    // build.
-    if (std::fabs(elements_[0].value) > 1e37f) return "as of a variable that was used before it had a value";
+    // -1.7e38 is what the exercises' build has GCC put into a float that is given no value.
+    if (std::fabs(elements_[0].value) > 1e37f) return "fits a variable that was used before it had a value";
     if (g_.K > 0) {
       if (fits([&](const Element& e) { return g_.beta * e.old; })) {
         return "fits a sum of nothing: no term was added, or none of it was kept";
@@ -237,7 +236,7 @@ class Suspects {
                            g_.ldb);
       }
       // What follows tries so many sums that a single element may fit one of them by chance.
-      if (elements_.size() == 1) return unknown;
+      if (elements_.size() == 1) return "";
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
@@ -255,7 +254,7 @@ class Suspects {
       }
       if (const std::string stale = stale_tile(); !stale.empty()) return stale;
     }
-    return unknown;
+    return "";
   }
 
  private:
@@ -318,6 +317,35 @@ class Suspects {
   double tolerance_;
 };
 
+// Elements that have the value of another one in their row or column.
+std::string changed_places(Device& device, const AnyGemm& g, const std::vector<Element>& elements,
+                           double tolerance) {
+  constexpr std::int64_t max_inputs = 1 << 20;
+  if (elements.size() < 2 || std::int64_t{g.K} * (g.M + g.N) > max_inputs) return "";
+  const std::int64_t matrix = elements[0].matrix;
+  std::vector<std::vector<float>> a, b;  // [M][K], [K][N]
+  for (int row = 0; row < g.M; ++row)
+    a.push_back(fetch_inputs(device, g, g.behind(g.A, matrix * g.strideA), row * g.lda, g.K));
+  for (int k = 0; k < g.K; ++k)
+    b.push_back(fetch_inputs(device, g, g.behind(g.B, matrix * g.strideB), k * g.ldb, g.N));
+  std::string text = "fits elements that changed places:";
+  for (const Element& e : elements) {
+    const auto is_from = [&](std::int64_t row, std::int64_t col) {
+      double sum = 0;
+      for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
+      return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
+    };
+    std::int64_t row = e.row, col = 0;
+    while (col < g.N && !is_from(row, col)) ++col;
+    if (col == g.N) {
+      for (row = 0, col = e.col; row < g.M && !is_from(row, col);) ++row;
+      if (row == g.M) return "";
+    }
+    text += fmt::format("{} C[{}][{}] holds C[{}][{}]", text.back() == ':' ? "" : ",", e.row, e.col, row, col);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double tolerance,
@@ -342,7 +370,9 @@ std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double t
     if (bits_of(value) == poison_bits) return text + unwritten_elements(device, g, matrix);
     return text + origin_of_nan(value, device.info().kind == "cpu");
   }
-  return text + Suspects(g, std::move(wrong), tolerance).name();
+  std::string mistake = Suspects(g, wrong, tolerance).name();
+  if (mistake.empty()) mistake = changed_places(device, g, wrong, tolerance);
+  return text + (mistake.empty() ? "fits no mistake known to this program" : mistake);
 }
 
 std::string diagnose_bias(double bias, double limit, Precision precision) {

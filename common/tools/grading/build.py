@@ -57,6 +57,7 @@ OPTIONS = [
     "-fno-jump-tables",
     "-fno-finite-loops",
     "-ftrivial-auto-var-init=pattern",
+    "-Wfloat-conversion",
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one name that an object shows
@@ -81,6 +82,14 @@ class Built:
     @property
     def source(self) -> str:
         return (self.folder / "kernel.cu").read_text(encoding="utf-8")
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """What GCC warns of in the student's file."""
+        said = (self.folder / "cpu.o.said").read_text(encoding="utf-8")
+        place = re.escape(str(self.folder / "kernel.cu"))
+        found = re.findall(rf"^{place}:(\d+):\d+: warning: (.*?) \[-W.*\]$", said, re.MULTILINE)
+        return [Finding("warning", f"GCC warns: {_plain(text)}.", int(line)) for line, text in found]
 
 
 class Toolchain:
@@ -234,6 +243,7 @@ class Toolchain:
             return Finding("compile", f"The compiler did not finish within {LIMITS.cpu_s} s.", look=TOO_LARGE)
         if ended.status or not new.exists():
             return finding_of(ended.said, folder / "kernel.cu")
+        out.with_name(f"{out.name}.said").write_text(ended.said, encoding="utf-8")
         new.replace(out)
         return None
 
@@ -261,6 +271,11 @@ def _made_of(linked: tuple[Path, ...]) -> list[Path]:
     return sorted([*headers, *linked, *checks])
 
 
+def _plain(said: str) -> str:
+    """Without the compilers' names for the namespace that has none."""
+    return re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
+
+
 def finding_of(output: str, kernel: Path) -> Finding:
     """The compiler's first error, at the line of the student's file that it is in or that led to it."""
     place = re.escape(str(kernel))
@@ -275,9 +290,7 @@ def finding_of(output: str, kernel: Path) -> Finding:
         led = re.search(rf"{place}:(\d+):\d+: +required from|{place}[:(](\d+)[:)]", output)
         said = other[1] if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
         line = int(led[1] or led[2]) if led else 0
-    said = said.replace(str(kernel), "your file").strip().rstrip(".")
-    # Without the compilers' names for the namespace that has none.
-    said = re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
+    said = _plain(said.replace(str(kernel), "your file").strip().rstrip("."))
     if marked := re.search("no CUDA: (.*)", said):  # of exercise_guard.hpp
         return Finding(
             "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."

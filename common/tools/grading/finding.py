@@ -33,13 +33,15 @@ class Failed(Exception):
 @dataclass
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
-    device: where it was graded; seconds: how long that took; questions: of a prediction, which are right."""
+    device: where it was graded; seconds: how long that took; questions: of a prediction, which are right;
+    warnings: of the compiler."""
 
     finding: Finding | None
     notes: list[str] = field(default_factory=list)
     device: str = ""
     seconds: float = 0
     questions: dict[str, bool] = field(default_factory=dict)
+    warnings: list[Finding] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:

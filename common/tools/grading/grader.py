@@ -44,7 +44,7 @@ from tools.grading.run import (
 )
 from tools.grading.source import read
 from tools.grading.state import version_of
-from tools.grading.words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
+from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
 Record = dict[str, Any]
@@ -81,6 +81,7 @@ class Grader:
             raise BuildError(f"no GPU: {why_not}; leave out --device")
         self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
+        grade.warnings = built.warnings
         self.progress("running")
         plain_list = plain_problems(self.chooser)
         observed_list = observed_problems(self.chooser)
@@ -131,9 +132,15 @@ class Grader:
     def _fail_at(self, record: Record, problem: Problem) -> None:
         """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
-        # A fault explains a wrong result, not the reverse.
-        for complaint in complaints:
-            if finding := fault_finding(complaint, self.file, problem):
+        # A fault explains a wrong result, not the reverse; and an exchange of rows and columns, which square
+        # matrices show, why some index is too large.
+        for complaint in sorted(complaints, key=lambda text: not text.startswith(FIRST)):
+            if finding := fault_finding(complaint, self.file, problem, self.built.source):
+                square = Problem("--size 40 --seed 3")
+                if finding.code == "out-of-bounds access to global memory" and problem != square:
+                    for other in self._run([square], "--check").records:
+                        if any("transposed" in text for text in other["complaints"]):
+                            self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
         solution = self.exercise.solution.read_text(encoding="utf-8")

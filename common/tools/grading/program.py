@@ -218,8 +218,13 @@ class Program:
         if grade.finding is None or exercise.kind == "predict":
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
+        for warning in grade.warnings:
+            say(f"\n{show(warning, file, source)}")
         if grade.finding is not None:
-            say(f"\n{show(grade.finding, file, source)}")
+            if exercise.symptom and grade.finding.code == exercise.found and not progress.hints:
+                say(f"\n{wrapped(exercise.symptom)}\n\n  What the check found is shown after the first hint.")
+            else:
+                say(f"\n{show(grade.finding, file, source)}")
             if progress.hints < HINTS:
                 say(f"\n  Stuck? {self.command} hint {name} (hint {progress.hints + 1} of {HINTS})")
             return
