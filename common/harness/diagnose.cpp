@@ -341,7 +341,8 @@ std::string changed_places(Device& device, const AnyGemm& g, const std::vector<E
       for (row = 0, col = e.col; row < g.M && !is_from(row, col);) ++row;
       if (row == g.M) return "";
     }
-    text += fmt::format("{} C[{}][{}] holds C[{}][{}]", text.back() == ':' ? "" : ",", e.row, e.col, row, col);
+    text +=
+        fmt::format("{} C[{}][{}] holds C[{}][{}]", text.back() == ':' ? "" : ",", e.row, e.col, row, col);
   }
   return text;
 }

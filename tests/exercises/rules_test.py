@@ -175,13 +175,16 @@ def test_an_empty_file_is_graded(student, exercises):
 def compiles(exercises, build):
     """The finding of compiling the solution of step 02 with some lines more, or None."""
 
-    def compile_changed(outside="", in_kernel="", in_sgemm=""):
+    def compile_changed(outside="", in_kernel="", in_sgemm="", gpu=False):
         source = exercises[NAME].solution.read_text()
         source = source.replace("namespace {\n", f"namespace {{\n{outside}\n")
         source = source.replace("  float sum = 0.0f;", f"  {in_kernel}\n  float sum = 0.0f;")
         source = source.replace("  launch(", f"  {in_sgemm}\n  launch(")
         try:
-            Toolchain(build, NAME).compile(read(source, exercises[NAME].starter.read_text()), source)
+            toolchain = Toolchain(build, NAME)
+            built = toolchain.compile(read(source, exercises[NAME].starter.read_text()), source)
+            if gpu:
+                toolchain.compile_machine_code(built)
         except Failed as error:
             return error.finding
         return None
@@ -234,7 +237,7 @@ def test_what_nvcc_alone_finds(compiles, build):
     if not Toolchain(build, NAME).has_nvcc:
         pytest.skip("needs nvcc")
     finding = compiles(
-        "struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);"
+        "struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);", gpu=True
     )
     assert finding is not None
     assert "no CUDA" in finding.says

@@ -114,7 +114,10 @@ class Exercise:
         if self.kind == "fault" and not (self.symptom and self.found):
             raise ValueError("a fault has a symptom, and found, the code of what the grader finds")
         for key in ("goal", "speed", "question", "look", "symptom", "found"):
-            if getattr(self, {"goal": "goals", "question": "questions"}.get(key, key)) and key not in KINDS[self.kind][1]:
+            if (
+                getattr(self, {"goal": "goals", "question": "questions"}.get(key, key))
+                and key not in KINDS[self.kind][1]
+            ):
                 raise ValueError(f"unknown key '{key}' for an exercise of kind {self.kind}")
 
     @property

@@ -44,7 +44,14 @@ from tools.grading.run import (
 )
 from tools.grading.source import read
 from tools.grading.state import version_of
-from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
+from tools.grading.words import (
+    FIRST,
+    ended_finding,
+    fault_finding,
+    forgotten_shared,
+    host_finding,
+    wrong_finding,
+)
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
 Record = dict[str, Any]
