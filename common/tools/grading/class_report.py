@@ -21,8 +21,10 @@ from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
 from tools.grading.predict import grade_answers
+from tools.grading.source import Code, read
 from tools.grading.state import STATE, Progress, parse_state, version_of
 
+Graded = dict[tuple[str, Code], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
 BLANK = Finding("not handed in", "Nothing was handed in.")
 
 
@@ -38,6 +40,7 @@ class Row:
     words: dict[str, Words] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
+    same_code_as: dict[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -49,7 +52,8 @@ def grade_class(
     say: Callable[[str], None],
 ) -> list[Row]:  # fmt: skip
     """Grades all hand-ins of a folder and writes the results. seed: of the hidden problems, which differ from
-    student to student. Raises UsageError before anything is graded."""
+    student to student; the same code of two students is graded once. Raises UsageError before anything is
+    graded."""
     hand_ins, ignored = read_hand_ins(folder, exercises)
     if out.resolve() == folder.resolve():
         raise UsageError("--out is the folder of the hand-ins; give another")
@@ -63,11 +67,12 @@ def grade_class(
     tasks = [
         (row, exercise) for row in rows for exercise in exercises if exercise.file_name in row.hand_in.files
     ]
+    graded: Graded = {}
     left = {id(row): sum(task[0] is row for task in tasks) for row in rows}
 
     def grade(task: tuple[Row, Exercise]) -> None:
         row, exercise = task
-        row.grades[exercise.name] = _grade(row, exercise, build, device)
+        row.grades[exercise.name] = _grade(row, exercise, build, device, graded)
         left[id(row)] -= 1
         if left[id(row)] == 0:
             say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points")
@@ -90,7 +95,7 @@ def _seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "big") >> 1
 
 
-def _grade(row: Row, exercise: Exercise, build: Path, device: str) -> Grade:
+def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
     """One file; whatever happens, the others are graded."""
     data = row.hand_in.files[exercise.file_name]
     try:
@@ -103,7 +108,13 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str) -> Grade:
     try:
         if exercise.kind == "predict":
             return grade_answers(exercise, build, source)
-        return Grader(exercise, build, device, row.seed).grade(source, exercise.file_name)
+        key = exercise.name, read(source, starter)
+        if key in graded:
+            row.same_code_as[exercise.name], grade = graded[key]
+            return grade
+        grade = Grader(exercise, build, device, row.seed).grade(source, exercise.file_name)
+        graded[key] = row.hand_in.name, grade
+        return grade
     except Failed as failed:
         return Grade(failed.finding)
     except UsageError as error:
@@ -144,6 +155,7 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
             "says": found.says if found else None, "questions": grade.questions,
             "seconds": round(grade.seconds, 1), "device": grade.device,
             "similarity": row.alike.get(exercise.name),
+            "same_code_as": row.same_code_as.get(exercise.name),
             "version": version_of(row.texts[exercise.name]) if exercise.name in row.texts else None,
         }  # fmt: skip
         if progress := row.progress.get(exercise.name):

@@ -98,7 +98,7 @@ def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
 def long_problem(chooser: random.Random, longest: str) -> str:
     """One of M, N and K is large: what is done from some size on shows, and costs little time."""
     sizes = {name: chooser.randint(1, 40) for name in "mnk"}
-    sizes[longest] = chooser.randint(400, 1200)
+    sizes[longest] = chooser.randint(400, 700)
     return " ".join(f"--{name} {size}" for name, size in sizes.items())
 
 
@@ -117,7 +117,7 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 def ragged_problem(chooser: random.Random) -> Problem:
     """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide:
     what edges waste is little."""
-    m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in STANDARD_PROBLEM)
+    m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in (*STANDARD_PROBLEM[:2], 64))
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
@@ -127,7 +127,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     count more."""
     m, n, k = STANDARD_PROBLEM
     # Above 2^25 products the X-ray looks at a sample only.
-    most, multiples = (m * n * k * 3 // 2, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    most, multiples = (m * n * k * 3 // 4, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
     sizes = [
         (a, b, c)
         for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
@@ -140,7 +140,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    drawn = [random_problem(chooser, 300, 400) for _ in range(8)]
+    drawn = [random_problem(chooser, 300, 250) for _ in range(8)]
     again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
