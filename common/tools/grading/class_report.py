@@ -8,6 +8,7 @@ OUT/class.csv   a row for each student, and OUT/class.json the same for programs
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,10 +22,11 @@ from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
 from tools.grading.predict import grade_answers
-from tools.grading.source import Code, read
+from tools.grading.source import read
 from tools.grading.state import STATE, Progress, parse_state, version_of
 
-Graded = dict[tuple[str, Code], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
+Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
+TOLD = ("hints", "attempts", "revealed")  # by state.json
 BLANK = Finding("not handed in", "Nothing was handed in.")
 
 
@@ -108,7 +110,7 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
     try:
         if exercise.kind == "predict":
             return grade_answers(exercise, build, source)
-        key = exercise.name, read(source, starter)
+        key = exercise.name, re.sub(r"\s*\n", "\n", read(source, starter).text.rstrip())
         if key in graded:
             row.same_code_as[exercise.name], grade = graded[key]
             return grade
@@ -134,10 +136,9 @@ def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
         mine = [row for row in rows if len(row.words.get(exercise.name, ((),))[0]) >= least]
         for row in mine:
             words = row.words[exercise.name]
-            others = [
-                (similarity(words, o.words[exercise.name]), o.hand_in.name) for o in mine if o is not row
-            ]
-            best = max(others, default=(0, ""))
+            others = (o for o in mine if o is not row)
+            found = ((similarity(words, o.words[exercise.name]), o.hand_in.name) for o in others)
+            best = max(found, default=(0, ""))
             row.alike[exercise.name] = {
                 "to_solution": similarity(words, solution), "to_classmate": best[0], "classmate": best[1],
             }  # fmt: skip
@@ -164,14 +165,9 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     score = round(100 * row.points / len(exercises), 1)
     return {
-        "name": row.hand_in.name,
-        "seed": row.seed,
-        "points": round(row.points, 2),
-        "of": len(exercises),
-        "score": score,
-        "ignored": ignored,
-        "exercises": entries,
-    }
+        "name": row.hand_in.name, "seed": row.seed, "points": round(row.points, 2), "of": len(exercises),
+        "score": score, "ignored": ignored, "exercises": entries,
+    }  # fmt: skip
 
 
 def _messages(row: Row, exercises: list[Exercise]) -> str:
@@ -194,32 +190,16 @@ def _csv(rows: list[Row], exercises: list[Exercise]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [exercise.name for exercise in exercises]
-    writer.writerow(
-        ["name", "score", "points", "hints", "attempts", "revealed", "most_alike", "classmate", *names]
-    )
+    writer.writerow(["name", "score", "points", *TOLD, "most_alike", "classmate", *names])
     for row in rows:
-        alike = max(
-            row.alike.values(), key=lambda a: a["to_classmate"], default={"to_classmate": "", "classmate": ""}
-        )
+        nobody = {"to_classmate": "", "classmate": ""}
+        alike = max(row.alike.values(), key=lambda a: a["to_classmate"], default=nobody)
         told = list(row.progress.values())
-        counts = (
-            [sum(p.hints for p in told), sum(p.attempts for p in told), sum(p.revealed for p in told)]
-            if told
-            else ["", "", ""]
-        )
+        counts = [sum(getattr(p, what) for p in told) if told else "" for what in TOLD]
         cells = [f"{row.grades[name].points:g}" if name in row.grades else "" for name in names]
         score = round(100 * row.points / len(exercises), 1)
-        writer.writerow(
-            [
-                _harmless(row.hand_in.name),
-                score,
-                f"{row.points:g}",
-                *counts,
-                alike["to_classmate"],
-                _harmless(alike["classmate"]),
-                *cells,
-            ]
-        )
+        head = [_harmless(row.hand_in.name), score, f"{row.points:g}", *counts]
+        writer.writerow([*head, alike["to_classmate"], _harmless(alike["classmate"]), *cells])
     return out.getvalue()
 
 
@@ -230,28 +210,15 @@ def _harmless(name: str) -> str:
 
 def table(rows: list[Row], exercises: list[Exercise]) -> str:
     """For the teacher: who has what, and what looks alike."""
-    lines = [
-        [
-            "student",
-            "points",
-            "score",
-            "handed in",
-            "hints",
-            "attempts",
-            "like the solution",
-            "like a classmate",
-        ]
-    ]
+    lines = [["student", "points", "score", "handed in", *TOLD[:2], "like the solution", "like a classmate"]]
     for row in rows:
         told = list(row.progress.values())
         near = max((a["to_solution"] for a in row.alike.values()), default=0)
         best = max(row.alike.items(), key=lambda item: item[1]["to_classmate"], default=None)
-        mate = (
-            f"{best[1]['to_classmate']} % {best[1]['classmate']}, {best[0]}"
-            if best and best[1]["classmate"]
-            else "-"
-        )
-        counts = [str(sum(p.hints for p in told)), str(sum(p.attempts for p in told))] if told else ["-", "-"]
+        mate = "-"
+        if best and best[1]["classmate"]:
+            mate = f"{best[1]['to_classmate']} % {best[1]['classmate']}, {best[0]}"
+        counts = [str(sum(getattr(p, what) for p in told)) if told else "-" for what in TOLD[:2]]
         score = f"{100 * row.points / len(exercises):.1f} %"
         handed_in = str(len(row.grades))
         lines.append([row.hand_in.name, f"{row.points:g}", score, handed_in, *counts, f"{near} %", mate])

@@ -82,7 +82,7 @@ class Question:
 class Exercise:
     """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
     what to look at where the result is wrong and the wrong elements do not say why. Of a fault, symptom: what
-    its user sees, which is all that is said before the first hint; found: the code of what the grader finds."""
+    its user sees, all that is said before the first hint; found: the code of what the grader finds."""
 
     name: str
     folder: Path

@@ -20,6 +20,7 @@ from tools.grading.state import STATE
 
 MOST_BYTES = 1 << 18  # of a file
 MOST_FILES = 2000  # of a hand-in
+MANY, DEEP = f"there are more than {MOST_FILES:,} files", "it lies more than one folder down"
 RUN = 6  # words that are compared as one
 
 
@@ -41,7 +42,7 @@ class HandIn:
             if name not in wanted:
                 wrong = wrong or "it is no exercise's file"
             elif path.count("/") > 1:
-                wrong = "it lies more than one folder down"
+                wrong = DEEP
             elif name in self.files:
                 wrong = wrong or f"there is another {name}"
             elif size > MOST_BYTES:
@@ -87,24 +88,19 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, int, str, object]]:
     count = 0
+    kinds = {stat.S_IFREG: "", stat.S_IFLNK: "it is a link", stat.S_IFDIR: DEEP}
     for place, folders, files in os.walk(folder):
-        depth = len(Path(place).relative_to(folder).parts)
-        if depth >= 2:
-            folders.clear()
-        for name in [*files, *(f for f in folders if (Path(place) / f).is_symlink())]:
+        deep = len(Path(place).relative_to(folder).parts) >= 2
+        for name in [*files, *(f for f in folders if deep or (Path(place) / f).is_symlink())]:
             path = Path(place) / name
             if (count := count + 1) > MOST_FILES:
-                yield (
-                    f"{path.relative_to(folder)} and others",
-                    0,
-                    f"there are more than {MOST_FILES:,} files",
-                    None,
-                )
+                yield f"{path.relative_to(folder)} and others", 0, MANY, None
                 return
             status = path.lstat()
-            kinds = {stat.S_IFREG: "", stat.S_IFLNK: "it is a link"}
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
             yield str(path.relative_to(folder)), status.st_size, wrong, lambda path=path: _read(path)
+        if deep:
+            folders.clear()
 
 
 def _read(path: Path) -> bytes:
@@ -132,16 +128,10 @@ def _in_zip(path: Path) -> Iterator[tuple[str, int, str, object]]:
             lambda entry=entry: archive.open(entry).read(MOST_BYTES),
         )
     if len(entries) > MOST_FILES:
-        yield (
-            f"{entries[MOST_FILES].filename} and others",
-            0,
-            f"there are more than {MOST_FILES:,} files",
-            None,
-        )
+        yield f"{entries[MOST_FILES].filename} and others", 0, MANY, None
 
 
-# ---- How much two files have in common
-# -------------------------------------------------------------------------------
+# ---- How much two files have in common -------------------------------------------------------------------
 
 
 Words = tuple[set[tuple[str, ...]], set[tuple[str, ...]]]

@@ -39,8 +39,8 @@ FAULTS = {
     "misaligned access": (
         "A wide access begins at an address that is no multiple of its width",
         "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses. In "
-        "shared memory: a row, its padding included, has to be a multiple of 4 floats long, and elements that "
-        "change places do so in fours.",
+        "shared memory: a row, its padding included, has to be a multiple of 4 floats long, and elements "
+        "change places in fours.",
     ),
     "read of uninitialised shared memory": (
         "A thread reads an element of shared memory that nobody has written",
@@ -106,12 +106,11 @@ FIRST = ("thread exit before", "divergent", "deadlock", "lane missing", "out-of-
 # in the message of a wrong result: what to look at
 WRONG = {
     "before it had a value": "where the variable is declared: nothing is zero by itself.",
-    "sum of nothing": "the variable that takes the products: is each added to it, and can it hold a fraction?",
+    "sum of nothing": "the variable that takes the products: is each added, and can it hold a fraction?",
     "leaves out k0": "the line that copies the tile: the terms of each turn begin at k0.",
-    "transposed": "the indices in the product: [row][k] of A and [k][col] of B, and in their tiles as they were "
-    "filled.",
-    "changed places": "the rows and columns of a thread: the loop that sums and the one that stores must mean "
-    "the same ones.",
+    "transposed": "the indices in the product: [row][k] of A and [k][col] of B, in tiles as they were filled.",
+    "changed places": "the rows and columns of a thread: where it sums and where it stores, they must be the "
+    "same.",
     "never written": "the grid that is launched and the guard before the store: does every element of C "
     "have a thread, and does that thread store it?",
     "old value": "the store: these elements kept what C held before. Every element has to become "
