@@ -108,7 +108,7 @@ WRONG = {
     "before it had a value": "where the variable is declared: nothing is zero by itself.",
     "sum of nothing": "the variable that takes the products: is each added, and can it hold a fraction?",
     "leaves out k0": "the line that copies the tile: the terms of each turn begin at k0.",
-    "transposed": "the indices in the product: [row][k] of A and [k][col] of B, in tiles as they were filled.",
+    "transposed": "the indices in the product: [row][k] of A and [k][col] of B, in tiles as filled.",
     "changed places": "the rows and columns of a thread: where it sums and where it stores, they must be the "
     "same.",
     "never written": "the grid that is launched and the guard before the store: does every element of C "
