@@ -3,7 +3,6 @@
 // The words of CUDA C++ that the kernels use, for the host compiler: a kernel file compiles as plain C++
 // and runs on the CPU device. Nothing here is needed to understand a kernel.
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +12,15 @@
 #include "common/cpu_device/shuffle.hpp"
 #include "common/cuda/launch_config.hpp"
 
-using std::max;
-using std::min;
+// CUDA has them without std::, and <algorithm> takes long to compile.
+template <typename T>
+constexpr const T& min(const T& a, const T& b) {
+  return b < a ? b : a;
+}
+template <typename T>
+constexpr const T& max(const T& a, const T& b) {
+  return a < b ? b : a;
+}
 
 // A kernel stays a function of its own: inlined into launch() it would lose its name in reports and, in
 // the observed build, the observation.
@@ -42,6 +48,13 @@ using KernelBody = void (*)(const void* arguments);
 
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
+
+// For kernels that nobody trusts. From now on observed code writes to its own variables and to the device's
+// memory only, or ends the program: on the host below `top`, on the same stack; in a kernel below its frame.
+// nullptr: no longer.
+void confine(const void* top);
+// Ends the program with an error.
+[[noreturn]] void refuse(const char* why);
 
 void barrier_block(int line);
 void barrier_warp(unsigned mask, int line);

@@ -1,6 +1,9 @@
 // Receives the memory accesses of kernels that were compiled with -fsanitize=thread: the compiler calls
 // __tsan_read4(address) and so on before each access, and these are our functions, not the sanitizer's.
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "common/cpu_device/internal.hpp"
@@ -93,14 +96,43 @@ void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes, bool
   tell_and_check(worker, address, bytes, write, pc, false, copy, source);
 }
 
-// Most accesses are to a thread's own stack, which stands for registers and local memory: nothing to observe.
+// See confine(). What is the program's own, the kernel's frame and those that it makes lie below; 0: anything
+// goes.
+std::uintptr_t confined_below = 0;
+// Where a kernel's frame begins: so many bytes below the top of a fiber's stack, the same in all threads of a
+// launch.
+std::atomic<std::uintptr_t> above_kernel = 0;
+
+[[noreturn]] __attribute__((noinline)) void stop_program(const char* why) {
+  std::fprintf(stderr, "error: %s\n", why);
+  std::_Exit(1);
+}
+
+// Whether this is the thread's own stack, which stands for registers and local memory.
+inline bool on_stack(const Worker& worker, std::uintptr_t address, bool write) {
+  const auto bottom = reinterpret_cast<std::uintptr_t>(worker.stack_bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(worker.stack_top);
+  if (address - bottom >= top - bottom) return false;
+  if (write && confined_below != 0 && address >= top - above_kernel.load(std::memory_order_relaxed)) {
+    stop_program("a thread writes to its stack outside of its variables");
+  }
+  return true;
+}
+
+void observe_host(std::uintptr_t address, bool write) {
+  if (confined_below == 0 || !write) return;
+  const auto own = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  if (address - own >= confined_below - own) {
+    stop_program("the function that launches writes to memory that is not its own, outside any kernel");
+  }
+}
+
+// Most accesses are to a thread's own stack: nothing to observe.
 inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
                            std::uintptr_t source) {
   Worker* worker = current_worker;
-  if (worker == nullptr) return;
-  const auto bottom = reinterpret_cast<std::uintptr_t>(worker->stack_bottom);
-  const auto top = reinterpret_cast<std::uintptr_t>(worker->stack_top);
-  if (address - bottom < top - bottom || !worker->launch->checked) return;
+  if (worker == nullptr) return observe_host(address, write);
+  if (on_stack(*worker, address, write) || !worker->launch->checked) return;
   observe_memory(*worker, address, bytes, write, pc, copy, source);
 }
 
@@ -118,8 +150,7 @@ bool observe_atomic(const void* pointer, bool reads, const void* pc) {
     report(FaultKind::misaligned, pc, "changes 4 bytes atomically at an address that is no multiple of 4");
     stop_launch();
   }
-  const auto* byte = static_cast<const char*>(pointer);
-  if (!worker.launch->checked || (byte >= worker.stack_bottom && byte < worker.stack_top)) return false;
+  if (!worker.launch->checked || on_stack(worker, address, true)) return false;
   if (find_shared(worker, address, bytes).shared) {
     report(FaultKind::unsupported, pc,
            "changes shared memory atomically; the check knows atomic operations on global memory only");
@@ -194,6 +225,10 @@ const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
   return dynamic + bytes <= worker.dynamic_shared.size() ? worker.dynamic_shared.data() + dynamic : nullptr;
 }
 
+void refuse(const char* why) { stop_program(why); }
+
+void confine(const void* top) { confined_below = reinterpret_cast<std::uintptr_t>(top); }
+
 void set_listener(AccessListener* new_listener) { listener = new_listener; }
 
 void copy_vector(void* to, const void* from, unsigned bytes) {
@@ -260,7 +295,20 @@ std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* address, int) {
 }
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
+// Of a kernel that is confined: of such, frames are chained.
+void __tsan_func_entry(void*) {
+  const cpu_device::Worker* worker = cpu_device::current_worker;
+  if (worker == nullptr || cpu_device::confined_below == 0) return;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wframe-address"
+  const auto* frame = static_cast<const char*>(__builtin_frame_address(1));
+#pragma GCC diagnostic pop
+#ifdef __aarch64__
+  frame = *reinterpret_cast<const char* const*>(
+      frame);  // a frame begins with what it saves, and variables follow
+#endif
+  cpu_device::above_kernel = static_cast<std::uintptr_t>(worker->stack_top - frame);
+}
 void __tsan_func_exit() {}
 
 // -fsanitize=bounds: an index outside the array that the source names. The address alone would not tell:
@@ -279,6 +327,7 @@ void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
   cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
                      "index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
                          " in an array of type " + data->array->name);
+  if (cpu_device::confined_below != 0) cpu_device::stop_launch();
 }
 
 }  // extern "C"

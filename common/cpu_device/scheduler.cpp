@@ -113,10 +113,9 @@ void leave_to_scheduler(Worker& worker) {
   worker.scheduler = context::jump_fcontext(worker.scheduler, nullptr).fctx;
 }
 
-void fiber_main(context::transfer_t from) {
-  Worker& worker = *static_cast<Worker*>(from.data);
-  worker.scheduler = from.fctx;
-  worker.launch->body(worker.launch->arguments);
+// Takes nothing over from before the kernel: registers that it had saved come from its stack.
+[[noreturn]] __attribute__((noinline)) void end_thread() {
+  Worker& worker = *current_worker;
   Thread& thread = worker.threads[worker.current];
   const unsigned warp = worker.current / warpSize;
   worker.exited[warp] |= 1u << worker.current % warpSize;
@@ -128,6 +127,13 @@ void fiber_main(context::transfer_t from) {
   thread.wait = {};
   leave_to_scheduler(worker);
   std::abort();  // an exited thread is never resumed
+}
+
+void fiber_main(context::transfer_t from) {
+  Worker& worker = *static_cast<Worker*>(from.data);
+  worker.scheduler = from.fctx;
+  worker.launch->body(worker.launch->arguments);
+  end_thread();
 }
 
 void resume(Worker& worker, Stacks& stacks, unsigned index) {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +17,20 @@
 
 namespace harness {
 
+class Device;
+struct Observation;
+struct XrayPlan;
+
 // One step, compiled for each device that this build has.
 struct Step {
-  const char* name;
-  Entry gpu, cpu, cpu_observed;
+  const char* name = "";
+  Entry gpu = {}, cpu = {}, cpu_observed = {};
   int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
   // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
   const char* gpu_built_for = nullptr;
+  // Where the step is in another program: a device that has it computed there, and looks at the result with
+  // this one.
+  std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> elsewhere = {};
 
   Input input() const { return cpu.input(); }
   // Of an experiment, which changes the GPU's kernel only, the GPU's.
@@ -76,6 +85,10 @@ class Device {
   // Runs the step once and waits. Faults found by a checking device are in faults() afterwards.
   virtual void run(const Step& step, const AnyGemm& gemm) = 0;
   virtual std::vector<std::string> faults() { return {}; }
+  // Runs it and watches every access, if this is a checking CPU device.
+  virtual Observation observe(const Step& step, const AnyGemm& gemm, const XrayPlan& plan);
+  // What the last run took, if the device knows it better than a clock around run().
+  virtual std::optional<double> last_run_us() const { return {}; }
   // Tells a checking device what the buffers hold. c_readable: beta is not 0.
   virtual void describe(const AnyGemm& gemm) { (void)gemm; }
 

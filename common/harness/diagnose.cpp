@@ -21,6 +21,8 @@ struct Element {
   double old = 0;                            // C0 there
   std::vector<double> terms;                 // a[k] * b[k]
   std::vector<double> wrong_lda, wrong_ldb;  // the same with a leading dimension taken for dense
+  // What elements in other places would make of the sum, and whose mistake that is; NAN where there are none.
+  std::vector<std::pair<std::string, double>> other_sums;
   double reference = 0;
   Magnitude magnitude{};
 };
@@ -39,6 +41,34 @@ std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* ma
     device.download(values.data(), g.behind(matrix, offset), values.size() * sizeof(T));
     return std::vector<float>(values.begin(), values.end());
   });
+}
+
+// The sums of kernels that take elements from other places: matrices or tiles turned over, tiles of the first
+// terms only.
+void add_other_sums(const AnyGemm& g, const auto& a_at, const auto& b_at, Element& e) {
+  const auto add = [&](std::string mistake, const auto& term) {
+    double sum = 0;
+    for (int k = 0; k < g.K; ++k) sum += term(k);
+    e.other_sums.emplace_back(std::move(mistake), sum);
+  };
+  add("fits A read as if it were transposed: A[k][row]",
+      [&](int k) { return k < g.M && e.row < g.K ? a_at(k, e.row) * b_at(k, e.col) : NAN; });
+  add("fits B read as if it were transposed: B[col][k]",
+      [&](int k) { return e.col < g.K && k < g.N ? a_at(e.row, k) * b_at(e.col, k) : NAN; });
+  for (const int tile : {8, 16, 32, 64, 128}) {
+    const std::int64_t row0 = e.row / tile * tile, col0 = e.col / tile * tile;
+    add(fmt::format("fits a tile of A, {} x {}, read transposed: row and k exchanged", tile, tile),
+        [&](int k) { return a_at(row0 + k % tile, k / tile * tile + e.row % tile) * b_at(k, e.col); });
+    add(fmt::format("fits a tile of B, {} x {}, read transposed: k and column exchanged", tile, tile),
+        [&](int k) { return a_at(e.row, k) * b_at(k / tile * tile + e.col % tile, col0 + k % tile); });
+    if (g.K <= tile) continue;
+    const char* const first =
+        "fits tiles of {} of {} terms that are all the first one: the copy leaves out k0";
+    add(fmt::format(fmt::runtime(first), "A", tile),
+        [&](int k) { return a_at(e.row, k % tile) * b_at(k, e.col); });
+    add(fmt::format(fmt::runtime(first), "B", tile),
+        [&](int k) { return a_at(e.row, k) * b_at(k % tile, e.col); });
+  }
 }
 
 Element examine(Device& device, const AnyGemm& g, const float* c0, std::int64_t index) {
@@ -63,6 +93,13 @@ Element examine(Device& device, const AnyGemm& g, const float* c0, std::int64_t 
     sum += a * b;
     magnitude += std::fabs(a * b);
   }
+  const auto a_at = [&](std::int64_t row, std::int64_t k) {
+    return row < g.M && k < g.K ? input(A, row * g.lda + k) : 0.0;
+  };
+  const auto b_at = [&](std::int64_t k, std::int64_t col) {
+    return k < g.K && col < g.N ? input(B, k * g.ldb + col) : 0.0;
+  };
+  add_other_sums(g, a_at, b_at, e);
   e.reference = g.alpha * sum + g.beta * e.old;
   e.magnitude = {magnitude, std::fabs(g.alpha), std::fabs(g.beta * e.old)};
   return e;
@@ -170,12 +207,17 @@ class Suspects {
   Suspects(const AnyGemm& g, std::vector<Element> elements, double tolerance)
       : g_(g), elements_(std::move(elements)), tolerance_(tolerance) {}
 
+  // Empty if no mistake fits.
   std::string name() const {
-    const std::string unknown = "fits no mistake known to this program";
     if (g_.beta != 0 && fits([&](const Element& e) { return e.old; })) {
       return "the old value, as if the element had never been written";
     }
+    // -1.7e38 is what the exercises' build has GCC put into a float that is given no value.
+    if (std::fabs(elements_[0].value) > 1e37f) return "fits a variable that was used before it had a value";
     if (g_.K > 0) {
+      if (fits([&](const Element& e) { return g_.beta * e.old; })) {
+        return "fits a sum of nothing: no term was added, or none of it was kept";
+      }
       if (fits([&](const Element& e) { return g_.alpha * g_.alpha * sum(e) + g_.beta * e.old; })) {
         return "fits alpha applied twice";
       }
@@ -194,7 +236,7 @@ class Suspects {
                            g_.ldb);
       }
       // What follows tries so many sums that a single element may fit one of them by chance.
-      if (elements_.size() == 1) return unknown;
+      if (elements_.size() == 1) return "";
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
@@ -205,9 +247,14 @@ class Suspects {
           return fmt::format("fits a sum that starts at k = {}: the first {} terms are missing", gap, gap);
         }
       }
+      for (std::size_t i = 0; i < elements_[0].other_sums.size(); ++i) {
+        if (fits([&](const Element& e) { return g_.alpha * e.other_sums[i].second + g_.beta * e.old; })) {
+          return elements_[0].other_sums[i].first;
+        }
+      }
       if (const std::string stale = stale_tile(); !stale.empty()) return stale;
     }
-    return unknown;
+    return "";
   }
 
  private:
@@ -270,6 +317,36 @@ class Suspects {
   double tolerance_;
 };
 
+// Elements that have the value of another one in their row or column.
+std::string changed_places(Device& device, const AnyGemm& g, const std::vector<Element>& elements,
+                           double tolerance) {
+  constexpr std::int64_t max_inputs = 1 << 20;
+  if (elements.size() < 2 || std::int64_t{g.K} * (g.M + g.N) > max_inputs) return "";
+  const std::int64_t matrix = elements[0].matrix;
+  std::vector<std::vector<float>> a, b;  // [M][K], [K][N]
+  for (int row = 0; row < g.M; ++row)
+    a.push_back(fetch_inputs(device, g, g.behind(g.A, matrix * g.strideA), row * g.lda, g.K));
+  for (int k = 0; k < g.K; ++k)
+    b.push_back(fetch_inputs(device, g, g.behind(g.B, matrix * g.strideB), k * g.ldb, g.N));
+  std::string text = "fits elements that changed places:";
+  for (const Element& e : elements) {
+    const auto is_from = [&](std::int64_t row, std::int64_t col) {
+      double sum = 0;
+      for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
+      return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
+    };
+    std::int64_t row = e.row, col = 0;
+    while (col < g.N && !is_from(row, col)) ++col;
+    if (col == g.N) {
+      for (row = 0, col = e.col; row < g.M && !is_from(row, col);) ++row;
+      if (row == g.M) return "";
+    }
+    text +=
+        fmt::format("{} C[{}][{}] holds C[{}][{}]", text.back() == ':' ? "" : ",", e.row, e.col, row, col);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double tolerance,
@@ -294,7 +371,9 @@ std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double t
     if (bits_of(value) == poison_bits) return text + unwritten_elements(device, g, matrix);
     return text + origin_of_nan(value, device.info().kind == "cpu");
   }
-  return text + Suspects(g, std::move(wrong), tolerance).name();
+  std::string mistake = Suspects(g, wrong, tolerance).name();
+  if (mistake.empty()) mistake = changed_places(device, g, wrong, tolerance);
+  return text + (mistake.empty() ? "fits no mistake known to this program" : mistake);
 }
 
 std::string diagnose_bias(double bias, double limit, Precision precision) {

@@ -3,13 +3,20 @@
 // Where the type of a step's inputs ends: a step takes a Gemm, a GemmBf16 and so on; the harness has one
 // problem, AnyGemm, and one Entry to call any step with it.
 
-#include <stdexcept>
+#include <exception>
 #include <variant>
 
 #include "common/gemm.hpp"
 #include "common/harness/precision.hpp"
 
 namespace harness {
+
+// <stdexcept> takes long to compile.
+struct WrongInput : std::exception {
+  const char* what() const noexcept override {
+    return "a step was given inputs of another type than its own";
+  }
+};
 
 // A problem with inputs of any type.
 struct AnyGemm : GemmOf<void> {
@@ -22,10 +29,10 @@ struct AnyGemm : GemmOf<void> {
                      g.B, g.ldb, g.strideB, g.beta,  g.C,     g.ldc, g.strideC},
         input(input_of<T>) {}
 
-  // Throws std::logic_error if the inputs are of another type.
+  // Throws WrongInput if the inputs are of another type.
   template <typename T>
   GemmOf<T> as() const {
-    if (input != input_of<T>) throw std::logic_error("a step was given inputs of another type than its own");
+    if (input != input_of<T>) throw WrongInput();
     return {M,     N,       K,
             batch, alpha,   static_cast<const T*>(A),
             lda,   strideA, static_cast<const T*>(B),

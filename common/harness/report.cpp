@@ -149,7 +149,7 @@ void print_result(const DeviceInfo& device, const Result& result) {
                *result.rounded_inputs);
   }
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
-  if (result.xray) print_xray(*result.xray, result.verified);
+  if (result.xray && result.xray->report) print_xray(*result.xray->report, result.verified);
   flush_stdout();
 }
 
@@ -216,7 +216,10 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["spread"] = t.spread;
     }
     if (result.rounded_inputs) object["rounded_inputs"] = *result.rounded_inputs;
-    if (result.xray) object["xray"] = to_json(*result.xray, result.verified);
+    if (result.xray) {
+      const auto& [report, json] = *result.xray;
+      object["xray"] = report ? to_json(*report, result.verified) : nlohmann::json::parse(json);
+    }
     if (device.kind == "gpu") {
       object["driver"] = device.driver;
       object["cuda"] = device.cuda;

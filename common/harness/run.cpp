@@ -63,7 +63,7 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
     if (o.device == "gpu") throw DeviceUnavailable("no GPU: " + why_not + "; use --device cpu");
     why_not = "no GPU: " + why_not;
   }
-  auto cpu = make_cpu_device(o.check || o.xray);
+  auto cpu = make_cpu_device((o.check || o.xray) && !step.elsewhere);
   fmt::print("{} on the {} ({})\n", step.name, cpu->info().name, why_not);
   return cpu;
 }
@@ -252,7 +252,9 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
       if (o.xray) {
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));
-        request.xray = plan_xray(step, to_row_major(request.problem, step.input()), only);
+        const AnyGemm gemm = to_row_major(request.problem, step.input());
+        if (step.elsewhere && !is_small(gemm)) throw InputError("that is too large to be observed elsewhere");
+        request.xray = step.elsewhere ? XrayPlan{} : plan_xray(step, gemm, only);
         request.xray->keep_requests = o.requests;
         const Problem& p = request.problem;
         constexpr int most = 1 << 22;  // products: some ten megabytes of JSON
@@ -273,6 +275,7 @@ int run_all(const Step& step, const Options& o) {
   // Everything the user may have got wrong is found before any work starts.
   std::unique_ptr<Device> device = choose_device(o, step);
   const std::vector<Request> requests = requests_of(o, step, device->info().kind == "gpu");
+  if (step.elsewhere) device = step.elsewhere(std::move(device));
   std::optional<OutputFile> json, out;
   remove_temporaries_on_signals();
   if (!o.json.empty()) json.emplace(o.json);

@@ -39,7 +39,7 @@ struct Result {
   std::optional<double> bias_limit;            // of verdict.bias(), where it can tell something
   std::optional<Verdict> baseline;             // the baseline's result, if it was compared
   std::optional<Timing> timing;
-  std::optional<cpu_device::XrayReport> xray;
+  std::optional<Observation> xray;
   std::vector<std::string> complaints;  // why it failed, one line each
 };
 

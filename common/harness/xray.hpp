@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/cpu_device/xray.hpp"
@@ -22,6 +23,15 @@ struct XrayPlan {
   bool all = true;
   bool keep_requests = false;  // every request, for the JSON, not one example of each line
 };
+
+// What was seen: the report, or, of a run in another process, its JSON.
+struct Observation {
+  std::optional<cpu_device::XrayReport> report;
+  std::string json;
+};
+
+// Whether the X-ray looks at all blocks of this problem, and not at a sample.
+bool is_small(const AnyGemm& gemm);
 
 // All blocks of a small problem, an evenly spread sample of a large one, or `only` that block, which must be
 // in the first launch. Nothing runs yet. Throws InputError if there is no such block.

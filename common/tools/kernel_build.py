@@ -48,29 +48,41 @@ class KernelBuild:
     def compile(self, command: list[str], source: Path, out: Path, timeout: float | None = None) -> Result:
         """Compiles the source by a unit's command. Compilers speak English, without colours; stdout has all
         that they say. out appears only if all went well. Raises TimeoutExpired, OSError."""
+        return self._run(self.compile_words(command, source), out, timeout)
+
+    def compile_words(self, command: list[str], source: Path) -> list[str]:
+        """A unit's command for another source, without an output."""
         words = [
             f'-DSTEP_SOURCE="{source.absolute()}"' if w.startswith("-DSTEP_SOURCE=") else w for w in command
         ]
         for notes in ("-MF", "-MQ", "-MT"):  # for Ninja
             if notes in words:
                 del words[(at := words.index(notes)) : at + 2]
-        return self._run([w for w in words if w not in ("-MD", "-fdiagnostics-color=always")], out, timeout)
+        return [w for w in words if w not in ("-MD", "-fdiagnostics-color=always")]
 
     def link_program(self, out: Path, **objects: Path) -> Result:
         """Links the program with other objects for some of its devices."""
+        return self._run(self.link_words(**objects), out)
+
+    def link_words(self, **objects: Path) -> list[str]:
         replaced = {self.archives[device]: str(path.absolute()) for device, path in objects.items()}
-        return self._run([replaced.get(word, word) for word in self.link], out)
+        return [replaced.get(word, word) for word in self.link]
 
     def _run(self, words: list[str], out: Path, timeout: float | None = None) -> Result:
         new = out.with_name(f"new-{out.name}")
-        words[words.index("-o") + 1] = str(new.absolute())
         result = subprocess.run(
-            words, cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=timeout, env=os.environ | {"LC_ALL": "C"},
+            with_output(words, new), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", timeout=timeout, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
         if result.returncode == 0:
             new.replace(out)
         return result
+
+
+def with_output(words: list[str], out: Path) -> list[str]:
+    """The command with another output."""
+    at = words.index("-o") + 1
+    return [*words[:at], str(out.absolute()), *words[at + 1 :]]
 
 
 def first_error(result: Result) -> str:

@@ -359,7 +359,7 @@
       const where = `line ${load.line}`;
       const number = this.source ? html("a", { href: `${this.source}#L${load.line}` }, where) : where;
       const array = load.space === "shared" ? html("code", {}, load.array) : "global memory";
-      const rows = html("span", {}, ` A row: ${LINE} bytes, from this byte of ${load.array} on.`);
+      const rows = html("span", {}, ` Each row: ${LINE} bytes of ${load.array}; in front, where it begins, in bytes.`);
       const box = html("section", { class: "play-load", "aria-label": `The loads of ${matrix}` },
         html("p", { class: "play-head" }, html("b", {}, matrix), " from ", array, ", ", number,
           html("span", { class: "play-step" }, back, which, next)),

@@ -58,12 +58,15 @@ def test_starter_fails_and_says_why(exercise, build):
     if exercise.kind != "predict":
         assert finding.look
         assert finding.line or finding.details
+    if exercise.kind == "fault":
+        assert finding.code == exercise.found
 
 
 @pytest.mark.parametrize("exercise", CHOSEN, ids=lambda e: e.name)
 def test_solution_passes(exercise, build):
     grading = grade(exercise, build, solution_of(exercise, build))
     assert grading.finding is None, grading.finding
+    assert not grading.warnings
     reached = [note for note in grading.notes if "not checked here" not in note]
     assert reached, "nothing was checked"
 

@@ -1,21 +1,31 @@
-"""Each way around an exercise is caught, with the message that its file asks for. The header of a cheat:
-
-// cheat: NAME: what it does
-// exercise: NAME, NAME...: what it tries to get by; without it 02_coalescing
-// code: the kind of finding
-// says: what the message holds
-// place: the code in the line that the message names; without it: any line, or none
-"""
+"""Each way around an exercise (cheats.toml) is caught, with the message that it asks for, at a bounded cost;
+and what a file may look like at worst."""
 
 import re
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from conftest import CHEATS
+from conftest import edited
 from tools.grading.finding import show
 from tools.grading.grader import Grader
 
-FILES = sorted(CHEATS.glob("*.cu"))
+CHEATS = tomllib.loads((Path(__file__).parent / "cheats.toml").read_text(encoding="utf-8"))
+NAME = "02_coalescing"
+PRODUCT = """\
++for (int b = 0; b < g.batch; ++b) {
++  for (int row = 0; row < g.M; ++row) {
++    for (int col = 0; col < g.N; ++col) {
++      float sum = 0.0f;
++      for (int k = 0; k < g.K; ++k) {
++        sum += $A[b * g.strideA + row * g.lda + k] * $B[b * g.strideB + k * g.ldb + col];
++      }
++      float& c = $C[b * g.strideC + row * g.ldc + col];
++      c = g.beta == 0.0f ? g.alpha * sum : g.alpha * sum + g.beta * c;
++    }
++  }
++}"""
 KINDS = {  # what must not get through, and who tries
     "NaN output": "nan_output",
     "skipping work": "unwritten_tiles",
@@ -27,53 +37,75 @@ KINDS = {  # what must not get through, and who tries
     "the last result": "kept_results",
     "reading the reference": "reference",
     "work on the host": "host_work",
+    "the judge's problem": "shrinks_the_problem",
+    "the judge's tolerance": "minimum_of_its_own",
+    "the inputs": "zeros_from_a_function",
+    "running before": "runs_before",
+    "a report of its own": "forged_report",
+    "a kernel for some sizes": "multiples_of_16",
+    "hidden loads": "loads_by_value",
 }
+LONGEST_S = 60
+TRIES = [(key, name) for key, cheat in CHEATS.items() for name in cheat.get("exercises", [NAME])]
 
 
-def header(text: str) -> dict[str, str]:
-    return dict(re.findall(r"^// (cheat|exercise|code|says|place): (.+)$", text, re.MULTILINE))
-
-
-TRIES = [
-    (path, name)
-    for path in FILES
-    for name in header(path.read_text()).get("exercise", "02_coalescing").split(", ")
-]
+def edit_of(cheat) -> str:
+    for line, *matrices in re.findall(r"^(\+ *@product (\S+) (\S+) (\S+))$", cheat["edit"], re.MULTILINE):
+        product = PRODUCT
+        for name, matrix in zip("ABC", matrices, strict=True):
+            product = product.replace(f"${name}", matrix)
+        cheat["edit"] = cheat["edit"].replace(line, product)
+    return cheat["edit"]
 
 
 @pytest.fixture(scope="module")
 def grades(build, exercises):
-    """Of all cheats, two at a time."""
+    """Of all cheats, two at a time: the source and the grade."""
 
     def grade(attempt):
-        path, name = attempt
-        return Grader(exercises[name], build, "cpu", seed=1).grade(path.read_text(), "my/cheat.cu")
+        key, name = attempt
+        cheat = CHEATS[key]
+        source = edited(exercises[cheat.get("of", NAME)].solution.read_text(), edit_of(cheat))
+        return source, Grader(exercises[name], build, "cpu", seed=1).grade(source, "my/cheat.cu")
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         return dict(zip(TRIES, pool.map(grade, TRIES), strict=True))
 
 
 def test_every_kind_is_tried():
-    assert set(KINDS.values()) <= {path.stem for path in FILES}
+    assert set(KINDS.values()) <= set(CHEATS)
 
 
-@pytest.mark.parametrize(("path", "exercise"), TRIES, ids=[f"{path.stem}-{name}" for path, name in TRIES])
-def test_cheat_is_caught(path, exercise, grades):
-    text = path.read_text()
-    wanted = header(text)
-    assert wanted["cheat"].startswith(f"{path.stem}: ")
-    finding = grades[path, exercise].finding
+@pytest.mark.parametrize(("cheat", "exercise"), TRIES)
+def test_cheat_is_caught(cheat, exercise, grades):
+    source, grade = grades[cheat, exercise]
+    code, says, place = [*CHEATS[cheat]["found"], "", ""][:3]
+    finding = grade.finding
     assert finding is not None, "it passes"
-    assert finding.code == wanted["code"], finding
-    message = " ".join(show(finding, "my/cheat.cu", text).split())
-    assert wanted.get("says", "") in message
-    if "place" in wanted:
-        # Without the header and what else stands in comments.
-        places = [
-            n
-            for n, line in enumerate(text.splitlines(), 1)
-            if wanted["place"] in line and not line.startswith("//")
-        ]
-        assert len(places) == 1, "the place is not one line"
-        assert finding.line == places[0], finding
-        assert f"my/cheat.cu:{places[0]}" in message
+    assert finding.code == code, finding
+    message = " ".join(show(finding, "my/cheat.cu", source).split())
+    assert says in message
+    assert grade.seconds < LONGEST_S
+    if place:
+        places = [n for n, line in enumerate(source.splitlines(), 1) if place in line]
+        assert places == [finding.line], finding
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("int x = " + "(" * 70_000 + "1" + ")" * 70_000 + ";\n", "compile"),
+        ("\n" * 300_000, "rule"),
+        ("int a;\n" * 300_000, "rule"),
+        ("\0\0\0", "compile"),
+        ("#include <stdio.h>\n", "rule"),
+        ("#include __FILE__\n", "rule"),
+        ("#if 1\n", "compile"),
+        ('const char* text = "\n', "compile"),
+    ],
+)
+def test_a_file_that_is_no_kernel(build, exercises, source, code):
+    grade = Grader(exercises[NAME], build, "cpu", seed=1).grade(source, "my/cheat.cu")
+    assert grade.finding is not None
+    assert grade.finding.code == code, grade.finding
+    assert grade.seconds < LONGEST_S

@@ -9,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "common"
-CHEATS = Path(__file__).parent / "cheats"
 sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
@@ -26,6 +25,17 @@ def build():
 def exercises():
     """All of them, by name."""
     return {exercise.name: exercise for exercise in read_all()}
+
+
+def edited(source: str, edit: str) -> str:
+    """The source with an edit: blocks of lines, with a blank line between. A block's lines that begin with a
+    space or - stand once in the source, and those with a space or + take their place."""
+    for block in edit.strip("\n").split("\n\n"):
+        lines = [(line[:1] or " ", line[1:]) for line in block.splitlines()]
+        old, new = ("".join(f"{text}\n" for mark, text in lines if mark in marks) for marks in (" -", " +"))
+        assert old and f"\n{source}".count(f"\n{old}") == 1, f"not once in the source: {old}"
+        source = f"\n{source}".replace(f"\n{old}", f"\n{new}")[1:]
+    return source
 
 
 class Student:

@@ -1,7 +1,9 @@
 """The grader's messages for honest mistakes, and its compiler cache."""
 
+import os
 import re
 import subprocess
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from tools.grading.content import Goal
 from tools.grading.finding import Finding, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.program import verify
+from tools.grading.source import read
 
 
 @pytest.fixture
@@ -98,8 +101,7 @@ def test_honest_mistakes(grade, old, new, code, words):
     assert max(map(len, message.splitlines())) <= 100
 
 
-def test_a_kernel_that_does_not_end(grade, monkeypatch):
-    monkeypatch.setattr(run, "TIMEOUT_S", 4)
+def test_a_kernel_that_does_not_end(grade):
     result, _ = grade(("++k)", "k += 0)"))
     assert result.finding.code == "endless"
     assert "K = " in result.finding.says
@@ -173,10 +175,11 @@ def test_other_problems_each_time(exercises):
 def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
     toolchain = Toolchain(build, "02_coalescing")
     source = exercises["02_coalescing"].solution.read_text()
-    first = toolchain.compile(source)
-    stamp = first.program.stat().st_mtime_ns
-    assert toolchain.compile(source).program.stat().st_mtime_ns == stamp
-    assert toolchain.compile(source + "\n").folder != first.folder
+    first = toolchain.compile(read(source, source), source)
+    stamp = (first.folder / "worker").stat().st_mtime_ns
+    again = toolchain.compile(read(source, source), source)
+    assert (again.folder / "worker").stat().st_mtime_ns == stamp
+    assert toolchain.compile(read(source, source), source + "\n").folder != first.folder
 
 
 def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_path):
@@ -185,12 +188,12 @@ def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_
     monkeypatch.setattr(module, "KEPT", 3)
     toolchain = Toolchain(build, "02_coalescing")
     monkeypatch.setattr(Toolchain, "cache", tmp_path)
-    for n in range(6):
-        (tmp_path / f"old{n}").mkdir()
-    keep = tmp_path / "old0"
-    toolchain._trim(keep)
-    assert keep.exists()
-    assert len(list(tmp_path.iterdir())) <= 4
+    for n in range(9):
+        (tmp_path / f"{n}").mkdir()
+        age = 0 if n in (1, 2, 3, 4) else 2 * module.UNUSED_S + n  # somebody may work in these
+        os.utime(tmp_path / f"{n}", (time.time() - age,) * 2)
+    toolchain._trim()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3", "4"]
 
 
 def test_a_build_that_is_none(tmp_path):
@@ -230,9 +233,11 @@ def test_the_program_for_the_gpu_is_built(build, exercises):
     toolchain = Toolchain(build, "02_coalescing")
     if not toolchain.has_nvcc:
         pytest.skip("needs nvcc")
-    built = toolchain.compile(exercises["02_coalescing"].solution.read_text(), gpu=True)
+    source = exercises["02_coalescing"].solution.read_text()
+    built = toolchain.compile(read(source, source), source, gpu=True)
+    program = toolchain.step_program(built, gpu=True)
     for device, statuses in (("cpu", (0,)), ("gpu", (0, 3))):
-        command = [built.folder / "run-gpu", "--device", device, "--size", "40"]
+        command = [program, "--device", device, "--size", "40"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode in statuses, result.stderr
         assert "built without CUDA" not in result.stderr

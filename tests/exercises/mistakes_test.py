@@ -55,6 +55,65 @@ def test_a_forgotten_first_barrier(grade_other, name, line):
     assert "a barrier is missing between filling and reading" in finding.look
 
 
+SHARED_32 = ("BK = 128;", "BK = 32;")  # of step 03, whose tiles are then square
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        (
+            "02_coalescing",
+            [("float sum = 0.0f;", "float sum;")],
+            "a variable that was used before it had a value",
+        ),
+        ("02_coalescing", [("float sum = 0.0f;", "int sum = 0;")], "a sum of nothing"),
+        ("02_coalescing", [("B[k * g.ldb + col]", "B[col * g.ldb + k]")], "B read as if it were transposed"),
+        ("02_coalescing", [("A[row * g.lda + k]", "A[k * g.lda + row]")], "A read as if it were transposed"),
+        ("03_shared_memory", [SHARED_32, ("As[ty][k] *", "As[k][ty] *")], "A read as if it were transposed"),
+        ("03_shared_memory", [SHARED_32, ("* Bs[k][tx]", "* Bs[tx][k]")], "B read as if it were transposed"),
+        ("03_shared_memory", [("k0 += BK, a += BK, b", "k0 += BK, b")], "copy leaves out k0"),
+        ("03_shared_memory", [("a += BK, b += BK * g.ldb", "a += BK")], "copy leaves out k0"),
+        (
+            "03_shared_memory",
+            [
+                (
+                    "    __syncthreads();  // the tiles are",
+                    "    if (row < g.M) __syncthreads();  // the tiles are",
+                )
+            ],
+            "wait at different barriers",
+        ),
+        (
+            "05_2d_tiling",
+            [("col = col0 + tx + j * TX", "col = col0 + tx * TN + j")],
+            "C[0][1] holds C[0][16]",
+        ),
+        ("05_2d_tiling", [(" || col >= g.N", "")], "reaches outside a matrix"),
+        ("07_bank_conflicts", [("PAD = 4", "PAD = 1")], "padding included, has to be a multiple of 4 floats"),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
+)
+def test_the_cause_is_named(grade_other, name, changes, words):
+    finding, source = grade_other(name, *changes)
+    assert words in " ".join(show(finding, "my/it.cu", source).split())
+
+
+def test_what_gcc_warns_of(exercises, student):
+    exercise = exercises["02_coalescing"]
+    student.writes(exercise, exercise.solution.read_text().replace("float sum = 0.0f;", "int sum = 0;"))
+    said = student("check", "02", "--device", "cpu").stdout
+    assert "GCC warns: conversion from 'float' to 'int'" in said
+    student.writes(exercise, exercise.solution.read_text())
+    assert "GCC warns" not in student("check", "02", "--device", "cpu").stdout
+
+
+def test_a_place_in_shared_memory_has_indices(grade_other):
+    finding, _ = grade_other("03_shared_memory", ("__syncthreads();  // nobody needs the tiles", "//"))
+    assert finding.code == "data race on shared memory"
+    assert " bytes" not in finding.details[0]
+    assert "[" in finding.details[0]
+
+
 def test_a_forgotten_shared(grade_other):
     finding, source = grade_other("03_shared_memory", ("__shared__ float As", "float As"))
     assert finding.code == "wrong result"

@@ -61,6 +61,21 @@ def test_help(student):
 # ---- Grading ----
 
 
+def test_a_fault_shows_its_symptom_first(student, exercises):
+    exercise = exercises["wrong_at_19"]
+    said = " ".join(student("check", "wrong_at_19", "--device", "cpu").stdout.split())
+    assert " ".join(exercise.symptom.split()) in said
+    assert "shown after the first hint" in said
+    assert "counted twice" not in said
+    text = exercise.starter.read_text()
+    student.writes(exercise, text + "oops\n")  # what is new is said at once
+    assert "does not compile" in student("check", "wrong_at_19", "--device", "cpu").stdout
+    student.writes(exercise, text)
+    student("hint", "wrong_at_19")
+    said = student("check", "wrong_at_19", "--device", "cpu").stdout
+    assert "counted twice" in " ".join(said.split())
+
+
 def test_from_starter_to_solution(student, exercises):
     exercise = exercises["02_coalescing"]
     result = student("check", "02", "--device", "cpu")

@@ -52,7 +52,7 @@ def project(tmp_path):
     program(root / ".venv/bin/ninja", "echo 1")
     for name, text in STAND_INS.items():
         program(tmp_path / "bin" / name, text.format(folder=tmp_path))
-    (tmp_path / "installed").write_text("binutils ca-certificates g++ git python3 libgtest-dev")
+    (tmp_path / "installed").write_text("binutils bubblewrap ca-certificates g++ git python3 libgtest-dev")
     library = tmp_path / "library"
     (library / "DEBIAN").mkdir(parents=True)
     (library / "DEBIAN/control").write_text(
@@ -136,7 +136,9 @@ def test_without_sudo_the_option_is_named(project):
 
 
 def test_without_the_option_nothing_is_unpacked(project):
-    (project.parent / "installed").write_text(" ".join(["binutils ca-certificates g++ git", *LIBRARIES]))
+    (project.parent / "installed").write_text(
+        " ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES])
+    )
     result = setup(project)
     assert result.returncode == 0, result.stderr
     assert not (project / ".packages").exists() and calls(project) == []

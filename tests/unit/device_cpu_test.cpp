@@ -117,8 +117,8 @@ TEST(Entry, CallsAStepWithInputsOfItsOwnTypeOnly) {
   fp32(gemm);
   narrow(gemm_bf16);
   EXPECT_EQ(calls, 302);
-  EXPECT_THROW(fp32(gemm_bf16), std::logic_error);
-  EXPECT_THROW(narrow(gemm), std::logic_error);
+  EXPECT_THROW(fp32(gemm_bf16), harness::WrongInput);
+  EXPECT_THROW(narrow(gemm), harness::WrongInput);
 }
 
 // ---- Panels

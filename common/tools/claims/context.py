@@ -85,7 +85,7 @@ def extents(source: str, array: str) -> list[int]:
     """Of an array of floats that a kernel's source declares: As, or Tiles::A for a member. NoValue if it
     declares none, or none whose extents are constants."""
     name = array.rpartition("::")[2]
-    found = re.search(rf"\bfloat\s+{re.escape(name)}((?:\[[^\]]+\])+)\s*;", source)
+    found = re.search(rf"\bfloat\s+(?:[^;()]*,\s*)?{re.escape(name)}((?:\[[^\]]+\])+)\s*[;,]", source)
     names = constants(source)
     with suppress(KeyError, SyntaxError, ZeroDivisionError, TypeError):
         return [integer(extent, names) for extent in re.findall(r"\[([^\]]+)\]", found[1])]

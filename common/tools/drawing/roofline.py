@@ -52,10 +52,11 @@ def svg(points: list[Point], marked: str, peak_tflops: float, tb_per_s: float, d
     plot = whole_plot(points, peak_tflops, tb_per_s)
     group = crowd(plot, points)
     others = [p for p in points if p not in group]
+    others_said = "; small: the steps before" if len(points) > 1 else ""
     body = [
         text(LEFT, 22, device, size=15, font_weight="bold"),
         circle(LEFT + 7, 42, 7, class_="here"),
-        text(LEFT + 20, 47, f"{marked.replace('_', ' ')}; small: the steps before"),
+        text(LEFT + 20, 47, marked.replace("_", " ") + others_said),
         *plot.grid(plot.x.ticks(multiples=(1,)), plot.y.ticks()),
         text((LEFT + plot.right) / 2, HEIGHT - 14, "FLOP per byte of DRAM traffic", **MIDDLE, class_="soft"),
         text(LEFT + 6, TOP + 12, "TFLOP/s", class_="soft"),

@@ -1,38 +1,67 @@
 """Compiles a student's kernel as the build compiles a step. Standard library only.
 
 The commands are the build's own (kernel_build.py) with another source. Everything made of one source lies in
-<build>/exercise-cache/KEY, whose name says what it was made of; the oldest folders are removed.
+<build>/exercise-cache/KEY, whose name says what it was made of; old folders are removed.
 """
 
 import hashlib
 import os
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 from tools.base import ROOT, UsageError
 from tools.grading import object_file
-from tools.grading.content import entry_of_step
+from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
+from tools.grading.isolation import Limits, run_confined
+from tools.grading.object_file import check_objects
+from tools.grading.source import Code
 from tools.grading.state import locked
-from tools.kernel_build import KernelBuild, first_error
+from tools.kernel_build import KernelBuild, first_error, with_output
 
-KEPT = 60  # folders in the cache
-COMPILE_TIMEOUT_S = 120
-# What is compiled for the CPU device: the student's file, whose entry is kept from touching A, B and C. An
-# entry of another name than the step's does not compile: the name decides how large the error may be.
-GUARDED = """#include "common/programs/exercise_guard.hpp"
-#include "kernel.cu"
-static void guarded_{0.name}(const {0.takes}& g) {{ exercise_guard::call({0.name}, g); }}
-#define {0.name} guarded_{0.name}
+KEPT = 100  # folders in the cache
+UNUSED_S = 1800  # before one may go
+LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
+# What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
+# touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
+# the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
+# a part of them: an aggregate that is passed to a function or comes back would be read and written where
+# nobody looks.
+FOR_CPU = """#include "common/programs/exercise_guard.hpp"
+{includes}
+#define __noinline__ __attribute__((noinline))
+#undef __global__
+#define __global__ __attribute__((noipa, flatten, hot))
+#line 1 "{kernel}"
+{text}
+#line 1 "guarded.cu"
+static void guarded_{entry.name}(const {entry.takes}& g) {{ exercise_guard::call({entry.name}, g); }}
+#define {entry.name} guarded_{entry.name}
 """
-# A static variable that is set at run time needs no lock here, and the CPU device has none.
-NO_LOCKS = "-fno-threadsafe-statics"
+FOR_GPU = """{includes}
+#line 1 "{kernel}"
+{text}
+"""
+# A static variable that is set at run time needs no lock here, and the CPU device has none. An index is
+# checked in the last array of a struct, too; a switch has no table of jumps, which object_file.py could not
+# follow. An endless loop is one, though C++ lets compilers assume that there is none, and what nobody has
+# given a value has a strange one.
+OPTIONS = [
+    "-fno-threadsafe-statics",
+    "-fno-jump-tables",
+    "-fno-finite-loops",
+    "-ftrivial-auto-var-init=pattern",
+    "-Wfloat-conversion",
+]
+OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
+ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one name that an object shows
+TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
 
@@ -43,34 +72,46 @@ class BuildError(UsageError):
 
 @dataclass(frozen=True)
 class Built:
-    """What was made of one source: folder/kernel.cu, folder/run for the CPU device, folder/kernel.cubin where
-    there is nvcc, and folder/run-gpu if it was asked for."""
+    """What was made of one source: folder/kernel.cu, folder/worker for the CPU device, and, if they were
+    asked for, folder/kernel.cubin and folder/worker_gpu."""
 
     folder: Path
-
-    @property
-    def program(self) -> Path:
-        return self.folder / "run"
+    entry: Entry
+    judge: Path
 
     @property
     def source(self) -> str:
         return (self.folder / "kernel.cu").read_text(encoding="utf-8")
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """What GCC warns of in the student's file."""
+        said = (self.folder / "cpu.o.said").read_text(encoding="utf-8")
+        place = re.escape(str(self.folder / "kernel.cu"))
+        found = re.findall(rf"^{place}:(\d+):\d+: warning: (.*?) \[-W.*\]$", said, re.MULTILINE)
+        return [Finding("warning", f"GCC warns: {_plain(text)}.", int(line)) for line, text in found]
 
 
 class Toolchain:
     """What compiles for one step in one build directory."""
 
     def __init__(self, build: Path, step: str):
-        self.build = build
+        self.build = build.absolute()
         self.step = step
+        self.entry = entry_of_step(step)
         try:
-            self.commands = KernelBuild(build, step)
+            self.commands = _commands(self.build, step)
+            self.worker = _commands(self.build, "worker")
         except UsageError as error:
-            raise BuildError(error) from None
-        if "observed" not in self.commands.units:
-            raise BuildError("this build cannot observe kernels, as grading must; configure it with CXX=g++")
-        if missing := [path for path in self.commands.linked if not path.exists()]:
-            raise BuildError(f"{missing[0]} is not built; run `meson compile -C {build}` first")
+            why = "this build cannot observe kernels, as grading must; configure it with CXX=g++"
+            raise BuildError(error if "worker" not in str(error) else why) from None
+        for path in (self.judge, *self.worker.linked):
+            if not path.exists():
+                raise BuildError(f"{path} is not built; run `.venv/bin/meson compile -C {build}` first")
+
+    @property
+    def judge(self) -> Path:
+        return self.build / "common/judge/judge"
 
     @property
     def has_nvcc(self) -> bool:
@@ -79,10 +120,8 @@ class Toolchain:
     @cached_property
     def _stamp(self) -> str:
         """Changes with whatever the student's program is made of, besides the source."""
-        headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
-        checks = [Path(__file__), Path(object_file.__file__)]  # what is there has passed them
-        parts = [self.step, repr(self.commands.units), repr(self.commands.link)]
-        for path in sorted([*headers, *self.commands.linked, *checks]):
+        parts = [self.step, repr(self.commands.units), repr(self.worker.link)]
+        for path in _made_of(tuple(self.worker.linked)):
             parts.append(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}")
         return "\n".join(parts)
 
@@ -90,56 +129,94 @@ class Toolchain:
     def cache(self) -> Path:
         return self.build / "exercise-cache"
 
-    def folder_for(self, source: str) -> Path:
-        return self.cache / hashlib.sha256(f"{self._stamp}\0{source}".encode()).hexdigest()[:20]
+    def folder_for(self, code: Code, source: str) -> Path:
+        return self.cache / hashlib.sha256(f"{self._stamp}\0{code.text}\0{source}".encode()).hexdigest()[:20]
 
-    def compile(self, source: str, *, gpu: bool = False) -> Built:
-        """Makes what is not there yet. Where the build has nvcc it also shows what is no CUDA although the
-        CPU device runs it. Raises Failed, BuildError."""
+    def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
+        """Makes what is not there yet for the CPU device, and for the GPU if that is asked for. source: the
+        text that became the code. Raises Failed, BuildError."""
         try:
-            folder = self.folder_for(source)
+            folder = self.folder_for(code, source)
             folder.mkdir(parents=True, exist_ok=True)
-            os.utime(folder)  # the oldest are removed
             with locked(folder):
-                self._compile_in(folder, source, gpu and self.has_nvcc)
+                os.utime(folder)  # the oldest are removed
+                self._write_units(folder, code, source)
+                self._compile_for_cpu(folder, code.text)
+                if gpu and not (folder / "worker_gpu").exists():
+                    self._one(self.commands.units["gpu"], folder / "gpu.cu", folder / "gpu.o", NO_CUDA)
+                    self._link(
+                        folder, _commands(self.build, "worker_gpu"), "worker_gpu", gpu=folder / "gpu.o"
+                    )
             with suppress(FileNotFoundError):  # where another process removes some
-                self._trim(folder)
+                self._trim()
         except OSError as error:
             raise BuildError(f"{error.filename or self.cache}: {error.strerror}") from None
-        return Built(folder)
+        return Built(folder, self.entry, self.judge)
 
-    def _trim(self, keep: Path) -> None:
-        folders = sorted(self.cache.iterdir(), key=lambda path: path.stat().st_mtime)
-        for path in folders[:-KEPT]:
-            if path != keep:
+    def compile_machine_code(self, built: Built) -> None:
+        """Shows what is no CUDA although the CPU device runs it. Raises Failed, BuildError."""
+        out = built.folder / "kernel.cubin"
+        with locked(built.folder):
+            if not out.exists():
+                self._one(self._cubin_command(), built.folder / "gpu.cu", out, NO_CUDA)
+
+    def step_program(self, built: Built, *, gpu: bool = False) -> Path:
+        """The program that steps have, with the student's kernel. Raises Failed, BuildError."""
+        devices = ["cpu", "observed", *(["gpu"] if gpu and self.has_nvcc else [])]
+        objects = {
+            name: built.folder / (f"{name}.o" if name == "gpu" else f"{name}.local.o") for name in devices
+        }
+        out = built.folder / ("run_gpu" if gpu else "run")
+        with locked(built.folder):
+            if not out.exists():
+                self._link(built.folder, self.commands, out.name, **objects)
+        return out
+
+    def _trim(self) -> None:
+        """Whoever was given a folder works in it without a lock: a used one stays for a while."""
+        used = {path: path.stat().st_mtime for path in self.cache.iterdir()}
+        for path in sorted(used, key=used.get)[:-KEPT]:
+            if used[path] < time.time() - UNUSED_S:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _compile_in(self, folder: Path, source: str, gpu: bool) -> None:
-        kernel, guarded = folder / "kernel.cu", folder / "guarded.cu"
-        if not kernel.exists():
-            kernel.write_text(source, encoding="utf-8")
-            guarded.write_text(GUARDED.format(entry_of_step(self.step)), encoding="utf-8")
-        units = self.commands.units
-        wanted = {f"{name}.o": ([*units[name], NO_LOCKS], guarded) for name in ("cpu", "observed")}
-        if self.has_nvcc:
-            wanted["kernel.cubin"] = self._cubin_command(), kernel
-        if gpu:
-            wanted["gpu.o"] = units["gpu"], kernel
-        missing = {name: job for name, job in wanted.items() if not (folder / name).exists()}
-        programs = [name for name in ("run", "run-gpu")[: 1 + gpu] if not (folder / name).exists()]
-        with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
-            outcomes = pool.map(lambda name: self._compile_one(*missing[name], folder / name), missing)
-            failed = {name: found for name, found in zip(missing, outcomes, strict=True) if found}
-        if finding := failed.get("cpu.o") or failed.get("observed.o"):
-            raise Failed(finding)
-        if programs and (finding := object_file.check_object(folder / "cpu.o", source)):
-            raise Failed(finding)
-        if finding := next(iter(failed.values()), None):
-            finding.says = finding.says.replace(DOES_NOT_COMPILE, NO_CUDA, 1)
-            finding.look = "what the kernel calls: helpers need __device__; min and max stand without std::."
-            raise Failed(finding)
-        for name in programs:
-            self._link(folder, name)
+    def _write_units(self, folder: Path, code: Code, source: str) -> None:
+        includes = "\n".join(f'#include "{header}"' for header in code.includes)
+        fields = {
+            "includes": includes,
+            "kernel": folder / "kernel.cu",
+            "text": code.text,
+            "entry": self.entry,
+        }
+        (folder / "kernel.cu").write_text(source, encoding="utf-8")
+        (folder / "cpu.cu").write_text(FOR_CPU.format(**fields), encoding="utf-8")
+        (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
+
+    def _compile_for_cpu(self, folder: Path, text: str) -> None:
+        """The objects keep no name that another part of the program could take for its own."""
+        if (folder / "worker").exists():
+            return
+        jobs = {"observed": OPTIONS_OBSERVED, "cpu": OPTIONS}
+        with ThreadPoolExecutor(len(jobs)) as pool:
+
+            def one(name: str) -> Finding | None:
+                command = [*self.commands.units[name], *jobs[name]]
+                return self._compile_one(command, folder / "cpu.cu", folder / f"{name}.o")
+
+            for finding in pool.map(one, jobs):
+                if finding:
+                    raise Failed(finding)
+        check_objects(folder / "cpu.o", folder / "observed.o", text)
+        for name in jobs:
+            whole, local = folder / f"{name}.whole.o", folder / f"{name}.local.o"
+            self._tool(folder, ["ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"])
+            self._tool(folder, ["objcopy", f"--keep-global-symbol={ENTRIES[name]}", whole, local])
+        objects = {name: folder / f"{name}.local.o" for name in jobs}
+        self._link(folder, self.worker, "worker", **objects)
+
+    def _tool(self, folder: Path, words: list[str | Path]) -> None:
+        ended = run_confined(list(map(str, words)), LIMITS, writable=[folder], cwd=folder)
+        if ended.status:
+            raise BuildError(f"{words[0]} fails: {ended.said.strip().splitlines()[-1:]}")
 
     def _cubin_command(self) -> list[str]:
         """Machine code for one architecture only, without a host part: less than half the time. sm_90a if the
@@ -150,19 +227,28 @@ class Toolchain:
         words = ["-cubin" if word == "-c" else word for word in words if not word.startswith("-gencode")]
         return [*words, f"-gencode=arch=compute_{number},code=sm_{number}"]
 
-    def _compile_one(self, command: list[str], unit: Path, out: Path) -> Finding | None:
-        try:
-            result = self.commands.compile(command, unit, out, COMPILE_TIMEOUT_S)
-        except TimeoutExpired:
-            return Finding("compile", f"the compiler did not finish within {COMPILE_TIMEOUT_S} s.")
-        except OSError as error:
-            raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from None
-        return finding_of(result.stdout, unit.with_name("kernel.cu")) if result.returncode else None
+    def _one(self, command: list[str], unit: Path, out: Path, says: str) -> None:
+        """Compiles by nvcc."""
+        if finding := self._compile_one(command, unit, out):
+            finding.says = finding.says.replace(DOES_NOT_COMPILE, says, 1)
+            finding.look = "what the kernel calls: helpers need __device__; min and max stand without std::."
+            raise Failed(finding)
 
-    def _link(self, folder: Path, program: str) -> None:
-        """With the main program of the step, and its GPU part where only the CPU device is used."""
-        names = ("cpu", "observed", "gpu") if program == "run-gpu" else ("cpu", "observed")
-        result = self.commands.link_program(folder / program, **{n: folder / f"{n}.o" for n in names})
+    def _compile_one(self, command: list[str], unit: Path, out: Path) -> Finding | None:
+        folder, new = out.parent, out.with_name(f"new-{out.name}")
+        words = with_output(self.commands.compile_words(command, unit), new)
+        readable = [ROOT / "common", self.build]
+        ended = run_confined(words, LIMITS, readable=readable, writable=[folder], cwd=self.build)
+        if ended.endless:
+            return Finding("compile", f"The compiler did not finish within {LIMITS.cpu_s} s.", look=TOO_LARGE)
+        if ended.status or not new.exists():
+            return finding_of(ended.said, folder / "kernel.cu")
+        out.with_name(f"{out.name}.said").write_text(ended.said, encoding="utf-8")
+        new.replace(out)
+        return None
+
+    def _link(self, folder: Path, program: KernelBuild, name: str, **objects: Path) -> None:
+        result = program.link_program(folder / name, **objects)
         if result.returncode == 0:
             return
         match = re.search(r"undefined reference to [`'](.*?)'", result.stdout, re.IGNORECASE)
@@ -171,6 +257,23 @@ class Toolchain:
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."
         look = "where it is used: is the name right, and has the function a body?"
         raise Failed(Finding("compile", says, look=look))
+
+
+@cache
+def _commands(build: Path, name: str) -> KernelBuild:
+    return KernelBuild(build, name)
+
+
+@cache
+def _made_of(linked: tuple[Path, ...]) -> list[Path]:
+    headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
+    checks = [Path(__file__), Path(object_file.__file__)]  # what is there has passed them
+    return sorted([*headers, *linked, *checks])
+
+
+def _plain(said: str) -> str:
+    """Without the compilers' names for the namespace that has none."""
+    return re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
 
 
 def finding_of(output: str, kernel: Path) -> Finding:
@@ -187,10 +290,8 @@ def finding_of(output: str, kernel: Path) -> Finding:
         led = re.search(rf"{place}:(\d+):\d+: +required from|{place}[:(](\d+)[:)]", output)
         said = other[1] if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
         line = int(led[1] or led[2]) if led else 0
-    said = said.replace(str(kernel), "your file").strip().rstrip(".")
-    # Without the compilers' names for the namespace that has none.
-    said = re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
-    if marked := re.search("no CUDA: (.*)", said):  # exercise_guard.hpp
+    said = _plain(said.replace(str(kernel), "your file").strip().rstrip("."))
+    if marked := re.search("no CUDA: (.*)", said):  # of exercise_guard.hpp
         return Finding(
             "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."
         )

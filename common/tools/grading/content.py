@@ -21,7 +21,7 @@ HINTS = 3
 # kind: where they lie, and what others do not have in exercise.toml
 KINDS = {
     "kernel": ("steps/NN_name/exercise", ("goal", "speed", "look")),
-    "fault": ("find_the_fault", ("goal", "speed", "look")),
+    "fault": ("find_the_fault", ("goal", "speed", "look", "symptom", "found")),
     "predict": ("predict", ("question",)),
 }
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
@@ -81,7 +81,8 @@ class Question:
 @dataclass(frozen=True)
 class Exercise:
     """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
-    what to look at where the result is wrong and the wrong elements do not say why."""
+    what to look at where the result is wrong and the wrong elements do not say why. Of a fault, symptom: what
+    its user sees, all that is said before the first hint; found: the code of what the grader finds."""
 
     name: str
     folder: Path
@@ -91,6 +92,8 @@ class Exercise:
     hints: list
     after: str = ""
     look: str = ""
+    symptom: str = ""
+    found: str = ""
     goals: list[Goal] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     speed: Speed | None = None
@@ -108,9 +111,13 @@ class Exercise:
         texts = {" ".join(hint.split()) for hint in self.hints if isinstance(hint, str) and hint.strip()}
         if len(self.hints) != HINTS or len(texts) != HINTS:
             raise ValueError(f"hints is to be a list of exactly {HINTS} texts, each another")
-        optional = {"goal": self.goals, "speed": self.speed, "question": self.questions, "look": self.look}
-        for key, value in optional.items():
-            if value and key not in KINDS[self.kind][1]:
+        if self.kind == "fault" and not (self.symptom and self.found):
+            raise ValueError("a fault has a symptom, and found, the code of what the grader finds")
+        for key in ("goal", "speed", "question", "look", "symptom", "found"):
+            if (
+                getattr(self, {"goal": "goals", "question": "questions"}.get(key, key))
+                and key not in KINDS[self.kind][1]
+            ):
                 raise ValueError(f"unknown key '{key}' for an exercise of kind {self.kind}")
 
     @property
@@ -260,7 +267,7 @@ def _check_sources(exercise: Exercise, path: Path) -> None:
     if without_comments(starter).split() == without_comments(solution).split():
         raise UsageError(f"{exercise.starter}: is the solution")
     # Neither what is shown at once nor a hint may hold a line that the student is to write.
-    shown = [("the task", exercise.task), ("the title", exercise.title), ("look", exercise.look)]
+    shown = [(f"the {key}", getattr(exercise, key)) for key in ("task", "title", "look", "symptom")]
     shown += [(f"hint {n}", hint) for n, hint in enumerate(exercise.hints, 1)]
     shown += [(f"goal {n}", g.says + " " + g.look) for n, g in enumerate(exercise.goals, 1)]
     comments = "\n".join(re.findall(r"//[^\n]*|/\*.*?\*/", starter, re.DOTALL))

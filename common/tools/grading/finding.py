@@ -33,16 +33,26 @@ class Failed(Exception):
 @dataclass
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
-    device: where it was graded; seconds: how long that took."""
+    device: where it was graded; seconds: how long that took; questions: of a prediction, which are right;
+    warnings: of the compiler."""
 
     finding: Finding | None
     notes: list[str] = field(default_factory=list)
     device: str = ""
     seconds: float = 0
+    questions: dict[str, bool] = field(default_factory=dict)
+    warnings: list[Finding] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         return self.finding is None
+
+    @property
+    def points(self) -> float:
+        """1 for what is passed, of a prediction as much of 1 as is right."""
+        if self.passed or not self.questions:
+            return float(self.passed)
+        return round(sum(self.questions.values()) / len(self.questions), 2)
 
 
 @contextmanager

@@ -7,21 +7,31 @@ larger problems, too; the exercise's goals (goals.py); on a GPU the right result
 speed (gpu.py).
 """
 
+import json
 import random
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.base import write_json
 from tools.claims.context import MINE, STANDARD_PROBLEM, Context
 from tools.claims.objects import rows_of
-from tools.grading import rules
-from tools.grading.build import BuildError, Toolchain
+from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, graded
-from tools.grading.goals import SIZES, Elsewhere, check_elsewhere, check_goal, is_mine
-from tools.grading.gpu import check_on_gpu, gpu_here
+from tools.grading.goals import (
+    SIZES,
+    Elsewhere,
+    check_elsewhere,
+    check_goal,
+    check_ragged,
+    holds_nearly,
+    is_mine,
+)
+from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.run import (
     ENDLESS,
     Outcome,
@@ -32,7 +42,16 @@ from tools.grading.run import (
     ragged_problem,
     run,
 )
-from tools.grading.words import ended_finding, fault_finding, forgotten_shared, host_finding, wrong_finding
+from tools.grading.source import read
+from tools.grading.state import version_of
+from tools.grading.words import (
+    FIRST,
+    ended_finding,
+    fault_finding,
+    forgotten_shared,
+    host_finding,
+    wrong_finding,
+)
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
 Record = dict[str, Any]
@@ -61,16 +80,15 @@ class Grader:
         return grade
 
     def _grade(self, source: str, grade: Grade) -> None:
-        starter = self.exercise.starter.read_text(encoding="utf-8")
-        if finding := rules.check(source, starter):
-            raise Failed(finding)
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
+        code = read(source, self.exercise.starter.read_text(encoding="utf-8"))
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
             raise BuildError(f"no GPU: {why_not}; leave out --device")
-        self.built = built = toolchain.compile(source, gpu=gpu is not None)
+        self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
+        grade.warnings = built.warnings
         self.progress("running")
         plain_list = plain_problems(self.chooser)
         observed_list = observed_problems(self.chooser)
@@ -80,22 +98,28 @@ class Grader:
             f"right over {len(plain_list) + len(observed_list)} problems; no race, no stray access, "
             "nothing read before it is written"
         )
+        if toolchain.has_nvcc:
+            self.progress("compiling for the GPU")
+            toolchain.compile_machine_code(built)
         self.progress("taking the X-ray")
         context = Context(self.build, self.exercise.step, mine=built.folder)
-        elsewhere, problem = self._check_work(context, observed_list[-1])
+        ragged, elsewhere, problem = self._check_work(context, observed_list[-1])
         for goal in self.exercise.goals:
             check_goal(goal, context, grade.notes)
         for goal in self.exercise.goals:
             if finding := check_elsewhere(goal, elsewhere, problem):
                 self._fail(finding, problem)
+        self._check_ragged(toolchain, *ragged)
         if gpu is not None:
             self.progress(f"running on the {gpu}")
-            check_on_gpu(self.exercise, built, self.build, plain_list, self.file, grade.notes)
+            speed = self.exercise.speed
+            over = compile_step(self.build, speed.over) if speed else None
+            check_on_gpu(self.exercise, built, over, plain_list, self.file, grade.notes)
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 
-    def _run(self, problems: list[Problem], *options: str, timeout: float | None = None) -> Outcome:
-        return run(self.built.program, problems, *options, timeout=timeout, source=self.file)
+    def _run(self, problems: list[Problem], *options: str) -> Outcome:
+        return run(self.built, problems, *options, source=self.file)
 
     def _fail(self, finding: Finding, problem: Problem | None) -> None:
         """With how to meet this problem again, if nobody could know it."""
@@ -115,9 +139,15 @@ class Grader:
     def _fail_at(self, record: Record, problem: Problem) -> None:
         """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
-        # A fault explains a wrong result, not the reverse.
-        for complaint in complaints:
-            if finding := fault_finding(complaint, self.file, problem):
+        # A fault explains a wrong result, not the reverse; and an exchange of rows and columns, which square
+        # matrices show, why some index is too large.
+        for complaint in sorted(complaints, key=lambda text: not text.startswith(FIRST)):
+            if finding := fault_finding(complaint, self.file, problem, self.built.source):
+                square = Problem("--size 40 --seed 3")
+                if finding.code == "out-of-bounds access to global memory" and problem != square:
+                    for other in self._run([square], "--check").records:
+                        if any("transposed" in text for text in other["complaints"]):
+                            self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
         solution = self.exercise.solution.read_text(encoding="utf-8")
@@ -141,20 +171,24 @@ class Grader:
         """Where the kernel stores C, as far as this problem shows; 0 if it does not."""
         # A problem of its own if this one's sizes have no blocks.
         shape = problem if " 0" not in problem.options else Problem("--m 8 --n 8 --k 8")
-        outcome = self._run([shape], "--xray", timeout=20)
+        outcome = self._run([shape], "--xray")
         rows = [row for record in outcome.records for row in rows_of(record)]
         stores = [row for row in rows if row["array"] == "C" and row["operation"] == "store"]
         return next((row["line"] for row in stores if is_mine(row)), 0)
 
     # ---- The kernel does the work ----
 
-    def _check_work(self, context: Context, small: Problem) -> tuple[Elsewhere, Problem]:
+    def _check_work(
+        self, context: Context, small: Problem
+    ) -> tuple[tuple[Elsewhere, Problem], Elsewhere, Problem]:
         """The kernel must be right and without fault on larger problems, in the same way. Gives the context
-        the X-ray of the standard problem, and returns a context with that of another, and the other."""
+        the X-ray of the standard problem, and returns contexts with those of others, and the others: a ragged
+        one, and one of whole tiles."""
         aligned = [aligned_problem(self.chooser, unit) for unit in UNITS]
         m, n, k = STANDARD_PROBLEM
         standard = Problem(f"--m {m} --n {n} --k {k}")
-        problems = [small, ragged_problem(self.chooser), standard, aligned[0]]
+        ragged = ragged_problem(self.chooser)
+        problems = [small, ragged, standard, aligned[0]]
         records = self._take_xrays(problems)
         context.remember_xray(MINE, records[2])
         _check_same_way(records[3], records[2], aligned[0])
@@ -164,9 +198,35 @@ class Grader:
             if _whole_tiles(other, records[2]):
                 break
             problem, other = larger, self._take_xrays([larger])[0]
-        elsewhere = Elsewhere(self.build, self.exercise.step, mine=self.built.folder, shape=_shape(other))
-        elsewhere.remember_xray(MINE, other)
-        return elsewhere, problem
+        return (self._elsewhere(records[1], self.built), ragged), self._elsewhere(other, self.built), problem
+
+    def _elsewhere(self, record: Record, built: Built) -> Elsewhere:
+        context = Elsewhere(self.build, self.exercise.step, mine=built.folder, shape=_shape(record))
+        context.remember_xray(MINE, record)
+        return context
+
+    def _check_ragged(self, toolchain: Toolchain, context: Elsewhere, problem: Problem) -> None:
+        """What the solution does for ragged sizes, too, the kernel must do nearly as well: it may use others
+        there, but not do without its idea."""
+        for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
+            if finding := check_ragged(goal, expected, context, problem):
+                self._fail(finding, problem)
+
+    def _expected(self, toolchain: Toolchain) -> list[list[bool]]:
+        """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
+        texts = [path.read_text(encoding="utf-8") for path in (self.exercise.solution, self.exercise.starter)]
+        solution = toolchain.compile(read(*texts), texts[0])
+        kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr(self.exercise.goals))}.json"
+        with suppress(OSError, ValueError):
+            return json.loads(kept.read_text())
+        problem = ragged_problem(random.Random(0))
+        outcome = run(solution, [problem], "--xray")
+        if outcome.crash or not outcome.records[0]["pass"]:
+            raise BuildError(f"{self.exercise.name}: the solution fails with {problem}: {outcome}")
+        context = self._elsewhere(outcome.records[0], solution)
+        expected = [holds_nearly(goal.check, context.shape, context) for goal in self.exercise.goals]
+        write_json(kept, expected)
+        return expected
 
     def _take_xrays(self, problems: list[Problem]) -> list[Record]:
         """The X-rays of some problems in which the kernel is right. The X-ray first asks the entry for its

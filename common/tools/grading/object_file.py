@@ -1,5 +1,6 @@
 """What the compiler made of a student's file: which functions it calls, how much shared memory a block takes,
-and whether a variable outlives a call. No spelling hides these. Standard library only.
+whether a variable outlives a call or something runs beforehand. No spelling hides these. Standard library
+only.
 """
 
 import re
@@ -8,8 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.grading.content import without_comments
-from tools.grading.finding import Finding
+from tools.grading.finding import Failed, Finding
 
 MAX_STATIC_SHARED = 48 * 1024  # bytes a block, without asking for more; CUDA's limit
 # C functions and variables that an honest kernel may need, the compiler's own ones included. Mathematics, but
@@ -20,11 +20,13 @@ NEEDED = re.compile(
     r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
-    r"|mmap(?:64)?|munmap|abort"  # exercise_guard.hpp
+    r"|mmap(?:64)?|munmap|abort|strchr|strspn"  # exercise_guard.hpp
     # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
+KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
+OUTLIVES = "the variable: constexpr makes a constant; in a function, without static, it is new in every call."
 
 
 @dataclass(frozen=True)
@@ -43,32 +45,55 @@ class Symbol:
         return match[1] if match else self.name
 
 
-def check_object(path: Path, source: str) -> Finding | None:
-    """The first thing wrong with the object that was made of the source for the CPU device, unobserved.
-    Raises OSError if nm cannot be run."""
-    lines = without_comments(source).splitlines()
+def check_objects(plain: Path, observed: Path, source: str) -> None:
+    """Looks at what was made of the source for the CPU device. Raises Failed with the first thing wrong, and
+    OSError if binutils cannot read it."""
+    symbols = symbols_of(plain)
+    _nothing_outlives(symbols, source)
+    _nothing_runs_before(plain)
+    _shared_memory_fits(symbols, source)
+    for symbol in symbols:
+        if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
+            says = (
+                f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here: a "
+                "kernel computes with what it loads itself, and the host only launches it."
+            )
+            look = "where it is called, maybe by something that the line uses."
+            raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
+    _kernels_are_whole(observed)
 
-    def line_of(symbol: Symbol) -> int:
-        """The first line of code that names it, 0 if none does."""
-        word = re.compile(rf"\b{symbol.last}\b")
-        return next((n for n, line in enumerate(lines, 1) if word.search(line)), 0)
 
-    symbols = symbols_of(path)
+def line_of(symbol: Symbol, source: str) -> int:
+    """The first line of code that names it, 0 if none does."""
+    word = re.compile(rf"\b{symbol.last}\b")
+    return next((n for n, line in enumerate(source.splitlines(), 1) if word.search(line)), 0)
+
+
+def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
     written = re.compile(r"\.t?(?:bss|data)(?!\.rel\.ro)")
     hidden = re.compile(r"exercise_guard::|guard variable for|DW\.ref")
     kept = [
         s for s in symbols if s.kind == "OBJECT" and written.match(s.section) and not hidden.match(s.name)
     ]
     if kept:
-        first = min(kept, key=line_of)
+        first = min(kept, key=lambda symbol: line_of(symbol, source))
         says = (
             f"`{first.last}` outlives a call: what it holds is kept for all later calls. Nothing "
             "may be kept, as each call has other matrices."
         )
-        look = (
-            "the variable: constexpr makes it a constant; within a function, and without static, it is new "
-        )
-        return Finding("rule", says, line_of(first), look=look + "in every call.")
+        raise Failed(Finding("rule", says, line_of(first, source), look=OUTLIVES))
+
+
+def _nothing_runs_before(path: Path) -> None:
+    if found := re.search(
+        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said("objdump", "-ht", path)
+    ):
+        says = "Something of the file runs before or after the program: the work is the kernel's alone."
+        look = f"variables outside of functions: only constexpr ones need no code ({found[0]})."
+        raise Failed(Finding("rule", says, look=look))
+
+
+def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
     shared: dict[str, list[Symbol]] = defaultdict(list)  # of each function
     for symbol in symbols:
         if symbol.kind == "TLS" and symbol.section != "*UND*":
@@ -77,7 +102,7 @@ def check_object(path: Path, source: str) -> Finding | None:
         if not function.startswith("(anonymous namespace)"):
             says = f"`{arrays[0].last}` lies outside of `namespace {{`, where the CPU device does not see it."
             look = "the place of the __shared__ variable: within the kernel is best."
-            return Finding("rule", says, line_of(arrays[0]), look=look)
+            raise Failed(Finding("rule", says, line_of(arrays[0], source), look=look))
         total = sum(array.bytes for array in arrays)
         if total > MAX_STATIC_SHARED:
             sizes = ", ".join(f"{array.last} {array.bytes}" for array in arrays)
@@ -85,25 +110,49 @@ def check_object(path: Path, source: str) -> Finding | None:
                 f"A block's __shared__ arrays take {total} bytes ({sizes}). Declared so, a GPU has room for "
             )
             look = "the tile's sizes, and how many floats of 4 bytes the arrays hold."
-            line = line_of(max(arrays, key=lambda array: array.bytes))
-            return Finding("no CUDA", f"{says}{MAX_STATIC_SHARED}.", line, look=look)
-    for symbol in symbols:
-        if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
-            says = (
-                f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here: a "
-                "kernel computes with what it loads itself, and the host only launches it."
+            line = line_of(max(arrays, key=lambda array: array.bytes), source)
+            raise Failed(Finding("no CUDA", f"{says}{MAX_STATIC_SHARED}.", line, look=look))
+
+
+def _kernels_are_whole(path: Path) -> None:
+    """A kernel calls nothing of the file, which has become a part of it, and nothing by an address: only so
+    is all that it reads and writes observed."""
+    line, kernel = 0, ""
+    for text in _said("objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
+        if section := re.match(r"Disassembly of section (\S+):", text):
+            kernel = section[1].removeprefix(KERNELS) if section[1].startswith(KERNELS) else ""
+        if not kernel:
+            continue
+        if place := re.match(r"\S.*/kernel\.cu:(\d+)", text):
+            line = int(place[1])
+        called = re.search(r"\bR_\w+\s+\.text\.(?:(?:hot|unlikely|startup)\.)?([\w$]+)", text)
+        by_address = re.search(r":\s+(?:notrack )?(?:(?:call|jmp)q?\s+\*|blra?\w*\s|bra?\w*\s+x\d)", text)
+        trusted = called and "exercise_guard" in called[1]  # a name that no student's file may hold
+        if by_address or (called and called[1] != kernel and not trusted):
+            what = "a function by its address" if by_address else f"`{demangled(called[1])}`"
+            says = f"A kernel calls {what}, which cannot become a part of it."
+            look = (
+                "the kernel's calls: no recursion, no __noinline__, no pointer to a function, no virtual one."
             )
-            look = "where it is called, maybe by something that the line uses."
-            return Finding("rule", says, line_of(symbol), look=look)
-    return None
+            raise Failed(Finding("rule", says, line, look=look))
 
 
-def symbols_of(path: Path) -> list[Symbol]:
-    command = ["nm", "-C", "--format=sysv", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise OSError(0, "nm cannot read it", str(path))
+def demangled(name: str) -> str:
+    found = re.match(r"([^(]*)", re.sub(r"\(anonymous namespace\)::", "", _said("c++filt", name).strip()))
+    return found[1] or name
+
+
+def symbols_of(path: Path, *options: str) -> list[Symbol]:
     rows = re.findall(
-        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)", result.stdout, re.MULTILINE
+        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
+        _said("nm", *(options or ["-C"]), "--format=sysv", path),
+        re.MULTILINE,
     )
     return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in rows]
+
+
+def _said(*command: str | Path) -> str:
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise OSError(0, f"{command[0]} cannot read it", str(command[-1]))
+    return result.stdout

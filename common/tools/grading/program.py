@@ -2,11 +2,13 @@
 
   exercises                        progress and the next exercise
   exercises check NAME...          grade; --all: every exercise that was begun
+  exercises run NAME [OPTION...]   runs your kernel as a step's program runs: --xray, --size 64, --help ...
   exercises hint NAME              the next of three hints
   exercises watch [NAME]           grade again whenever the file is saved; Ctrl-C ends it
   exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
   exercises reset NAME             the starter again; the old file stays as NAME.cu.old
   exercises report [--json FILE]   all results, for a teacher
+  exercises grade FOLDER --out DIR  a whole class: FOLDER holds a folder or a zip file for each student
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
 A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
@@ -18,7 +20,9 @@ Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cann
 import argparse
 import io
 import os
+import secrets
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,11 +33,17 @@ from textwrap import indent
 from tools.base import BUILD, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
-from tools.grading.build import BuildError
+from tools.grading import isolation
+from tools.grading.build import BuildError, Toolchain
+from tools.grading.class_report import grade_class
+from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import Grader
+from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer, grade_answers
+from tools.grading.run import named
+from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -46,17 +56,27 @@ OPTIONS = {
     "--all": {"action": "store_true", "help": "every exercise that was begun"},
     "--reveal": {"action": "store_true", "help": "also if it is not passed; for no points"},
     "--json": {"metavar": "FILE", "help": "write them there, too"},
+    "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
+    "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
+    "folder": {"metavar": "FOLDER"},
+    "options": {
+        "metavar": "OPTION",
+        "nargs": argparse.REMAINDER,
+        "help": "of the program: --xray, --size 64, --help",
+    },
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
     "names": {"metavar": "NAME", "nargs": "*"},
 }
 COMMANDS = {
     "check": ("grade exercises", "names --all --device --seed"),
+    "run": ("run a kernel as a step's program runs", "name options"),
     "hint": ("the next of three hints", "name"),
     "watch": ("grade again whenever the file is saved", "maybe --device --seed"),
     "solution": ("show the solution of an exercise that is passed", "name --reveal"),
     "reset": ("put the starter back", "name"),
     "report": ("all results", "--json"),
+    "grade": ("grade a class", "folder --out --jobs --device --seed"),
     "verify": ("see whether starters fail and solutions pass", "names --device --seed"),
 }
 
@@ -198,8 +218,13 @@ class Program:
         if grade.finding is None or exercise.kind == "predict":
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
+        for warning in grade.warnings:
+            say(f"\n{show(warning, file, source)}")
         if grade.finding is not None:
-            say(f"\n{show(grade.finding, file, source)}")
+            if exercise.symptom and grade.finding.code == exercise.found and not progress.hints:
+                say(f"\n{wrapped(exercise.symptom)}\n\n  What the check found is shown after the first hint.")
+            else:
+                say(f"\n{show(grade.finding, file, source)}")
             if progress.hints < HINTS:
                 say(f"\n  Stuck? {self.command} hint {name} (hint {progress.hints + 1} of {HINTS})")
             return
@@ -210,6 +235,32 @@ class Program:
         say(f"\n  solution  {self.command} solution {name}")
         if following := self.next_exercise():
             say(f"  next      {self.command} ({following.name})")
+
+    def run(self) -> int:
+        """What the kernel prints is shown, and all that a step's program can tell."""
+        exercise = self.find(self.args.name)
+        if exercise.kind == "predict":
+            raise UsageError(f"{exercise.name} has no kernel to run; see its task: {self.command}")
+        file, options = self.workspace.shown(exercise), self.args.options
+        gpu = "gpu" in options and "--device" in options
+        try:
+            source = self.workspace.read(exercise)
+            toolchain = Toolchain(self.build, exercise.step)
+            built = toolchain.compile(
+                read(source, exercise.starter.read_text(encoding="utf-8")), source, gpu=gpu
+            )
+            program = toolchain.step_program(built, gpu=gpu)
+        except Failed as failed:
+            say(show(failed.finding, file, source))
+            return 1
+        words = [*Limits(cpu_s=300, memory=None).words, str(program), *options]
+        words += [] if "--device" in options else ["--device", "cpu"]
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
+            for line in process.stdout:
+                say(named(line.rstrip("\n"), program, file))
+        return process.returncode if process.returncode in (0, 2, 3) else 1
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)
@@ -273,6 +324,24 @@ class Program:
         if self.args.json is not None:
             write_json(Path(self.args.json), report)
         say(table(report))
+        return 0
+
+    def grade_class(self) -> int:
+        if self.args.jobs < 1:
+            raise UsageError(f"--jobs is {self.args.jobs}; give 1 or more")
+        seed = secrets.randbits(31) if self.args.seed is None else self.args.seed
+        if not isolation.works():
+            say(wrapped(f"Note: {isolation.WITHOUT}.", ""))
+        out = Path(self.args.out)
+        rows = grade_class(
+            Path(self.args.folder), out, self.exercises, self.build,
+            jobs=self.args.jobs, device=self.args.device, seed=seed, say=say,
+        )  # fmt: skip
+        say(f"\n{class_table(rows, self.exercises)}\n")
+        say(
+            f"Written: {out}/class.csv, {out}/class.json, and two files for each student. "
+            f"The same problems again: --seed {seed}"
+        )
         return 0
 
     def verify(self) -> int:
@@ -345,4 +414,4 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no × shows a ? in its place
     args = arguments(sys.argv[1:])
-    return getattr(Program(args), args.command)()
+    return getattr(Program(args), {"grade": "grade_class"}.get(args.command, args.command))()

@@ -1,20 +1,26 @@
-"""Runs a student's program over problems and reads what it says. Standard library only."""
+"""Has a student's program compute problems, and reads what the judge says of it. Standard library only."""
 
 import json
 import random
 import re
+import shlex
 import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from tools.base import ROOT
 from tools.claims.context import STANDARD_PROBLEM
+from tools.grading.build import Built
+from tools.grading.isolation import Limits, confined
 
-TIMEOUT_S = 40  # of a table; right kernels take a few seconds
+SECONDS, SECONDS_OBSERVED = 2.0, 20.0  # of processor time for a problem, and for its X-ray; see patience()
+# What the function that launches is called, and what the kernel computes in; see common/unit.hpp.
+PRECISIONS = {"sgemm": "fp32", "gemm_tf32": "tf32", "gemm_tf32_cut_off": "tf32_cut_off", "gemm": "bf16"}
 ENDLESS = "did not finish in time"
 
 
@@ -92,7 +98,7 @@ def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
 def long_problem(chooser: random.Random, longest: str) -> str:
     """One of M, N and K is large: what is done from some size on shows, and costs little time."""
     sizes = {name: chooser.randint(1, 40) for name in "mnk"}
-    sizes[longest] = chooser.randint(400, 1200)
+    sizes[longest] = chooser.randint(400, 700)
     return " ".join(f"--{name} {size}" for name, size in sizes.items())
 
 
@@ -109,9 +115,10 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels in M and in N, and no multiples of anything."""
-    m, n = (2 * chooser.randint(75, 140) + 1 for _ in range(2))
-    return with_seed(f"--m {m} --n {n} --k {2 * chooser.randint(4, 15) + 1}", chooser)
+    """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide:
+    what edges waste is little."""
+    m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in (*STANDARD_PROBLEM[:2], 64))
+    return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
 def aligned_problem(chooser: random.Random, unit: int) -> Problem:
@@ -120,7 +127,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     count more."""
     m, n, k = STANDARD_PROBLEM
     # Above 2^25 products the X-ray looks at a sample only.
-    most, multiples = (m * n * k * 3 // 2, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    most, multiples = (m * n * k * 3 // 4, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
     sizes = [
         (a, b, c)
         for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
@@ -133,40 +140,76 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    drawn = [random_problem(chooser, 300, 400) for _ in range(8)]
+    drawn = [random_problem(chooser, 300, 250) for _ in range(8)]
     again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
 
+@cache
+def patience(judge: Path) -> float:
+    """How many times as long as usual to wait here: 1, or more on a slow or emulated processor. Measured with
+    the observed kernel of step 01, which right kernels are not much slower than."""
+    problem, usual_s = Problem("--m 129 --n 257 --k 17"), 0.1
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name) / "out.json"
+        words = [
+            str(judge),
+            "fp32",
+            "600",
+            *shlex.split(problem.options),
+            "--check",
+            "--json",
+            str(out),
+            "--",
+        ]
+        subprocess.run([*words, str(judge.with_name("worker")), "checked"], capture_output=True, check=False)
+        with suppress(OSError, ValueError, LookupError):
+            return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
+    return 1.0
+
+
 def run(
-    program: Path, problems: list[Problem], *options: str, timeout: float | None = None, source: str = ""
+    built: Built,
+    problems: list[Problem],
+    *options: str,
+    seconds: float = 0,
+    gpu: bool = False,
+    source: str = "",
 ) -> Outcome:
-    """Runs all problems in one process. source: what to call the student's file in messages."""
+    """Has all problems computed by the student's program and judged by another. seconds: of processor time,
+    for one problem, if not as usual; source: what to call the student's file in messages."""
+    observed = "--check" in options or "--xray" in options
+    how = "checked" if observed else "plain"
+    worker = built.folder / ("worker_gpu" if gpu else "worker")
+    seconds = seconds or (SECONDS_OBSERVED if "--xray" in options else SECONDS) * patience(built.judge)
+    limits = Limits(cpu_s=600, memory=None if gpu else 4 << 30, file=1 << 20)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases, out, said = folder / "cases", folder / "out.json", folder / "said"
+        cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
-        command = [str(program.resolve()), "--cases", str(cases), "--json", str(out), *options]
-        crash, status = "", 0
-        with said.open("w") as file:
-            try:
-                status = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=folder,
-                    timeout=timeout or TIMEOUT_S, start_new_session=True, check=False,
-                ).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
-                crash = ENDLESS
-        text = named(said.read_text(errors="replace"), program, source)
+        command = [
+            f"{built.judge}_gpu" if gpu else str(built.judge),
+            PRECISIONS[built.entry.name],
+            str(seconds),
+        ]
+        command += ["--cases", str(cases), "--json", str(out), *options]
+        command += ["--", *confined([str(worker), how], limits, readable=[built.folder], gpu=gpu)]
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", cwd=folder, start_new_session=True, check=False,
+        )  # fmt: skip
+        text = named(ended.stdout, worker, source)
         done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)
         at = problems[min(len(done), len(problems) - 1)]
         records = []
         with suppress(OSError, ValueError):
             records = json.loads(out.read_text())
-        if not crash and (len(records) != len(problems) or status not in (0, 1)):
+        crash = ""
+        if len(records) != len(problems) or ended.returncode not in (0, 1):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
-            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {status}"
+            crash = last[-1].removeprefix("error: ") if last else f"it ended with status {ended.returncode}"
         for record in records:
-            record["complaints"] = [named(c, program, source) for c in record["complaints"] or []]
+            record["complaints"] = [named(c, worker, source) for c in record["complaints"] or []]
         return Outcome([], crash, at) if crash else Outcome(records)
 
 

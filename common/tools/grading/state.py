@@ -129,16 +129,7 @@ class Workspace:
         path = self.folder / STATE
         if not path.exists():
             return {}
-        try:
-            content = json.loads(read_text(path))
-            version, entries = content["format"], content["exercises"].items()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"is no state of exercises ({error!r}); move it away to begin anew"
-            raise UsageError(f"{path}: {why}") from None
-        if version != VERSION:
-            raise UsageError(f"{path}: is of another version of this program; move it away")
-        where = f"{path}, to be moved away if you cannot repair it"
-        return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
+        return parse_state(read_text(path), path)
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
@@ -150,6 +141,22 @@ class Workspace:
             yield state.setdefault(exercise.name, Progress())
             entries = {name: asdict(entry) for name, entry in sorted(state.items())}
             write_json(self.folder / STATE, {"format": VERSION, "exercises": entries})
+
+
+def parse_state(text: str, path: object) -> dict[str, Progress]:
+    """What a state.json says, by exercise. Raises UsageError for a file that is not what this program
+    writes."""
+    try:
+        content = json.loads(text)
+        version, entries = content["format"], content["exercises"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
+        ) from None
+    if version != VERSION:
+        raise UsageError(f"{path}: is of another version of this program; move it away")
+    where = f"{path}, to be moved away if you cannot repair it"
+    return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
 
 
 def _progress(entry: object, where: str) -> Progress:

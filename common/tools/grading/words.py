@@ -1,10 +1,13 @@
 """The program's messages in plain words, with what to look at. Standard library only."""
 
 import re
+from contextlib import suppress
 
+from tools.claims.context import extents
+from tools.claims.objects import NoValue
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
-from tools.grading.run import ENDLESS, TIMEOUT_S, Outcome, Problem
+from tools.grading.run import ENDLESS, Outcome, Problem
 
 FAULT = re.compile(
     r"(?P<kind>[^:]+): (?P<where>.+?)(?::(?P<line>\d+))?: (?:kernel (?P<kernel>\S+), )?"
@@ -36,7 +39,8 @@ FAULTS = {
     "misaligned access": (
         "A wide access begins at an address that is no multiple of its width",
         "which shapes make every row begin at a multiple of 16 bytes; the others need narrow accesses. In "
-        "shared memory: which elements stay together when they change places.",
+        "shared memory: a row, its padding included, has to be a multiple of 4 floats long, and elements "
+        "change places in fours.",
     ),
     "read of uninitialised shared memory": (
         "A thread reads an element of shared memory that nobody has written",
@@ -52,7 +56,8 @@ FAULTS = {
     ),
     "data race on global memory": (
         "Two threads use the same element of a matrix and nothing orders them",
-        "which thread owns which element of C: every element must belong to exactly one.",
+        "which thread owns which element of C: every element must belong to exactly one. Behind a row's last "
+        "element the next row may begin.",
     ),
     "use of shared memory before its asynchronous copy arrived": (
         "A thread reads an element whose asynchronous copy may still be on its way",
@@ -96,8 +101,16 @@ BATCH = (
     "grid needs g.batch blocks in z."
 )
 SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
+# What explains other faults, and is said before them.
+FIRST = ("thread exit before", "divergent", "deadlock", "lane missing", "out-of-bounds access to global")
 # in the message of a wrong result: what to look at
 WRONG = {
+    "before it had a value": "where the variable is declared: nothing is zero by itself.",
+    "sum of nothing": "the variable that takes the products: is each added, and can it hold a fraction?",
+    "leaves out k0": "the line that copies the tile: the terms of each turn begin at k0.",
+    "transposed": "the indices in the product: [row][k] of A and [k][col] of B, in tiles as filled.",
+    "changed places": "the rows and columns of a thread: where it sums and where it stores, they must be the "
+    "same.",
     "never written": "the grid that is launched and the guard before the store: does every element of C "
     "have a thread, and does that thread store it?",
     "old value": "the store: these elements kept what C held before. Every element has to become "
@@ -114,8 +127,8 @@ WRONG = {
 WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
 
-def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
-    """The message of an observed run in plain words; None if it is no such message."""
+def fault_finding(complaint: str, file: str, problem: Problem, source: str) -> Finding | None:
+    """The message of an observed run in plain words; None if it is no such message. source: the student's."""
     match = FAULT.fullmatch(complaint)
     if match is None or match["kind"] not in FAULTS:
         return None
@@ -123,8 +136,21 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
     look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
+    detail = re.sub(r"([\w.:\[\]]*\w) \+ (\d+) bytes", lambda place: _element(place, source), detail)
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
+
+
+def _element(place: re.Match[str], source: str) -> str:
+    """As[3][19] for "As + 460 bytes", where the source says how long a row is."""
+    name, index = place[1], int(place[2]) // 4
+    with suppress(NoValue):
+        indices: list[str] = []
+        for extent in reversed(extents(source, re.sub(r"\[.*?\]", "", name))):
+            indices.insert(0, f"[{index % extent}]")
+            index //= extent
+        return name + "".join(indices)
+    return place[0]
 
 
 def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:
@@ -170,11 +196,11 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     at = f" with {outcome.at}" if outcome.at else ""
     if outcome.crash == ENDLESS:
-        says = f"The program did not finish within {TIMEOUT_S} s; it was busy{at}."
+        says = f"The program did not come to its end{at}; it was stopped."
         look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
         return Finding("endless", says, look=look)
     # Once a kernel has been launched, the program itself says where it crashed.
-    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("status -11", "status -7")):
+    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("signal 11", "signal 7")):
         return host_finding()
     if "outside the limits of CUDA" in outcome.crash:
         code = without_comments(source).splitlines()

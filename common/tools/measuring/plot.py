@@ -7,9 +7,9 @@ from tools.drawing.svg import document, line, rectangle, text, trim
 
 SIZES = (4096, 8192)
 CLASSES = ("there", "here")  # the bars' colours
-WIDTH, HEIGHT = 440, 450  # as wide as a phone
-HALO = {"class_": "ink edge", "stroke_width": 4, "paint_order": "stroke"}  # where text crosses a line
-LEFT, RIGHT, TOP, BOTTOM = 44, 8, 66, 142
+WIDTH, HEIGHT = 440, 470  # as wide as a phone
+HALO = {"class_": "ink edge", "stroke_width": 2, "paint_order": "stroke"}  # where text crosses a line
+LEFT, RIGHT, TOP, BOTTOM = 44, 8, 86, 142
 
 
 def svg(records: list[dict[str, Any]]) -> str:
@@ -39,10 +39,9 @@ def svg(records: list[dict[str, Any]]) -> str:
 
 def legend(sizes: list[int], baseline: str) -> list[str]:
     body = [text(LEFT, 48, f"% of {baseline}'s speed", class_="soft")]
-    first = 212 + 9 * (len(baseline) - len("cuBLAS"))
     for n, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
-        body.append(rectangle(first + 108 * n, 37, 13, 13, class_=class_))
-        body.append(text(first + 18 + 108 * n, 48, f"N = {size}"))
+        body.append(rectangle(LEFT + 108 * n, 57, 13, 13, class_=class_))
+        body.append(text(LEFT + 18 + 108 * n, 68, f"N = {size}"))
     return body
 
 
@@ -51,7 +50,7 @@ def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], flo
     scale = (bottom - TOP) / max(100, *percents.values())
     scale *= 1 - 32 / (bottom - TOP)  # room for the figure above the highest bar
     width = min(0.9 * slot / len(sizes), 30)
-    body = []
+    body, figures = [], []
     for tick in range(0, int((bottom - TOP) / scale), 20):
         y = bottom - tick * scale
         whole = {"class_": "strong", "stroke_dasharray": "5 4"} if tick == 100 else {"class_": "rule"}
@@ -64,9 +63,10 @@ def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], flo
                 x, top = middle + (k - len(sizes) / 2) * width, bottom - percent * scale
                 body.append(rectangle(x, top, width, bottom - top, class_=class_))
                 figure = f"{percent:.0f}" if percent >= 10 else f"{percent:.1f}"
-                body.append(upright(figure, x + width / 2 + 5, top - 4, 90, **HALO))
+                high = min(width, 13)  # of the figure, which must not cover its neighbour
+                figures.append(upright(figure, x + width / 2 + 0.36 * high, top - 4, 90, size=high, **HALO))
         body.append(upright(step.replace("_", " "), middle + 6, bottom + 12, 60, text_anchor="end"))
-    return body
+    return body + figures
 
 
 def upright(words: str, x: float, y: float, degrees: int, **attributes: Any) -> str:

@@ -1,0 +1,57 @@
+// Judges a student's program, of which nothing is linked here: draws the problems, has the program compute
+// them, and looks at the results with the matrices that only it has. As a step's program it prints a table
+// and writes --json.
+//
+//   judge PRECISION SECONDS OPTIONS... -- PROGRAM...
+//
+// PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one
+// problem; OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and what keeps it in.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "common/harness/error.hpp"
+#include "common/harness/run.hpp"
+#include "common/judge/remote_device.hpp"
+
+namespace {
+
+// Which no one calls: another process has the function.
+harness::Entry entry_of(std::string_view precision) {
+  using Floats = void (*)(const Gemm&);
+  if (precision == "bf16") return static_cast<void (*)(const GemmBf16&)>(nullptr);
+  if (precision == "tf32") return {static_cast<Floats>(nullptr), harness::Precision::tf32};
+  if (precision == "tf32_cut_off") return {static_cast<Floats>(nullptr), harness::Precision::tf32_cut_off};
+  if (precision == "fp32") return static_cast<Floats>(nullptr);
+  throw harness::InputError("unknown precision '" + std::string(precision) + "'");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes =
+      std::find_if(argv, end, [](const char* word) { return std::strcmp(word, "--") == 0; });
+  double seconds = 0;
+  if (argc >= 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), seconds);
+  if (end - dashes < 2 || dashes - argv < 3 || seconds <= 0) {
+    fmt::print(stderr, "usage: judge PRECISION SECONDS OPTIONS... -- PROGRAM...\n");
+    return 2;
+  }
+  try {
+    harness::Step step{"judge", {}, entry_of(argv[1])};
+    step.cpu_observed = step.gpu = step.cpu;
+    const std::vector<std::string> command(dashes + 1, end);
+    step.elsewhere = [=](std::unique_ptr<harness::Device> local) {
+      return judge::make_remote_device(std::move(local), command, seconds);
+    };
+    return harness::run(step, static_cast<int>(dashes - argv) - 2, argv + 2);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 2;
+  }
+}

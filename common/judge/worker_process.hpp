@@ -1,0 +1,47 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/judge/wire.hpp"
+
+namespace judge {
+
+// A student's program, and the memory that it shares with the judge. It ends with this object, and with it
+// whatever it has started.
+class WorkerProcess {
+ public:
+  // command: the program, and what keeps it in. cpu_limit_s: processor time for one order. Throws
+  // std::runtime_error.
+  WorkerProcess(std::vector<std::string> command, double cpu_limit_s);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+
+  // At least so many bytes that both see. The pointer is good until the next call.
+  char* memory(std::size_t bytes);
+  std::size_t memory_bytes() const { return bytes_; }
+
+  // What the program answers, always an object. Throws std::runtime_error, with a line for the student, if it
+  // fails.
+  nlohmann::json tell(const Order& order);
+
+ private:
+  void send(const Order& order);
+  std::string receive(double deadline_cpu_s);
+  [[noreturn]] void fail(const std::string& why);
+  void drain_words();
+  void kill_all() noexcept;
+
+  double cpu_limit_s_;
+  pid_t pid_ = -1;
+  int socket_ = -1, words_ = -1, memory_fd_ = -1;
+  char* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::string last_words_;  // of its standard error
+};
+
+}  // namespace judge

@@ -1,0 +1,225 @@
+"""Grades a class: every hand-in, several at a time, and what the teacher gets of it. Standard library only.
+
+OUT/NAME.txt    the messages, in the words that the student would see
+OUT/NAME.json   points, failure codes and points of each question
+OUT/class.csv   a row for each student, and OUT/class.json the same for programs
+"""
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.base import UsageError, aligned, write_json, write_whole
+from tools.grading.content import Exercise
+from tools.grading.finding import Failed, Finding, Grade, show, wrapped
+from tools.grading.grader import Grader
+from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
+from tools.grading.predict import grade_answers
+from tools.grading.source import read
+from tools.grading.state import STATE, Progress, parse_state, version_of
+
+Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
+TOLD = ("hints", "attempts", "revealed")  # by state.json
+BLANK = Finding("not handed in", "Nothing was handed in.")
+
+
+@dataclass
+class Row:
+    """A student's result. grades: by exercise; words: of each exercise, to compare; progress: as state.json
+    says."""
+
+    hand_in: HandIn
+    seed: int
+    grades: dict[str, Grade] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    words: dict[str, Words] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    alike: dict[str, dict[str, Any]] = field(default_factory=dict)
+    same_code_as: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def points(self) -> float:
+        return sum(grade.points for grade in self.grades.values())
+
+
+def grade_class(
+    folder: Path, out: Path, exercises: list[Exercise], build: Path, *, jobs: int, device: str, seed: int,
+    say: Callable[[str], None],
+) -> list[Row]:  # fmt: skip
+    """Grades all hand-ins of a folder and writes the results. seed: of the hidden problems, which differ from
+    student to student; the same code of two students is graded once. Raises UsageError before anything is
+    graded."""
+    hand_ins, ignored = read_hand_ins(folder, exercises)
+    if out.resolve() == folder.resolve():
+        raise UsageError("--out is the folder of the hand-ins; give another")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be made: {error.strerror}") from None
+    for name, why in ignored:
+        say(f"ignored: {name}: {why}")
+    rows = [Row(hand_in, _seed(seed, hand_in.name)) for hand_in in hand_ins]
+    tasks = [
+        (row, exercise) for row in rows for exercise in exercises if exercise.file_name in row.hand_in.files
+    ]
+    graded: Graded = {}
+    left = {id(row): sum(task[0] is row for task in tasks) for row in rows}
+
+    def grade(task: tuple[Row, Exercise]) -> None:
+        row, exercise = task
+        row.grades[exercise.name] = _grade(row, exercise, build, device, graded)
+        left[id(row)] -= 1
+        if left[id(row)] == 0:
+            say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points")
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(grade, tasks))
+    for row in rows:
+        with suppress(UsageError):
+            row.progress = parse_state(row.hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
+    _compare(rows, exercises)
+    for row in rows:
+        write_whole(out / f"{row.hand_in.name}.txt", _messages(row, exercises))
+        write_json(out / f"{row.hand_in.name}.json", _record(row, exercises))
+    write_json(out / "class.json", {"seed": seed, "students": [_record(row, exercises) for row in rows]})
+    write_whole(out / "class.csv", _csv(rows, exercises))
+    return rows
+
+
+def _seed(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "big") >> 1
+
+
+def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
+    """One file; whatever happens, the others are graded."""
+    data = row.hand_in.files[exercise.file_name]
+    try:
+        source = data.decode()
+    except UnicodeDecodeError:
+        return Grade(Finding("unreadable", "The file is not text in UTF-8."))
+    starter = exercise.starter.read_text(encoding="utf-8")
+    row.texts[exercise.name] = source
+    row.words[exercise.name] = words_of(source, starter)
+    try:
+        if exercise.kind == "predict":
+            return grade_answers(exercise, build, source)
+        key = exercise.name, re.sub(r"\s*\n", "\n", read(source, starter).text.rstrip())
+        if key in graded:
+            row.same_code_as[exercise.name], grade = graded[key]
+            return grade
+        grade = Grader(exercise, build, device, row.seed).grade(source, exercise.file_name)
+        graded[key] = row.hand_in.name, grade
+        return grade
+    except Failed as failed:
+        return Grade(failed.finding)
+    except UsageError as error:
+        return Grade(Finding("not graded", f"It could not be graded here: {error}"))
+    except Exception as error:  # one hand-in must not end the class
+        return Grade(Finding("not graded", f"The grader failed: {type(error).__name__}: {error}"))
+
+
+def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
+    """With the solution and with all others. Of what is only a few words nothing can be said."""
+    least = 12
+    for exercise in exercises:
+        if exercise.kind == "predict":
+            continue
+        texts = (path.read_text(encoding="utf-8") for path in (exercise.solution, exercise.starter))
+        solution = words_of(*texts)
+        mine = [row for row in rows if len(row.words.get(exercise.name, ((),))[0]) >= least]
+        for row in mine:
+            words = row.words[exercise.name]
+            others = (o for o in mine if o is not row)
+            found = ((similarity(words, o.words[exercise.name]), o.hand_in.name) for o in others)
+            best = max(found, default=(0, ""))
+            row.alike[exercise.name] = {
+                "to_solution": similarity(words, solution), "to_classmate": best[0], "classmate": best[1],
+            }  # fmt: skip
+
+
+def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
+    """What class.json holds of a student."""
+    entries = []
+    for exercise in exercises:
+        grade = row.grades.get(exercise.name) or Grade(BLANK)
+        found = grade.finding
+        entry = {
+            "exercise": exercise.name, "kind": exercise.kind, "passed": grade.passed, "points": grade.points,
+            "failure": found.code if found else None, "line": found.line if found else None,
+            "says": found.says if found else None, "questions": grade.questions,
+            "seconds": round(grade.seconds, 1), "device": grade.device,
+            "similarity": row.alike.get(exercise.name),
+            "same_code_as": row.same_code_as.get(exercise.name),
+            "version": version_of(row.texts[exercise.name]) if exercise.name in row.texts else None,
+        }  # fmt: skip
+        if progress := row.progress.get(exercise.name):
+            entry |= {"hints": progress.hints, "attempts": progress.attempts, "revealed": progress.revealed}
+        entries.append(entry)
+    ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
+    score = round(100 * row.points / len(exercises), 1)
+    return {
+        "name": row.hand_in.name, "seed": row.seed, "points": round(row.points, 2), "of": len(exercises),
+        "score": score, "ignored": ignored, "exercises": entries,
+    }  # fmt: skip
+
+
+def _messages(row: Row, exercises: list[Exercise]) -> str:
+    lines = [f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points", ""]
+    lines += [f"ignored: {path}: {why}" for path, why in row.hand_in.ignored]
+    missing = [exercise.name for exercise in exercises if exercise.name not in row.grades]
+    lines += [f"not handed in: {', '.join(missing)}", ""] if missing else []
+    for exercise in exercises:
+        if (grade := row.grades.get(exercise.name)) is None:
+            continue
+        lines.append(f"{exercise.name}: {'passed' if grade.passed else 'not yet'}")
+        if grade.passed or exercise.kind == "predict":
+            lines += [wrapped(note, "  + ", "    ") for note in grade.notes]
+        if grade.finding:
+            lines += [show(grade.finding, exercise.file_name, row.texts.get(exercise.name, "")), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _csv(rows: list[Row], exercises: list[Exercise]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [exercise.name for exercise in exercises]
+    writer.writerow(["name", "score", "points", *TOLD, "most_alike", "classmate", *names])
+    for row in rows:
+        nobody = {"to_classmate": "", "classmate": ""}
+        alike = max(row.alike.values(), key=lambda a: a["to_classmate"], default=nobody)
+        told = list(row.progress.values())
+        counts = [sum(getattr(p, what) for p in told) if told else "" for what in TOLD]
+        cells = [f"{row.grades[name].points:g}" if name in row.grades else "" for name in names]
+        score = round(100 * row.points / len(exercises), 1)
+        head = [_harmless(row.hand_in.name), score, f"{row.points:g}", *counts]
+        writer.writerow([*head, alike["to_classmate"], _harmless(alike["classmate"]), *cells])
+    return out.getvalue()
+
+
+def _harmless(name: str) -> str:
+    """A name that a spreadsheet does not take for a formula."""
+    return f"'{name}" if name.startswith(tuple("=+-@\t\r")) else name
+
+
+def table(rows: list[Row], exercises: list[Exercise]) -> str:
+    """For the teacher: who has what, and what looks alike."""
+    lines = [["student", "points", "score", "handed in", *TOLD[:2], "like the solution", "like a classmate"]]
+    for row in rows:
+        told = list(row.progress.values())
+        near = max((a["to_solution"] for a in row.alike.values()), default=0)
+        best = max(row.alike.items(), key=lambda item: item[1]["to_classmate"], default=None)
+        mate = "-"
+        if best and best[1]["classmate"]:
+            mate = f"{best[1]['to_classmate']} % {best[1]['classmate']}, {best[0]}"
+        counts = [str(sum(getattr(p, what) for p in told)) if told else "-" for what in TOLD[:2]]
+        score = f"{100 * row.points / len(exercises):.1f} %"
+        handed_in = str(len(row.grades))
+        lines.append([row.hand_in.name, f"{row.points:g}", score, handed_in, *counts, f"{near} %", mate])
+    return aligned(lines)

@@ -1,0 +1,141 @@
+"""Runs what students write, and compilers on it, where it can do no harm. Standard library only.
+
+bubblewrap (https://github.com/containers/bubblewrap) gives each program its own file system, of which it can
+change one folder, and no network; the kernel's limits (prlimit of util-linux) bound its processor time,
+memory and files. All that it starts ends with it. Where bubblewrap cannot run, such as in most containers,
+the limits remain.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+READABLE = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/opt",
+    "/nix",
+)
+KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environment
+MIB = 1 << 20
+MOST_SAID = 1 * MIB  # what is kept of an output
+WITHOUT = (
+    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read "
+    "and write whatever this user may: run the grader as a user without rights, or in a container"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """cpu_s: processor time of each process, in seconds; wall_s: of all, by the clock; memory: bytes of each
+    process's address space, None: unlimited, as CUDA needs it; file: bytes of the largest file."""
+
+    cpu_s: int = 60
+    wall_s: float = 180
+    memory: int | None = 4096 * MIB
+    file: int = 256 * MIB
+    processes: int = 4096  # of the user: all that this machine runs for them counts
+    descriptors: int = 256
+
+    @property
+    def words(self) -> list[str]:
+        words = [f"--cpu={self.cpu_s}:{self.cpu_s + 2}", f"--fsize={self.file}", "--core=0"]
+        words += [f"--nofile={self.descriptors}", f"--nproc={self.processes}"]
+        return ["prlimit", *words, *([f"--as={self.memory}"] if self.memory else []), "--"]
+
+
+@cache
+def works() -> bool:
+    """Whether bubblewrap can keep programs in."""
+    if shutil.which("bwrap") is None or os.environ.get("EXERCISES_ISOLATION") == "limits":
+        return False
+    said = subprocess.run([*_walls([], []), "true"], capture_output=True, check=False)
+    return said.returncode == 0
+
+
+def _walls(readable: Iterable[Path], writable: Iterable[Path]) -> list[str]:
+    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * MIB), "--tmpfs", "/tmp"]
+    for path in READABLE:
+        words += ["--ro-bind-try", path, path]
+    for how, paths in (("--ro-bind", readable), ("--bind", writable)):
+        for path in paths:
+            words += [how, str(path.resolve()), str(path.resolve())]
+    return words
+
+
+def confined(
+    command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
+    cwd: Path | None = None, gpu: bool = False,
+) -> list[str]:  # fmt: skip
+    """The command within walls and limits. Beside the system's programs it sees `readable`, and `writable`,
+    which it can change; descriptors that are left open are passed on."""
+    if not works():
+        return [*limits.words, *command]
+    walls = _walls(readable, writable)
+    for path in Path("/dev").glob("nvidia*") if gpu else ():
+        walls += ["--dev-bind", str(path), str(path)]
+    return [*walls, *(["--chdir", str(cwd.resolve())] if cwd else []), *limits.words, *command]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """status: as a shell says it; said: the beginning of all output; endless: it had to be ended."""
+
+    status: int
+    said: str
+    endless: bool = False
+
+
+def run_confined(
+    command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
+    cwd: Path | None = None,
+) -> Ended:  # fmt: skip
+    """Runs the command to its end, in English, and ends all that it has started. Raises OSError if it cannot
+    be started."""
+    words = confined(command, limits, readable=readable, writable=writable, cwd=cwd)
+    end_by = time.monotonic() + limits.wall_s
+    environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, cwd=cwd, env=environment,
+    )  # fmt: skip
+    said, endless = bytearray(), False
+    os.set_blocking(process.stdout.fileno(), False)
+    try:
+        while True:
+            piece = process.stdout.read(1 << 16)
+            if piece:
+                said += piece[: MOST_SAID - len(said)]  # the rest is read and lost
+            elif piece == b"" or process.poll() is not None:
+                break
+            elif time.monotonic() > end_by:
+                endless = True
+                break
+            else:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.01)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
+        process.stdout.close()
+    endless = endless or status in (
+        -signal.SIGXCPU,
+        128 + signal.SIGXCPU,
+        -signal.SIGKILL,
+        128 + signal.SIGKILL,
+    )
+    return Ended(status, said.decode(errors="replace"), endless)
