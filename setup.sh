@@ -5,7 +5,6 @@ set -euo pipefail
 usage() {
   cat <<'HELP'
 usage: ./setup.sh [--arm64] [--browser] [--no-root] [MESON_OPTION...]
-       ./setup.sh --packages
 
 Makes a fresh clone ready to build. It can be run again at any time and asks nothing:
 what is in place already is left alone.
@@ -27,8 +26,6 @@ what is in place already is left alone.
   --no-root   installs nothing outside of this folder, for who is not root: of the missing packages, libraries are
               downloaded with apt-get and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and
               Python 3.11 or newer have to be there.
-
-  --packages  ends after 1, for the image of a container (container/Containerfile).
 
 Every other argument goes to "meson setup":
 
@@ -53,7 +50,6 @@ cuda_chosen=false # whether the command line says what cuda is to be
 arm64=false
 browser=false
 no_root=false
-packages_only=false
 meson_options=()
 for arg in "$@"; do
   case $arg in
@@ -61,7 +57,6 @@ for arg in "$@"; do
     --arm64) arm64=true && continue ;;
     --browser) browser=true && continue ;;
     --no-root) no_root=true && continue ;;
-    --packages) packages_only=true && continue ;;
     -Dcuda=* | cuda=*) cuda_chosen=true ;;
   esac
   meson_options+=("$arg")
@@ -207,11 +202,6 @@ setup: or unpack the libraries among them into this folder: ./setup.sh --no-root
   fi
 else
   say "packages: no apt-get here; needed, by their Debian names: ${packages[*]}"
-fi
-
-if $packages_only; then
-  say "done"
-  exit
 fi
 
 # The libraries for arm64, as a user would unpack them: "dpkg --add-architecture" would change the whole system. The

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -301,8 +302,9 @@ std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0) return locations;
   program[length] = '\0';
+  const char* const prefix = std::getenv("BINUTILS");  // of another processor's, in an emulator
   std::ostringstream command;
-  command << "addr2line -aCfi -e '" << program << "'" << std::hex;
+  command << (prefix == nullptr ? "" : prefix) << "addr2line -aCfi -e '" << program << "'" << std::hex;
   // A return address belongs to the next instruction, maybe to the next line; the call lies one byte before.
   for (const void* pc : pcs) {
     command << " 0x" << reinterpret_cast<std::uintptr_t>(pc) - load_address() - 1;

@@ -293,6 +293,10 @@ void __tsan_write_range(void* address, std::size_t bytes) {
 std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* address, int) {
   return __atomic_load_n(address, __ATOMIC_ACQUIRE);
 }
+// ... and of 64 bits on aarch64.
+std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* address, int) {
+  return __atomic_load_n(address, __ATOMIC_ACQUIRE);
+}
 
 void __tsan_init() {}
 // Of a kernel that is confined: of such, frames are chained.

@@ -7,6 +7,7 @@ run, also without .venv: PYTHONPATH=common python3 -m tools profile record --bui
 import argparse
 import json
 import os
+import shlex
 import shutil
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder says which it belongs to
+EMULATOR = shlex.split(os.environ.get("EMULATOR", ""))  # runs the build's programs, if of another processor
 EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 T = TypeVar("T")
 

@@ -13,7 +13,9 @@ Exit status: 0 rejected, 1 not, 2 a header that cannot be read, 77 (skipped) wha
 """
 
 import argparse
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -106,7 +108,7 @@ def run(command: list[str]) -> tuple[int, str]:
     print("$", " ".join(command), flush=True)
     try:
         done = subprocess.run(
-            command,
+            [*shlex.split(os.environ.get("EMULATOR", "")), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.base import EVIDENCE, ROOT, UsageError, is_library, read_text, read_toml, write_whole
+from tools.base import EMULATOR, EVIDENCE, ROOT, UsageError, is_library, read_text, read_toml, write_whole
 from tools.claims import recording
 from tools.claims.objects import (
     Architecture,
@@ -266,7 +266,7 @@ class Context:
         if not program.exists():
             raise NotAvailable(f"{program} is not built")
         try:
-            result = subprocess.run([str(program.resolve())], capture_output=True, text=True, check=False)
+            result = subprocess.run([*EMULATOR, str(program.resolve())], capture_output=True, text=True, check=False)
             return json.loads(result.stdout)
         except OSError as error:
             raise NoValue(f"{program} cannot be run: {error.strerror}") from None
@@ -434,7 +434,7 @@ def _run_xray(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any
         out = Path(folder) / "xray.json"
         command = [program.resolve(), "--xray", "--m", m, "--n", n, "--k", k, "--json", out]
         try:
-            result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+            result = subprocess.run([*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False)
         except OSError as error:
             raise NoValue(f"{program} cannot be run: {error.strerror}") from None
         lines = (result.stderr or result.stdout).splitlines()

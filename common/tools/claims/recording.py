@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.base import UsageError
+from tools.base import EMULATOR, UsageError
 from tools.claims.objects import NotAvailable, NoValue
 
 FRACTIONS = 1024  # of a TF32 number, ten bits
@@ -131,7 +131,7 @@ def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
         (here / "b.npy").write_bytes(npy(b, k, n))
         command = [program.resolve(), "--xray", "--requests", "--json", here / "r.json"]
         command += ["--m", m, "--n", n, "--k", k, "--a", here / "a.npy", "--b", here / "b.npy"]
-        result = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+        result = subprocess.run([*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False)
         said = (result.stderr or result.stdout).strip().splitlines()
         if result.returncode == 3:
             raise NotAvailable(f"{program}: {said[0] if said else 'it cannot observe'}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from tools.base import ROOT, UsageError
+from tools.base import EMULATOR, ROOT, UsageError
 from tools.grading import object_file
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
@@ -205,11 +205,12 @@ class Toolchain:
             for finding in pool.map(one, jobs):
                 if finding:
                     raise Failed(finding)
-        check_objects(folder / "cpu.o", folder / "observed.o", text)
+        binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
+        check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
         for name in jobs:
             whole, local = folder / f"{name}.whole.o", folder / f"{name}.local.o"
-            self._tool(folder, ["ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"])
-            self._tool(folder, ["objcopy", f"--keep-global-symbol={ENTRIES[name]}", whole, local])
+            self._tool(folder, [f"{binutils}ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"])
+            self._tool(folder, [f"{binutils}objcopy", f"--keep-global-symbol={ENTRIES[name]}", whole, local])
         objects = {name: folder / f"{name}.local.o" for name in jobs}
         self._link(folder, self.worker, "worker", **objects)
 

@@ -45,12 +45,12 @@ class Symbol:
         return match[1] if match else self.name
 
 
-def check_objects(plain: Path, observed: Path, source: str) -> None:
-    """Looks at what was made of the source for the CPU device. Raises Failed with the first thing wrong, and
-    OSError if binutils cannot read it."""
-    symbols = symbols_of(plain)
+def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> None:
+    """Looks at what was made of the source for the CPU device. binutils: how their names begin, which read
+    another processor's objects. Raises Failed with the first thing wrong, and OSError if they cannot."""
+    symbols = symbols_of(plain, binutils)
     _nothing_outlives(symbols, source)
-    _nothing_runs_before(plain)
+    _nothing_runs_before(plain, binutils)
     _shared_memory_fits(symbols, source)
     for symbol in symbols:
         if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
@@ -60,7 +60,7 @@ def check_objects(plain: Path, observed: Path, source: str) -> None:
             )
             look = "where it is called, maybe by something that the line uses."
             raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
-    _kernels_are_whole(observed)
+    _kernels_are_whole(observed, binutils)
 
 
 def line_of(symbol: Symbol, source: str) -> int:
@@ -84,9 +84,9 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
         raise Failed(Finding("rule", says, line_of(first, source), look=OUTLIVES))
 
 
-def _nothing_runs_before(path: Path) -> None:
+def _nothing_runs_before(path: Path, binutils: str) -> None:
     if found := re.search(
-        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said("objdump", "-ht", path)
+        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said(f"{binutils}objdump", "-ht", path)
     ):
         says = "Something of the file runs before or after the program: the work is the kernel's alone."
         look = f"variables outside of functions: only constexpr ones need no code ({found[0]})."
@@ -114,11 +114,11 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
             raise Failed(Finding("no CUDA", f"{says}{MAX_STATIC_SHARED}.", line, look=look))
 
 
-def _kernels_are_whole(path: Path) -> None:
+def _kernels_are_whole(path: Path, binutils: str) -> None:
     """A kernel calls nothing of the file, which has become a part of it, and nothing by an address: only so
     is all that it reads and writes observed."""
     line, kernel = 0, ""
-    for text in _said("objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
+    for text in _said(f"{binutils}objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
         if section := re.match(r"Disassembly of section (\S+):", text):
             kernel = section[1].removeprefix(KERNELS) if section[1].startswith(KERNELS) else ""
         if not kernel:
@@ -142,10 +142,10 @@ def demangled(name: str) -> str:
     return found[1] or name
 
 
-def symbols_of(path: Path, *options: str) -> list[Symbol]:
+def symbols_of(path: Path, binutils: str = "") -> list[Symbol]:
     rows = re.findall(
         r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
-        _said("nm", *(options or ["-C"]), "--format=sysv", path),
+        _said(f"{binutils}nm", "-C", "--format=sysv", path),
         re.MULTILINE,
     )
     return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in rows]

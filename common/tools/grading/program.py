@@ -30,7 +30,7 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
 
-from tools.base import BUILD, ROOT, Parser, UsageError, write_json
+from tools.base import BUILD, EMULATOR, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.grading import isolation
@@ -253,7 +253,7 @@ class Program:
         except Failed as failed:
             say(show(failed.finding, file, source))
             return 1
-        words = [*Limits(cpu_s=300, memory=None).words, str(program), *options]
+        words = [*Limits(cpu_s=300, memory=None).words, *EMULATOR, str(program), *options]
         words += [] if "--device" in options else ["--device", "cpu"]
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"

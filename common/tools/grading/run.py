@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tools.base import ROOT
+from tools.base import EMULATOR, ROOT
 from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.build import Built
 from tools.grading.isolation import Limits, confined
@@ -21,6 +21,7 @@ from tools.grading.isolation import Limits, confined
 SECONDS, SECONDS_OBSERVED = 2.0, 20.0  # of processor time for a problem, and for its X-ray; see patience()
 # What the function that launches is called, and what the kernel computes in; see common/unit.hpp.
 PRECISIONS = {"sgemm": "fp32", "gemm_tf32": "tf32", "gemm_tf32_cut_off": "tf32_cut_off", "gemm": "bf16"}
+UNPACKED = ROOT / ".packages"  # where setup.sh --no-root and --arm64 put libraries
 ENDLESS = "did not finish in time"
 
 
@@ -153,6 +154,7 @@ def patience(judge: Path) -> float:
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out.json"
         words = [
+            *EMULATOR,
             str(judge),
             "fp32",
             "600",
@@ -162,7 +164,7 @@ def patience(judge: Path) -> float:
             str(out),
             "--",
         ]
-        subprocess.run([*words, str(judge.with_name("worker")), "checked"], capture_output=True, check=False)
+        subprocess.run([*words, *EMULATOR, str(judge.with_name("worker")), "checked"], capture_output=True, check=False)
         with suppress(OSError, ValueError, LookupError):
             return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
     return 1.0
@@ -182,18 +184,20 @@ def run(
     how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")
     seconds = seconds or (SECONDS_OBSERVED if "--xray" in options else SECONDS) * patience(built.judge)
-    limits = Limits(cpu_s=600, memory=None if gpu else 4 << 30, file=1 << 20)
+    limits = Limits(cpu_s=600, memory=None if gpu or EMULATOR else 4 << 30, file=1 << 20)
+    readable = [built.folder, *([UNPACKED] if UNPACKED.exists() else [])]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
         command = [
+            *EMULATOR,
             f"{built.judge}_gpu" if gpu else str(built.judge),
             PRECISIONS[built.entry.name],
             str(seconds),
         ]
         command += ["--cases", str(cases), "--json", str(out), *options]
-        command += ["--", *confined([str(worker), how], limits, readable=[built.folder], gpu=gpu)]
+        command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace", cwd=folder, start_new_session=True, check=False,
