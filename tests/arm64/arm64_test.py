@@ -1,0 +1,63 @@
+"""On 64-bit ARM the CPU device counts as on any other processor, and the exercises are graded. Run in an emulator
+by a build for another processor (setup.sh --arm64)."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tools.base import EMULATOR, ROOT
+from tools.grading.content import read_all
+from tools.grading.grader import Grader
+
+sys.path.insert(0, str(ROOT / "tests" / "exercises"))
+from conftest import edited  # noqa: E402
+
+BUILD = Path(os.environ["BUILD"])
+CHEATS = tomllib.loads((ROOT / "tests" / "exercises" / "cheats.toml").read_text(encoding="utf-8"))
+EXERCISES = {exercise.name: exercise for exercise in read_all()}
+
+
+@pytest.mark.parametrize("step", ["05_2d_tiling", "09_async_copy", "26_warp_tiles"])
+@pytest.mark.parametrize("how", [["--device", "cpu"], ["--check"]])
+def test_steps(step, how):
+    program = BUILD / "steps" / step / "run"
+    words = [*EMULATOR, program, *how, "--m", "35", "--n", "79", "--k", "19", "--beta", "2"]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "PASS" in result.stdout
+
+
+@pytest.mark.parametrize("step", ["05_2d_tiling", "09_async_copy"])
+def test_what_the_xray_counts_is_what_the_pages_say(step):
+    """Claims were written from what another processor counted."""
+    words = [sys.executable, "-m", "tools", "claims", "check", f"steps/{step}", "--build", BUILD]
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert ", 0 failed" in result.stdout
+
+
+def grade(name, source):
+    return Grader(EXERCISES[name], BUILD, "cpu", seed=1).grade(source, "my/it.cu").finding
+
+
+@pytest.mark.parametrize("name", ["02_coalescing", "wrong_last_tile"])
+def test_a_solution_passes_and_a_starter_fails(name):
+    assert grade(name, EXERCISES[name].solution.read_text(encoding="utf-8")) is None
+    finding = grade(name, EXERCISES[name].starter.read_text(encoding="utf-8"))
+    assert finding.code == (EXERCISES[name].found or "goal")
+    assert finding.line
+
+
+@pytest.mark.parametrize(
+    "name", ["loads_by_value", "function_by_its_address", "runs_before", "kept_results", "zeros_for_inputs",
+             "function_of_the_system", "shrinks_the_problem_in_a_kernel", "host_work_unless_watched"]
+)  # fmt: skip
+def test_a_cheat_is_caught(name):
+    """By what looks at objects, at the stack and at the host's accesses, all of which are another processor's."""
+    edit = CHEATS[name]["edit"].replace("@product g.A g.B g.C", "g.C[0] = g.A[0] * g.B[0];")
+    finding = grade("02_coalescing", edited(EXERCISES["02_coalescing"].solution.read_text(), edit))
+    assert finding is not None, "it passes"
+    assert finding.code == CHEATS[name]["found"][0]
