@@ -13,7 +13,7 @@ from tools.grading.content import read_all
 from tools.grading.grader import Grader
 
 sys.path.insert(0, str(ROOT / "tests" / "exercises"))
-from conftest import edited  # noqa: E402
+from conftest import edited
 
 BUILD = Path(os.environ["BUILD"])
 CHEATS = tomllib.loads((ROOT / "tests" / "exercises" / "cheats.toml").read_text(encoding="utf-8"))

@@ -58,6 +58,7 @@ def test_starter_fails_and_says_why(exercise, build):
     if exercise.kind != "predict":
         assert finding.look
         assert finding.line or finding.details
+    assert not grading.warnings
     if exercise.kind == "fault":
         assert finding.code == exercise.found
 

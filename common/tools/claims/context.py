@@ -266,7 +266,9 @@ class Context:
         if not program.exists():
             raise NotAvailable(f"{program} is not built")
         try:
-            result = subprocess.run([*EMULATOR, str(program.resolve())], capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                [*EMULATOR, str(program.resolve())], capture_output=True, text=True, check=False
+            )
             return json.loads(result.stdout)
         except OSError as error:
             raise NoValue(f"{program} cannot be run: {error.strerror}") from None
@@ -434,7 +436,9 @@ def _run_xray(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any
         out = Path(folder) / "xray.json"
         command = [program.resolve(), "--xray", "--m", m, "--n", n, "--k", k, "--json", out]
         try:
-            result = subprocess.run([*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                [*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False
+            )
         except OSError as error:
             raise NoValue(f"{program} cannot be run: {error.strerror}") from None
         lines = (result.stderr or result.stdout).splitlines()

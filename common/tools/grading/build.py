@@ -209,7 +209,9 @@ class Toolchain:
         check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
         for name in jobs:
             whole, local = folder / f"{name}.whole.o", folder / f"{name}.local.o"
-            self._tool(folder, [f"{binutils}ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"])
+            self._tool(
+                folder, [f"{binutils}ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"]
+            )
             self._tool(folder, [f"{binutils}objcopy", f"--keep-global-symbol={ENTRIES[name]}", whole, local])
         objects = {name: folder / f"{name}.local.o" for name in jobs}
         self._link(folder, self.worker, "worker", **objects)

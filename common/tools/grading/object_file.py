@@ -86,7 +86,8 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
 
 def _nothing_runs_before(path: Path, binutils: str) -> None:
     if found := re.search(
-        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC", _said(f"{binutils}objdump", "-ht", path)
+        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC",
+        _said(f"{binutils}objdump", "-ht", path),
     ):
         says = "Something of the file runs before or after the program: the work is the kernel's alone."
         look = f"variables outside of functions: only constexpr ones need no code ({found[0]})."

@@ -164,7 +164,9 @@ def patience(judge: Path) -> float:
             str(out),
             "--",
         ]
-        subprocess.run([*words, *EMULATOR, str(judge.with_name("worker")), "checked"], capture_output=True, check=False)
+        subprocess.run(
+            [*words, *EMULATOR, str(judge.with_name("worker")), "checked"], capture_output=True, check=False
+        )
         with suppress(OSError, ValueError, LookupError):
             return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
     return 1.0
