@@ -1,5 +1,5 @@
-"""On 64-bit ARM the CPU device counts as on any other processor, and the exercises are graded. Run in an emulator
-by a build for another processor (setup.sh --arm64)."""
+"""On 64-bit ARM the CPU device counts as on any other processor, and the exercises are graded. A build for
+another processor (setup.sh --arm64) runs it in an emulator."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ def test_a_solution_passes_and_a_starter_fails(name):
              "function_of_the_system", "shrinks_the_problem_in_a_kernel", "host_work_unless_watched"]
 )  # fmt: skip
 def test_a_cheat_is_caught(name):
-    """By what looks at objects, at the stack and at the host's accesses, all of which are another processor's."""
+    """By what looks at objects, at the stack and at the host's accesses: all are another processor's."""
     edit = CHEATS[name]["edit"].replace("@product g.A g.B g.C", "g.C[0] = g.A[0] * g.B[0];")
     finding = grade("02_coalescing", edited(EXERCISES["02_coalescing"].solution.read_text(), edit))
     assert finding is not None, "it passes"
