@@ -26,25 +26,6 @@ PRODUCT = """\
 +    }
 +  }
 +}"""
-KINDS = {  # what must not get through, and who tries
-    "NaN output": "nan_output",
-    "skipping work": "unwritten_tiles",
-    "zeros where nobody looks": "zero_far_away",
-    "leaving C": "leaves_c",
-    "copying C": "copies_c",
-    "a race": "right_with_a_race",
-    "caching between runs": "skips_known_sizes",
-    "the last result": "kept_results",
-    "reading the reference": "reference",
-    "work on the host": "host_work",
-    "the judge's problem": "shrinks_the_problem",
-    "the judge's tolerance": "minimum_of_its_own",
-    "the inputs": "zeros_from_a_function",
-    "running before": "runs_before",
-    "a report of its own": "forged_report",
-    "a kernel for some sizes": "multiples_of_16",
-    "hidden loads": "loads_by_value",
-}
 LONGEST_S = 60
 TRIES = [(key, name) for key, cheat in CHEATS.items() for name in cheat.get("exercises", [NAME])]
 
@@ -70,10 +51,6 @@ def grades(build, exercises):
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         return dict(zip(TRIES, pool.map(grade, TRIES), strict=True))
-
-
-def test_every_kind_is_tried():
-    assert set(KINDS.values()) <= set(CHEATS)
 
 
 @pytest.mark.parametrize(("cheat", "exercise"), TRIES)

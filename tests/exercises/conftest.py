@@ -13,6 +13,7 @@ sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
 from tools.grading.content import read_all  # noqa: E402
+from tools.grading.grader import Grader  # noqa: E402
 from tools.grading.program import solution_of  # noqa: E402
 
 
@@ -36,6 +37,25 @@ def edited(source: str, edit: str) -> str:
         assert old and f"\n{source}".count(f"\n{old}") == 1, f"not once in the source: {old}"
         source = f"\n{source}".replace(f"\n{old}", f"\n{new}")[1:]
     return source
+
+
+@pytest.fixture
+def grade_other(exercises, build):
+    """Grades an exercise's solution with some text replaced. Returns the finding and the source."""
+
+    def grade_changed(name, *changes, seed=3):
+        source = exercises[name].solution.read_text()
+        for old, new in changes:
+            assert old in source, old
+            source = source.replace(old, new)
+        return Grader(exercises[name], build, "cpu", seed=seed).grade(source, "my/it.cu").finding, source
+
+    return grade_changed
+
+
+def line_with(text, source):
+    """The number of the first line that holds it."""
+    return 1 + next(n for n, line in enumerate(source.splitlines()) if text in line)
 
 
 class Student:

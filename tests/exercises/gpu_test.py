@@ -62,10 +62,7 @@ def check(tmp_path, exercises):
 def test_right_and_fast(check):
     finding, notes = check(Speed("01_naive", 5), time_us=100)
     assert finding is None
-    assert notes == [
-        "0.10 ms at 4096",
-        "10.00 times as fast as 01_naive (at least 5)",
-    ]
+    assert notes == ["0.10 ms at 4096", "10.00 times as fast as 01_naive (at least 5)"]
 
 
 def test_right_and_slow(check):

@@ -7,9 +7,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from conftest import line_with
 from tools.grading import run
 from tools.grading.build import BuildError, Toolchain
-from tools.grading.content import Goal
+from tools.grading.content import Entry, Goal, entry_of, entry_of_step
 from tools.grading.finding import Finding, Grade, show, wrapped
 from tools.grading.grader import Grader
 from tools.grading.program import verify
@@ -31,10 +32,6 @@ def grade(exercises, build):
         return Grader(exercise, build, "cpu", seed=3).grade(source, file), source
 
     return grade_changed
-
-
-def line_with(text, source):
-    return 1 + next(n for n, line in enumerate(source.splitlines()) if text in line)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +238,129 @@ def test_the_program_for_the_gpu_is_built(build, exercises):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode in statuses, result.stderr
         assert "built without CUDA" not in result.stderr
+
+
+def test_the_name_of_the_entry_is_the_step_s(build, exercises):
+    """Another name would grant another error."""
+    exercise = exercises["21_tensor_cores"]
+    assert entry_of_step(exercise.step) == Entry("gemm_tf32", "Gemm")
+    source = exercise.solution.read_text().replace("void gemm_tf32(", "void gemm_tf32_cut_off(")
+    assert entry_of(source) == Entry("gemm_tf32_cut_off", "Gemm")
+    finding = Grader(exercise, build, "cpu", seed=1).grade(source, "my/it.cu").finding
+    assert finding.code == "compile"
+    assert "gemm_tf32" in finding.says
+
+
+# ---- Mistakes that are known by name; see variants.txt, too ----
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("03_shared_memory", "__syncthreads();  // the tiles are complete"),
+        ("09_async_copy", "__syncthreads();       // ..."),
+    ],
+)
+def test_a_forgotten_first_barrier(grade_other, name, line):
+    finding, _ = grade_other(name, (line, "//"))
+    assert finding.code == "read of uninitialised shared memory"
+    assert "a barrier is missing between filling and reading" in finding.look
+
+
+def test_what_gcc_warns_of(exercises, student):
+    exercise = exercises["02_coalescing"]
+    student.writes(exercise, exercise.solution.read_text().replace("float sum = 0.0f;", "int sum = 0;"))
+    said = student("check", "02", "--device", "cpu").stdout
+    assert "GCC warns: conversion from 'float' to 'int'" in said
+    student.writes(exercise, exercise.solution.read_text())
+    assert "GCC warns" not in student("check", "02", "--device", "cpu").stdout
+
+
+def test_a_place_in_shared_memory_has_indices(grade_other):
+    finding, _ = grade_other("03_shared_memory", ("__syncthreads();  // nobody needs the tiles", "//"))
+    assert finding.code == "data race on shared memory"
+    assert " bytes" not in finding.details[0]
+    assert "[" in finding.details[0]
+
+
+def test_a_forgotten_shared(grade_other):
+    finding, source = grade_other("03_shared_memory", ("__shared__ float As", "float As"))
+    assert finding.code == "wrong result"
+    assert "As is declared without __shared__" in finding.says
+    assert finding.line == line_with("float As[", source)
+
+
+def test_a_private_array_is_no_forgotten_shared(grade_other):
+    """Where the result is wrong for another reason."""
+    finding, _ = grade_other("04_1d_tiling", ("g.beta == 0.0f ? g.alpha * sum", "g.beta == 0.0f ? 2 * sum"))
+    assert finding.code == "wrong result"
+    assert "__shared__" not in finding.says
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (" + blockIdx.z * g.strideA;", ";"),
+        (" + blockIdx.z * g.strideB;", ";"),
+        (" + blockIdx.z * g.strideC;", ";"),
+        (", g.batch);", ", 1);"),
+    ],
+)
+def test_a_forgotten_batch(grade_other, old, new):
+    finding, source = grade_other("02_coalescing", (old, new))
+    assert "blockIdx.z counts its matrices" in finding.look
+    assert "batch = 2" in show(finding, "my/it.cu", source)
+
+
+def test_a_block_with_too_many_threads(grade):
+    result, source = grade(("TILE = 32", "TILE = 64"), ("__launch_bounds__(THREADS) ", ""))
+    finding = result.finding
+    assert finding.code == "launch"
+    assert finding.line == line_with("launch(sgemm", source)
+    assert "1024" in finding.details[0]
+
+
+def test_a_crash_is_looked_at_with_every_access_checked(grade):
+    """Far outside, and on the larger problems only, which run unchecked."""
+    result, source = grade(("float& c", "if (g.M > 2000) sum += A[1ll << 40];\n  float& c"))
+    assert result.finding.code.startswith(("out-of-bounds access", "access to host memory"))
+    assert result.finding.line == line_with("1ll << 40", source)
+
+
+def test_a_crash_names_no_option_that_is_not_there(grade):
+    result, source = grade(
+        ("float& c", "float own[1 << 22];\n  own[row] = sum;\n  float& c"),
+        ("= g.beta", "= own[col] + g.beta"),
+    )
+    assert result.finding.code == "crash"
+    message = show(result.finding, "my/02.cu", source)
+    assert "--check" not in message
+    assert "0x" not in message
+    assert "arrays of its own" in result.finding.look
+
+
+def test_a_problem_drawn_by_lot_is_named_with_its_seed(grade):
+    result, _ = grade(("k < g.K;", "k < g.K - (g.M > 300 && g.M < 1200 && g.M != 1031);"))
+    assert "--seed 3" in result.finding.details[-1]
+    result, _ = grade(("k < g.K;", "k < g.K - 1;"))
+    assert "--seed" not in " ".join(result.finding.details)
+
+
+def test_a_missed_goal_is_shown_where_it_is_missed(grade_other):
+    """The load of Bs in the product, not the copying of the tiles, which asks for more sectors."""
+    finding, source = grade_other(
+        "04_1d_tiling", ("      const float b = Bs[k][tx];\n", ""), ("[k] * b;", "[k] * Bs[k][tx];")
+    )
+    assert finding.says.startswith("Right, but not there yet: One load of an element of Bs")
+    assert finding.line == line_with("* Bs[k][tx];", source)
+
+
+def test_another_name_for_a_tile(grade_other, exercises):
+    source = exercises["04_1d_tiling"].solution.read_text()
+    lines = [line for line in source.splitlines() if "Bs" in line]
+    finding, _ = grade_other("04_1d_tiling", *((line, line.replace("Bs", "b_tile")) for line in lines))
+    assert "accesses no array 'Bs'" in finding.details[0]
+    assert finding.look.startswith("the names")
 
 
 # ---- Whether the exercises are in order ----

@@ -75,11 +75,7 @@ def test_has_no_network(walls):
 
 
 @pytest.mark.parametrize(
-    ("text", "limits"),
-    [
-        ("while True: pass", Limits(cpu_s=1)),
-        (ENDLESS, Limits(wall_s=1)),
-    ],
+    ("text", "limits"), [("while True: pass", Limits(cpu_s=1)), (ENDLESS, Limits(wall_s=1))]
 )
 def test_time_is_bounded(kind, text, limits):
     began = time.monotonic()

@@ -60,10 +60,7 @@ def test_the_worked_solution_comes_with_the_pass(student, numbers, build):
 
 @pytest.mark.parametrize(
     ("text", "code", "words"),
-    [
-        ("x = \n", "toml", "cannot be read"),
-        ("nonsense_of_mine = 1\n", "toml", "nonsense_of_mine"),
-    ],
+    [("x = \n", "toml", "cannot be read"), ("nonsense_of_mine = 1\n", "toml", "nonsense_of_mine")],
 )
 def test_a_file_that_is_not_as_it_should_be(numbers, build, text, code, words):
     finding = grade_answers(numbers, build, numbers.starter.read_text() + text).finding

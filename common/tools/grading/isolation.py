@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-READABLE = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib64",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/opt",
-    "/nix",
-)
+READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/etc/alternatives")
 KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environment
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
@@ -68,7 +58,7 @@ def works() -> bool:
 def _walls(readable: Iterable[Path], writable: Iterable[Path]) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * MIB), "--tmpfs", "/tmp"]
-    for path in READABLE:
+    for path in (*READABLE, "/etc/ld.so.cache"):
         words += ["--ro-bind-try", path, path]
     for how, paths in (("--ro-bind", readable), ("--bind", writable)):
         for path in paths:
@@ -132,10 +122,5 @@ def run_confined(
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
         process.stdout.close()
-    endless = endless or status in (
-        -signal.SIGXCPU,
-        128 + signal.SIGXCPU,
-        -signal.SIGKILL,
-        128 + signal.SIGKILL,
-    )
+    endless = endless or abs(status) % 128 in (signal.SIGXCPU, signal.SIGKILL)  # or 128 more, of a shell
     return Ended(status, said.decode(errors="replace"), endless)

@@ -153,33 +153,18 @@ def patience(judge: Path) -> float:
     problem, usual_s = Problem("--m 129 --n 257 --k 17"), 0.1
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out.json"
-        words = [
-            *EMULATOR,
-            str(judge),
-            "fp32",
-            "600",
-            *shlex.split(problem.options),
-            "--check",
-            "--json",
-            str(out),
-            "--",
-        ]
-        subprocess.run(
-            [*words, *EMULATOR, str(judge.with_name("worker")), "checked"], capture_output=True, check=False
-        )
+        words = [*EMULATOR, str(judge), "fp32", "600", *shlex.split(problem.options), "--check"]
+        words += ["--json", str(out), "--", *EMULATOR, str(judge.with_name("worker")), "checked"]
+        subprocess.run(words, capture_output=True, check=False)
         with suppress(OSError, ValueError, LookupError):
             return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
     return 1.0
 
 
 def run(
-    built: Built,
-    problems: list[Problem],
-    *options: str,
-    seconds: float = 0,
-    gpu: bool = False,
+    built: Built, problems: list[Problem], *options: str, seconds: float = 0, gpu: bool = False,
     source: str = "",
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Has all problems computed by the student's program and judged by another. seconds: of processor time,
     for one problem, if not as usual; source: what to call the student's file in messages."""
     observed = "--check" in options or "--xray" in options
@@ -192,12 +177,8 @@ def run(
         folder = Path(name)
         cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
-        command = [
-            *EMULATOR,
-            f"{built.judge}_gpu" if gpu else str(built.judge),
-            PRECISIONS[built.entry.name],
-            str(seconds),
-        ]
+        judge = f"{built.judge}_gpu" if gpu else str(built.judge)
+        command = [*EMULATOR, judge, PRECISIONS[built.entry.name], str(seconds)]
         command += ["--cases", str(cases), "--json", str(out), *options]
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(
