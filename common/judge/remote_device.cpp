@@ -96,6 +96,10 @@ class RemoteDevice : public Device {
     local_->download(memory + order.c.buffer, start_of(gemm.C, order.c), order.c.bytes);
     const std::vector<char> inputs(memory, memory + order.c.buffer);
     worker_.tell(order);
+    if (what == Do::run && local_->info().kind == "gpu") {
+      order.what = Do::lead;
+      worker_.tell(order);
+    }
     const auto start = std::chrono::steady_clock::now();
     order.what = what;
     const nlohmann::json answer = worker_.tell(order);

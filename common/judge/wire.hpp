@@ -22,6 +22,7 @@ constexpr int socket_fd = 3, memory_fd = 4;
 enum class Do : int {
   hello,
   load,          // the three buffers become the device's
+  lead,          // once, into another C: a GPU that has just rested would take longer
   run,           // once, on what was loaded
   run_observed,  // and tells of every access
   fetch,         // the three buffers come back

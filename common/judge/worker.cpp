@@ -70,6 +70,14 @@ class Worker {
       case Do::load:
         load(order);
         return {};
+      case Do::lead: {
+        if (spare_ != nullptr) device_->release(std::exchange(spare_, nullptr));
+        spare_ = device_->allocate(order_.c.bytes);
+        harness::AnyGemm gemm = gemm_;
+        gemm.C = reinterpret_cast<float*>(static_cast<char*>(spare_) + order_.c.first);
+        device_->run(step_, gemm);
+        return {};
+      }
       case Do::run:
         device_->run(step_, gemm_);
         return {{"faults", device_->faults()}};
@@ -130,6 +138,7 @@ class Worker {
   harness::AnyGemm gemm_;
   char* memory_ = nullptr;
   void* buffers_[3] = {};
+  void* spare_ = nullptr;  // of lead
 };
 
 int serve(std::string_view how) {

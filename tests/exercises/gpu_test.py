@@ -9,7 +9,7 @@ from tools.grading.build import Built
 from tools.grading.content import Entry, Speed
 from tools.grading.finding import graded
 from tools.grading.gpu import _probe, check_on_gpu
-from tools.grading.run import Problem
+from tools.grading.run import Problem, run
 
 # What nothing takes is 300 us here.
 PROGRAM = """#!{python}
@@ -98,6 +98,16 @@ def test_ends_early(check):
     finding, _ = check(status=5)
     assert finding.code == "crash"
     assert "On the GPU" in finding.says
+
+
+@pytest.mark.parametrize("xray", ["None", "dict(kernels=[dict(accesses=[dict(line='x')])])", "dict(kernels=3)"])
+def test_an_xray_that_is_none(tmp_path, xray):
+    """The student's program says what it likes."""
+    fake(tmp_path / "judge").write_text(
+        (tmp_path / "judge").read_text().replace("complaints=", f"xray={xray}, complaints=")
+    )
+    outcome = run(Built(tmp_path, Entry("sgemm", "Gemm"), tmp_path / "judge"), PROBLEMS, "--xray")
+    assert outcome.crash == "its X-ray cannot be read"
 
 
 def test_probe(tmp_path):

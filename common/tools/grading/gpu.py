@@ -1,8 +1,9 @@
 """Grades on a GPU: the right results there, and the speed. Standard library only.
 
-The judge has the clock: it times each product of the student's program from another process, and looks at its
-result. Times compare only if they are taken together, so the program and the step that it is measured against
-run in turn; what a product takes that has next to nothing to compute is not the kernel's, and is taken off.
+The judge has the clock: it times each product of the student's program from another process, right after
+another run of it, which wakes the GPU up, and looks at its result. Times compare only if they are taken
+together, so the program and the step that it is measured against run in turn; what a product takes that has
+next to nothing to compute is not the kernel's, and is taken off.
 """
 
 import json

@@ -15,6 +15,7 @@ from typing import Any
 
 from tools.base import EMULATOR, ROOT
 from tools.claims.context import STANDARD_PROBLEM
+from tools.claims.objects import rows_of
 from tools.grading.build import Built
 from tools.grading.isolation import Limits, confined
 
@@ -195,9 +196,21 @@ def run(
         if len(records) != len(problems) or ended.returncode not in (0, 1):
             last = [line for line in text.splitlines() if line.startswith("error: ")]
             crash = last[-1].removeprefix("error: ") if last else f"it ended with status {ended.returncode}"
+        elif "--xray" in options and not all(_has_xray(record) for record in records if record["pass"]):
+            crash = "its X-ray cannot be read"
         for record in records:
             record["complaints"] = [named(c, worker, source) for c in record["complaints"] or []]
         return Outcome([], crash, at) if crash else Outcome(records)
+
+
+def _has_xray(record: dict[str, Any]) -> bool:
+    """Whether it has the form of one: it comes from the student's program."""
+    with suppress(LookupError, TypeError):
+        rows = rows_of(record)
+        words = [row[key] for row in rows for key in ("file", "source", "array", "operation", "space")]
+        numbers = [row[key] for row in rows for key in ("line", "bytes", "requests", "lanes")]
+        return all(isinstance(word, str) for word in words) and all(isinstance(n, int) for n in numbers)
+    return False
 
 
 def named(text: str, program: Path, source: str) -> str:
