@@ -100,7 +100,9 @@ def test_ends_early(check):
     assert "On the GPU" in finding.says
 
 
-@pytest.mark.parametrize("xray", ["None", "dict(kernels=[dict(accesses=[dict(line='x')])])", "dict(kernels=3)"])
+@pytest.mark.parametrize(
+    "xray", ["None", "dict(kernels=[dict(accesses=[dict(line='x')])])", "dict(kernels=3)"]
+)
 def test_an_xray_that_is_none(tmp_path, xray):
     """The student's program says what it likes."""
     fake(tmp_path / "judge").write_text(
