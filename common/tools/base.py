@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -113,7 +114,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
 
 def write_whole(path: Path, text: str) -> None:
     """Writes a file that appears only when it is complete."""
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    temporary = path.with_name(path.name + f".{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)

@@ -176,6 +176,15 @@ def test_state_of_several_at_once(tmp_path, exercises):
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
+def test_several_write_the_same_file(tmp_path):
+    """As threads do that grade the same exercise."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(lambda n: write_whole(tmp_path / "x.json", f"{n}" * 9999), range(200)))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
 def test_a_failed_write_leaves_nothing(tmp_path):
     with pytest.raises(UsageError, match="cannot be written"):
         write_whole(tmp_path / "missing" / "x.json", "{}")

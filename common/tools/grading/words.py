@@ -166,6 +166,7 @@ def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Find
     count, rest = match[1], match[2]
     details = [rest[0].upper() + rest[1:] + "."]
     look = next((look for words, look in WRONG.items() if words in rest), "")
+    look = otherwise if otherwise and look in (WRONG["transposed"], WRONG["changed places"]) else look
     look = look or _where_options_point(otherwise or WRONG_ELSE, problem)
     if re.search(r"of matrix [1-9]", rest):
         details.append("All of the batch's first matrix is right.")
