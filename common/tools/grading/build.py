@@ -89,7 +89,8 @@ class Built:
         said = (self.folder / "cpu.o.said").read_text(encoding="utf-8")
         place = re.escape(str(self.folder / "kernel.cu"))
         found = re.findall(rf"^{place}:(\d+):\d+: warning: (.*?) \[-W.*\]$", said, re.MULTILINE)
-        return [Finding("warning", f"GCC warns: {_plain(text)}.", int(line)) for line, text in found]
+        once = dict.fromkeys(found)  # each instance of a template says it
+        return [Finding("warning", f"GCC warns: {_plain(text)}.", int(line)) for line, text in once]
 
 
 class Toolchain:

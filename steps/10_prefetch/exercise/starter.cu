@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_prefetch(Gemm g) {
   __align__(16) float a[2][TM] = {}, b[2][TN] = {};  // fragments for this k and for the next
   // Loads the fragments for the k-th term of the tiles in buffer `stage` into set 0 or 1. The compiler must
   // know which set, or the fragments cannot be registers.
-  const auto load_fragments = [&](int set, int stage, int k) {
+  [[maybe_unused]] const auto load_fragments = [&](int set, int stage, int k) {
     for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = float4_at(&As[stage][k][m + spread(i, LM * 4)]);
     for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = float4_at(&Bs[stage][k][n + spread(j, LN * 4)]);
   };
