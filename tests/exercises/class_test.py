@@ -43,7 +43,10 @@ def graded(build, exercises, tmp_path_factory):
         link="eva/01_naive.cu",
     )
     (hand_ins / "=cmd").mkdir()
-    (hand_ins / "=cmd" / "02_coalescing.cu").write_text(right.replace("k < g.K", "k < g.K - 1"))
+    wrong = right.replace("k < g.K", "k < g.K - 1")
+    (hand_ins / "=cmd" / "02_coalescing.cu").write_text(wrong)
+    (hand_ins / "later").mkdir()
+    (hand_ins / "later" / "02_coalescing.cu").write_text(f"\n\n// mine\n{wrong}")
     odd = hand_ins / "odd"
     (odd / "a" / "b" / "c").mkdir(parents=True)
     (odd / "a" / "b" / "01_naive.cu").write_text(right)
@@ -74,7 +77,7 @@ def entry(graded, name, exercise):
 def test_what_is_written(graded, exercises):
     out, said = graded
     assert said.returncode == 0, said.stderr
-    names = ["=cmd", "Ada", 'Lovelace, "Eva"', "bomb", "odd"]
+    names = ["=cmd", "Ada", 'Lovelace, "Eva"', "bomb", "later", "odd"]
     assert {path.stem for path in out.glob("*.txt")} == set(names)
     rows = list(csv.DictReader((out / "class.csv").open(newline="")))
     assert sorted(row["name"] for row in rows) == sorted(["'=cmd", *names[1:]])  # no formula
@@ -97,6 +100,8 @@ def test_points_and_codes(graded):
     assert entry(graded, "Ada", "02_coalescing")["hints"] == 1
     wrong = entry(graded, "=cmd", "02_coalescing")
     assert (wrong["failure"], wrong["points"]) == ("wrong result", 0)
+    later = entry(graded, "later", "02_coalescing")
+    assert (later["failure"], later["line"]) == ("wrong result", wrong["line"] + 3)  # its own line
     assert "the last 1 terms are missing" in (graded[0] / "=cmd.txt").read_text()
     assert entry(graded, "odd", "06_vectorization")["failure"] == "unreadable"
 

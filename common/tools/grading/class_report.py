@@ -110,7 +110,8 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
     try:
         if exercise.kind == "predict":
             return grade_answers(exercise, build, source)
-        key = exercise.name, re.sub(r"\s*\n", "\n", read(source, starter).text.rstrip())
+        # With the same lines in the same places, as a finding names one.
+        key = exercise.name, re.sub(r"[ \t]+\n", "\n", read(source, starter).text.rstrip())
         if key in graded:
             row.same_code_as[exercise.name], grade = graded[key]
             return grade
