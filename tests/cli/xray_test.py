@@ -1,55 +1,27 @@
-"""--xray: what is printed and written of a kernel's accesses to memory, and on which blocks."""
+"""--xray: what is printed and written of a kernel's accesses to memory."""
 
 import functools
 import json
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
-from conftest import LIMIT_S, PROGRAMS, STEP
+from conftest import COUNTS, EXAMPLE, LIMIT_S, PROGRAMS, ROW, rows
+
+pytestmark = pytest.mark.usefixtures("build_that_can_observe")
 
 ROOT = Path(__file__).resolve().parents[2]
-BUGS = {Path(path).name: path for path in os.environ["BUGS"].split(os.pathsep)}
 RAGGED = ("--m", 35, "--n", 79, "--k", 19, "--batch", 2)
 
-ROW = {"file", "line", "source", "space", "operation", "array", "bytes", "requests", "lanes", "example"}
-EXAMPLE = {"block", "warp", "execution", "addresses"}
 # Steps 13 and up launch several kernels, or one that they choose, in files of their own.
 ONE_KERNEL = [step for step in PROGRAMS if step < "13"]
 SERVED = {"global": {"sectors", "bytes_used"}, "shared": {"parts"}}  # what the memory makes of an example
-COUNTS = {
-    "global": {"sectors", "bytes_used", "wavefronts"},
-    "shared": {"wavefronts", "ideal_wavefronts", "conflicts", "lanes_during_copies"},
-}
 TOTALS = {
     "global_requests", "global_sectors", "global_bytes_used", "global_wavefronts", "shared_requests",
     "shared_wavefronts", "shared_ideal_wavefronts", "shared_conflicts",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="session", autouse=True)
-def build_that_can_observe(tmp_path_factory):
-    command = [PROGRAMS[STEP], "--xray", "--size", "8"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    if result.returncode == 3 and "GCC" in result.stderr:
-        assert result.stderr.count("\n") == 1
-        pytest.skip("this build cannot observe")
-
-
-@pytest.fixture
-def xray(passes, tmp_path):
-    """The result of a run, and its X-ray."""
-
-    def run_to_json(*arguments, **options):
-        passes("--xray", *arguments, "--json", "results.json", **options)
-        [result] = json.loads((tmp_path / "results.json").read_text())
-        return result, result["xray"]
-
-    return run_to_json
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +40,6 @@ def observed(tmp_path_factory):
         return done.stdout, result
 
     return run_once
-
-
-def rows(report):
-    return [row for kernel in report["kernels"] for row in kernel["accesses"]]
 
 
 # ---- JSON ---------------------------------------------------------------------------------------------
@@ -246,24 +214,6 @@ def test_column_major(xray):
     assert c["example"]["addresses"] == [lane * 64 * 4 for lane in range(32)]
 
 
-@pytest.mark.parametrize("arguments", ["--m 0 --n 3 --k 4", "--size 3 --batch 0"])
-def test_nothing_to_see(xray, passes, arguments):
-    _, report = xray(*arguments.split())
-    assert report == {"blocks": 0, "observed_blocks": 0, "verified_blocks": True, "kernels": []}
-
-
-def test_several_problems(passes, tmp_path):
-    output = passes("--xray", "--sweep", "8,40", "--json", "r.json")
-    results = json.loads((tmp_path / "r.json").read_text())
-    assert [r["xray"]["kernels"][0]["totals"]["global_requests"] > 0 for r in results] == [True, True]
-    assert output.count("X-ray of ") == 2
-
-
-def test_only_with_the_option(passes, tmp_path):
-    assert "X-ray" not in passes("--size", 8, "--check", "--json", "r.json")
-    assert "xray" not in json.loads((tmp_path / "r.json").read_text())[0]
-
-
 @pytest.mark.parametrize("step", ["03_shared_memory", "12_larger_tiles"])
 def test_same_on_one_core_as_on_all(step, tmp_path):
     """However the blocks are spread over OS threads."""
@@ -277,59 +227,6 @@ def test_same_on_one_core_as_on_all(step, tmp_path):
         )  # fmt: skip
         reports.append(json.loads((tmp_path / f"{i}.json").read_text())[0]["xray"])
     assert all(report == reports[0] for report in reports)
-
-
-# ---- Some of the blocks -------------------------------------------------------------------------------
-
-
-def test_blocks_add_up(xray):
-    """What single blocks do is together what the grid does."""
-    shape = ("--m", 100, "--n", 150, "--k", 20)
-    _, whole = xray(*shape)
-    assert whole["blocks"] == 2
-    requests = 0
-    for x in 0, 1:
-        result, report = xray(*shape, "--block", f"{x},0")
-        assert (report["blocks"], report["observed_blocks"], report["verified_blocks"]) == (2, 1, False)
-        assert (result["pass"], result["verified"]) == (True, False)
-        assert all(row["example"]["block"] == [x, 0, 0] for row in rows(report))
-        requests += report["kernels"][0]["totals"]["global_requests"]
-    assert requests == whole["kernels"][0]["totals"]["global_requests"]
-
-
-def test_block_of_a_batch(xray):
-    _, report = xray("--size", 40, "--batch", 3, "--block", "0,0,2")
-    assert (report["blocks"], report["observed_blocks"]) == (3, 1)
-    [a] = [r for r in rows(report) if (r["space"], r["array"]) == ("global", "A")]
-    assert a["example"]["block"] == [0, 0, 2]
-    assert a["example"]["addresses"][0] == 2 * 40 * 40 * 4  # behind two matrices
-
-
-def test_block_that_is_all_there_is(xray, passes):
-    result, report = xray("--size", 40, "--block", "0,0")
-    assert (result["verified"], report["verified_blocks"]) == (True, True)
-
-
-def test_large_shapes_are_sampled(xray, passes):
-    """3000 / 32 = 93.75: the last blocks of rows and columns have lanes without an element."""
-    shape = ("--m", 3000, "--n", 3000, "--k", 8)
-    result, report = xray(*shape, step="02_coalescing")
-    assert (report["blocks"], report["observed_blocks"]) == (94 * 94, 64)
-    assert report["verified_blocks"] is False
-    assert (result["pass"], result["verified"], result["error_over_bound"]) == (True, False, None)
-    [b] = [r for r in rows(report) if r["array"] == "B"]
-    # 8 x 8 blocks, of which the last row and the last column have 24 of 32.
-    assert b["lanes"] == (7 * 32 + 24) ** 2 * 8
-    output = passes("--xray", *shape, step="02_coalescing")
-    assert "X-ray of 64 of 8836 blocks; the others did not run, so the result was not verified" in output
-    assert re.search(r"^3000 x 3000 x 8 .* not verified$", output, re.MULTILINE)
-    assert xray(*shape, step="02_coalescing")[1] == report
-
-
-def test_4096_takes_seconds(xray):
-    _, report = xray("--size", 4096, step="01_naive")
-    assert (report["blocks"], report["observed_blocks"]) == (128 * 128, 9)
-    assert [row["sectors"] / row["requests"] for row in rows(report)] == [32, 1, 32]
 
 
 # ---- The tables ---------------------------------------------------------------------------------------
@@ -380,169 +277,3 @@ def test_tables(observed, step, arguments):
     assert ("dearer side" in text) == (waiting > 0)
     if waiting:
         assert f"here the words that it reads: {waiting:,} more\n".replace(",", " ") in text
-
-
-# ---- Every request ------------------------------------------------------------------------------------
-
-
-def labelled(m, n, k):
-    """A and B in which every element differs from every other, all of them TF32 numbers; and of each bit
-    pattern the element: ("A", row, column)."""
-    numbers = np.array([(1 + i / 1024) * 2.0**e for e in range(-20, 20) for i in range(1024)], np.float32)
-    numbers = np.random.default_rng(1).permutation(numbers)
-    a, b = numbers[: m * k].reshape(m, k), numbers[m * k : m * k + k * n].reshape(k, n)
-    element = {}
-    for name, matrix in ("A", a), ("B", b):
-        for (row, column), bits in np.ndenumerate(np.ascontiguousarray(matrix).view(np.uint32)):
-            element[int(bits)] = (name, row, column)
-    assert len(element) == m * k + k * n
-    return a, b, element
-
-
-@pytest.mark.parametrize(
-    "step, shape",
-    [
-        ("05_2d_tiling", (128, 128, 24)),
-        ("06_vectorization", (128, 128, 32)),
-        ("09_async_copy", (128, 128, 32)),
-        ("25_ldmatrix", (128, 128, 64)),
-        ("29_persistent", (128, 256, 64)),
-    ],
-)
-def test_every_request(step, shape, tmp_path):
-    """All that a block asks for, in its order, and which elements of A and B it reads, wherever they lie."""
-    m, n, k = shape
-    a, b, element = labelled(m, n, k)
-    np.save(tmp_path / "a.npy", a), np.save(tmp_path / "b.npy", b)
-    command = [PROGRAMS[step], "--m", m, "--n", n, "--k", k, "--a", "a.npy", "--b", "b.npy"]
-    command += ["--xray", "--block", "0,0", "--requests", "--json", "r.json"]
-    done = subprocess.run(
-        list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    [result] = json.loads((tmp_path / "r.json").read_text())
-    columns = {"A": k, "B": n}
-    read = {"A": set(), "B": set()}  # elements that were loaded from shared memory
-    order = set()
-    for row in rows(result["xray"]):
-        kept, width = row["requests_kept"], row["bytes"]
-        assert len(kept) == row["requests"]
-        if row["example"]:
-            assert any(all(q[key] == row["example"][key] for key in EXAMPLE - {"block"}) for q in kept)
-        assert [q["sequence"] for q in kept] == sorted(q["sequence"] for q in kept)
-        order.update((q["sequence"], row["line"], row["operation"]) for q in kept)
-        reads = row["operation"] in ("load", "ldmatrix") or (row["operation"], row["space"]) == (
-            "copy",
-            "global",
-        )
-        for q in kept:
-            if not reads or len(q["addresses"]) == 1:  # a bulk copy
-                assert q["words"] == []
-                continue
-            assert len(q["words"]) == 32 * width // 4
-            for at, word in enumerate(q["words"]):
-                lane, part = divmod(at, width // 4)
-                name, i, j = element[word]
-                if row["space"] == "global":
-                    address = (i * columns[name] + j) * 4
-                    assert (name, address) == (row["array"], q["addresses"][lane] + 4 * part)
-                else:
-                    assert row["array"].split("::")[-1][0] == name
-                    read[name].add((i, j))
-    assert len({sequence for sequence, *_ in order}) == len({*order})
-    assert [len(read[name]) for name in "AB"] == [m * k, k * n]
-
-
-def test_requests_of_lanes_that_take_no_part(xray):
-    _, report = xray("--m", 1, "--n", 3, "--k", 5, "--block", "0,0", "--requests")
-    [a] = [r for r in rows(report) if (r["space"], r["array"], r["operation"]) == ("global", "A", "load")]
-    for q in a["requests_kept"]:
-        lanes = [lane for lane, address in enumerate(q["addresses"]) if address is not None]
-        assert 0 < len(lanes) < 32
-        assert all(word == 0 for lane, word in enumerate(q["words"]) if lane not in lanes)
-        assert any(q["words"])
-
-
-def test_requests_are_kept_only_if_asked_for(xray):
-    _, report = xray("--size", 40, "--block", "0,0")
-    assert all(row.keys() == ROW | COUNTS[row["space"]] for row in rows(report))
-
-
-# ---- Faults and refusals ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "bug, words",
-    [
-        ("missing_first_barrier", "data race on shared memory"),
-        ("host_pointer", "access to host memory"),
-    ],
-)
-def test_faults_are_reported(bug, words, tmp_path):
-    command = [BUGS[bug], "--xray", "--m", "70", "--n", "70", "--k", "70", "--json", "r.json"]
-    result = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert (result.returncode, result.stderr) == (1, "")
-    assert f"{words}: tests/planted_bugs/{bug}.cu:" in result.stdout
-    [record] = json.loads((tmp_path / "r.json").read_text())
-    assert record["pass"] is False
-    assert any(words in complaint for complaint in record["complaints"])
-    assert record["xray"]["kernels"]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        ("--block 0,0", "--block", "--xray"),
-        ("--xray --block 1", "'1'", "blockIdx.x", "--block 0,1"),
-        ("--xray --block 1,", "'1,'"),
-        ("--xray --block ,1", "',1'"),
-        ("--xray --block 1,2,3,4", "'1,2,3,4'"),
-        ("--xray --block 1;2", "'1;2'"),
-        ("--xray --block 1,x", "'1,x'"),
-        ("--xray --block 0x1,1", "'0x1,1'"),
-        ("--xray --block 99999999999999999999,0", "'99999999999999999999,0'"),
-        ("--xray --block ''", "--block", "empty"),
-        ("--xray --block=-1,0", "-1,0", "2 x 2", "0,0 to 1,1"),
-        ("--xray --block 2,0", "2,0", "2 x 2", "0,0 to 1,1"),
-        ("--xray --block 0,2", "0,2", "2 x 2", "0,0 to 1,1"),
-        ("--xray --block 0,0,1", "0,0,1", "2 x 2", "0,0 to 1,1"),
-        ("--xray --block 0,0,3 --batch 3", "0,0,3", "2 x 2 x 3", "0,0,0 to 1,1,2"),
-        ("--xray --size 0 --block 0,0", "0,0", "no blocks"),
-        ("--requests", "--requests", "--xray", "--json"),
-        ("--xray --requests --block 0,0", "--requests", "--json"),
-        ("--xray --requests --size 256 --json r.json", "--requests", "--block", "4194304 products"),
-        ("--xray --repeat 5", "--xray", "--repeat"),
-        ("--xray --out c.npy", "--xray", "--out"),
-        ("--xray --xray=maybe", "maybe"),
-        ("--xray --size 1000000 --json r.json", "GiB"),
-        ("--xray --block 2,0 --json r.json", "2,0"),
-        ("--xray --sweep 256,8 --block 1,1 --json r.json", "1,1", "1 x 1"),
-    ],
-    ids=lambda row: row[0],
-)
-def test_refuses(row, run, tmp_path):
-    arguments, *words = row
-    result = run(*shlex.split(arguments))
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_refuses_a_gpu(run):
-    result = run("--xray", device="gpu")
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    for word in ("--xray", "CPU device", "Nsight Compute"):
-        assert word in result.stderr
-
-
-def test_help(run):
-    text = run("--help", device=None).stdout
-    for name in ("--xray", "--block", "--requests"):
-        assert re.search(rf"{name}\b", text)
-    assert "run --xray " in text[text.index("Examples:") :]
