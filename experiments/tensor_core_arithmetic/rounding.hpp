@@ -11,7 +11,7 @@
 
 namespace tensor_core_arithmetic {
 
-inline __global__ void round_to_tf32(const Bits* from, Bits* to, int count) {
+__global__ void round_to_tf32(const Bits* from, Bits* to, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) to[i] = to_tf32(__uint_as_float(from[i]));
 }
