@@ -1,7 +1,7 @@
 #pragma once
 
-// One mma at a time: operands as bits, the kernel that multiplies them on a GPU, and what a model makes of the
-// same. Every mma here is the kernels' own wrapper, and every fragment is loaded by the maps of
+// One mma at a time: operands as bits, the kernel that multiplies them on a GPU, and what a model makes of
+// the same. Every mma here is the kernels' own wrapper, and every fragment is loaded by the maps of
 // common/cuda/fragments.hpp.
 
 #include <bit>
