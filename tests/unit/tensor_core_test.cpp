@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -181,6 +183,46 @@ TEST(TensorCore, ExactSumsAndMatrices) {
   }
 }
 
+// A matrix by a GPU's own model, which is computed in double, is its elements, whatever the bits.
+TEST(TensorCore, MatricesOfAnyBits) {
+  std::mt19937_64 random(9);
+  std::size_t subnormal = 0, infinities = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const bool tf32 = round % 2 == 0;
+    const TensorCoreArithmetic& model = tf32 ? cpu_device::tf32_arithmetic : cpu_device::bf16_arithmetic;
+    const int K = model.products;
+    const Bits mask = tf32 ? cpu_device::tf32_mask : 0xffff0000;
+    // Exponents around a centre, so that some products cancel, some are lost, and some are too large.
+    const auto draw = [&](int centre, int spread, Bits bits_kept) {
+      const int exponent =
+          std::clamp(centre + static_cast<int>(random() % (2 * spread + 1)) - spread, 0, 254);
+      const Bits bits = (static_cast<Bits>(random()) & 0x807fffff) | static_cast<Bits>(exponent) << 23;
+      return random() % 9 == 0 ? 0 : bits & bits_kept;
+    };
+    const int a_centre = static_cast<int>(random() % 255), b_centre = static_cast<int>(random() % 255);
+    const int spread = 1 + static_cast<int>(random() % 30);
+    std::vector<Bits> a(static_cast<std::size_t>(2 * K)), b(static_cast<std::size_t>(2 * K));
+    for (Bits& bits : a) bits = draw(a_centre, spread, mask);
+    for (Bits& bits : b) bits = draw(b_centre, spread, mask);
+    for (int k = 0; k < K; k += 2) {
+      if (random() % 2 == 0) a[k + 1] = a[k] ^ 0x80000000, b[k + 1] = b[k];
+    }
+    float d[4], c[4];
+    for (float& value : c) value = std::bit_cast<float>(draw(a_centre + b_centre - 127, 2 * spread, ~0u));
+    std::copy(std::begin(c), std::end(c), d);
+    multiply_add(model, 2, 2, K, a.data(), b.data(), d);
+    for (int i = 0; i < 4; ++i) {
+      const auto size = static_cast<std::size_t>(K);
+      const float one = multiply_add(model, {a.data() + i / 2 * K, size}, {b.data() + i % 2 * K, size}, c[i]);
+      ASSERT_EQ(std::bit_cast<Bits>(d[i]), std::bit_cast<Bits>(one));
+      subnormal += one != 0 && std::fabs(one) < 0x1p-126f;
+      infinities += std::isinf(one);
+    }
+  }
+  EXPECT_GT(subnormal, 100u);
+  EXPECT_GT(infinities, 100u);
+}
+
 // ---- What a GPU gave -------------------------------------------------------------------------------------
 
 // experiments/tensor_core_arithmetic recorded operands and results, which must be the CPU device's, bit for
@@ -206,9 +248,14 @@ TEST(Calibration, GivesWhatTheGpuGave) {
     };
     const auto expect = [&](const std::string& what, const nlohmann::json& a, const nlohmann::json& b,
                             const nlohmann::json& c, const nlohmann::json& d) {
-      const float got = multiply_add(model, operands(a), operands(b), std::bit_cast<float>(number(c)));
-      EXPECT_EQ(std::bit_cast<Bits>(got), number(d))
-          << type << " " << what << " " << a << " " << b << " " << c;
+      const std::vector<Bits> x = operands(a), y = operands(b);
+      float matrix = std::bit_cast<float>(number(c));
+      const float got = multiply_add(model, x, y, matrix);
+      multiply_add(model, 1, 1, static_cast<int>(x.size()), x.data(), y.data(), &matrix);
+      for (const float result : {got, matrix}) {
+        EXPECT_EQ(std::bit_cast<Bits>(result), number(d))
+            << type << " " << what << " " << a << " " << b << " " << c;
+      }
     };
     EXPECT_GT(part.at("cases").size(), 100u);
     for (const nlohmann::json& row : part.at("cases")) {
