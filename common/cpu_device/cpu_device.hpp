@@ -115,7 +115,7 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
 
 // ---- Observing -----------------------------------------------------------------------------------------
 
-enum class Space : std::uint8_t { global, shared };
+enum class Space : std::uint32_t { global, shared };
 
 struct Access {
   const void* pc;          // return address of the access: its source location, see source_locations()
@@ -135,7 +135,7 @@ struct Access {
 };
 
 // matrix: by ldmatrix, whose lanes say where rows lie, and get elements of others.
-enum class Operation : std::uint8_t { load, store, copy, matrix };
+enum class Operation : std::uint32_t { load, store, copy, matrix };
 
 // What a bulk copy reads, if not all its bytes in a row: so many rows, the first of them where the copy
 // begins. They may have fewer bytes than the copy, whose others are zeros.

@@ -14,8 +14,9 @@ namespace {
 
 AccessListener* listener = nullptr;
 
-void tell(const Worker& worker, const void* pc, std::uintptr_t address, unsigned bytes, Space space,
-          bool write, bool copy, std::uintptr_t source) {
+[[gnu::always_inline]] inline void tell(const Worker& worker, const void* pc, std::uintptr_t address,
+                                        unsigned bytes, Space space, bool write, bool copy,
+                                        std::uintptr_t source) {
   if (listener == nullptr) return;
   listener->on_access({pc, address, bytes, space, write, worker.block, worker.current,
                        worker.passed[worker.current / warpSize], copy, source,
@@ -55,7 +56,20 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
             [=, &shadow](std::size_t word, unsigned mask) { shadow.access(word, mask, thread, write, pc); });
 }
 
-[[noreturn]] void stop_at_wild_address(std::uintptr_t address, bool write, const void* pc) {
+[[gnu::cold]] void report_misaligned(unsigned bytes, bool write, const void* pc) {
+  report(FaultKind::misaligned, pc,
+         std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
+             " bytes at an address that is no multiple of " + std::to_string(bytes));
+}
+
+[[noreturn, gnu::cold]] void stop_outside_shared(unsigned bytes, bool write, const void* pc) {
+  report(FaultKind::out_of_bounds_shared, pc,
+         std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
+             " bytes of shared memory outside every __shared__ variable");
+  stop_launch();
+}
+
+[[noreturn, gnu::cold]] void stop_at_wild_address(std::uintptr_t address, bool write, const void* pc) {
   const std::string nearest = describe_nearest(address);
   if (nearest.empty()) {
     report(FaultKind::host_pointer, pc,
@@ -66,16 +80,12 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
   stop_launch();
 }
 
-void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
-                    bool told, bool copy, std::uintptr_t source) {
+[[gnu::always_inline]] inline void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes,
+                                                  bool write, const void* pc, bool told, bool copy,
+                                                  std::uintptr_t source) {
   const SharedPlace place = find_shared(worker, address, bytes);
   if (place.shared) {
-    if (!place.inside) {
-      report(FaultKind::out_of_bounds_shared, pc,
-             std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
-                 " bytes of shared memory outside every __shared__ variable");
-      stop_launch();
-    }
+    if (!place.inside) stop_outside_shared(bytes, write, pc);
     if (!told) tell(worker, pc, place.offset, bytes, Space::shared, write, copy, source);
     check_shared(worker, place.offset, bytes, write, pc);
     return;
@@ -86,13 +96,10 @@ void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes, bool
 }
 
 // `copy`: a side of an asynchronous copy, `source` where it reads; see Access.
-void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes, bool write, const void* pc,
-                    bool copy, std::uintptr_t source) {
-  if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) {
-    report(FaultKind::misaligned, pc,
-           std::string(write ? "writes " : "reads ") + std::to_string(bytes) +
-               " bytes at an address that is no multiple of " + std::to_string(bytes));
-  }
+[[gnu::always_inline]] inline void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes,
+                                                  bool write, const void* pc, bool copy,
+                                                  std::uintptr_t source) {
+  if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) report_misaligned(bytes, write, pc);
   tell_and_check(worker, address, bytes, write, pc, false, copy, source);
 }
 

@@ -10,6 +10,12 @@ constexpr unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;
 
 bool is_active(const WarpRequest& request, unsigned lane) { return (request.active >> lane & 1) != 0; }
 
+// As std::sort; most often there is nothing to do.
+template <typename Iterator>
+void sort(Iterator begin, Iterator end) {
+  if (!std::is_sorted(begin, end)) std::sort(begin, end);
+}
+
 // Calls found(first, end) for the pieces of memory of SIZE bytes, at multiples of it, that the lanes touch.
 // Numbers, in ascending order, none twice.
 template <unsigned SIZE, typename Found>
@@ -20,8 +26,7 @@ void for_each_piece(const WarpRequest& request, unsigned bytes, const Found& fou
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (is_active(request, lane)) addresses[count++] = request.addresses[lane];
   }
-  const auto addresses_end = addresses.begin() + count;
-  if (!std::is_sorted(addresses.begin(), addresses_end)) std::sort(addresses.begin(), addresses_end);
+  sort(addresses.begin(), addresses.begin() + count);
   std::uintptr_t next = 0;  // all pieces before have been found
   for (std::size_t i = 0; i < count; ++i) {
     const std::uintptr_t first = std::max(next, addresses[i] / SIZE);
@@ -75,7 +80,7 @@ std::array<unsigned, banks> words_of_banks(const WarpRequest& request, unsigned 
     const std::uintptr_t last = (request.addresses[lane] + bytes - 1) / bank_bytes;
     for (std::uintptr_t word = first; word <= last; ++word) words[count++] = word;
   }
-  std::sort(words.begin(), words.begin() + count);
+  sort(words.begin(), words.begin() + count);
   const auto words_end = std::unique(words.begin(), words.begin() + count);
   std::array<unsigned, banks> wanted{};
   for (auto word = words.begin(); word != words_end; ++word) ++wanted[*word % banks];

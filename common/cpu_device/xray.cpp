@@ -112,7 +112,6 @@ void Xray::Sum::add(const Sum& other) {
 
 void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side& side) {
   const WarpRequest& request = side.request;
-  const unsigned bytes = key.instruction.bytes;
   const bool bulk = request.active == 0;
   const std::uintptr_t address =
       request.addresses[bulk ? 0 : static_cast<unsigned>(__builtin_ctz(request.active))];
@@ -122,7 +121,8 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
   if (latest.sum == nullptr || latest.begin != array.begin) {
     Sum& sum = runner.sums[{shape_.kernel, key.instruction, side.space, std::string(array.name)}];
     if (sum.counts.requests == 0) sum.first_launch = launches_;
-    latest = {&sum, array.begin};
+    latest.sum = &sum;
+    latest.begin = array.begin;
   }
   Sum& sum = *latest.sum;
   sum.threads_per_block = std::max(sum.threads_per_block, shape_.block.x * shape_.block.y * shape_.block.z);
@@ -148,15 +148,40 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
   sum.counts.lanes += lanes;
   sum.counts.wavefronts += side.wavefronts;
   if (global) {
-    sum.counts.sectors += bulk ? sectors(side.bulk) : sectors(request, bytes);
-    sum.counts.bytes_used += bulk ? distinct_bytes(side.bulk) : distinct_bytes(request, bytes);
+    sum.counts.sectors += side.cost.sectors;
+    sum.counts.bytes_used += side.cost.bytes_used;
   } else {
-    sum.counts.ideal_wavefronts += side.banks.ideal;
-    sum.counts.conflicts += side.banks.wavefronts - side.banks.ideal;
+    const Wavefronts& banks = side.cost.banks;
+    sum.counts.ideal_wavefronts += banks.ideal;
+    sum.counts.conflicts += banks.wavefronts - banks.ideal;
     if (key.instruction.operation != Operation::copy) {
       sum.counts.lanes_during_copies += static_cast<unsigned>(__builtin_popcount(side.during_copies));
     }
   }
+}
+
+// Most often the lanes want what they wanted the last time, all of them so many bytes further on. Then it
+// meets other banks, but no fewer or more; and at other places of sectors only if these bytes are no
+// multiple.
+const Xray::Cost& Xray::cost(Stream& stream, Space space, const WarpRequest& request, unsigned bytes) {
+  constexpr unsigned word = 4, sector = 32;
+  Stream::Latest& latest = stream.latest[static_cast<unsigned>(space)];
+  const auto first = static_cast<unsigned>(__builtin_ctz(request.active));
+  const std::uintptr_t further = request.addresses[first] - latest.request.addresses[first];
+  bool alike = request.active == latest.request.active && further % word == 0;
+  for (unsigned lane = 0; lane < warpSize; ++lane) {
+    const bool idle = (request.active >> lane & 1) == 0;
+    alike &= idle | (request.addresses[lane] - latest.request.addresses[lane] == further);
+  }
+  if (!alike) {
+    latest.cost = {wavefronts(request, bytes)};
+    if (space == Space::global) latest.cost.bytes_used = distinct_bytes(request, bytes);
+  }
+  if (space == Space::global && (!alike || further % sector != 0)) {
+    latest.cost.sectors = sectors(request, bytes);
+  }
+  latest.request = request;
+  return latest.cost;
 }
 
 // Counts the stream's request number `index`.
@@ -164,27 +189,32 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
   const Instruction& instruction = key.instruction;
   const OpenRequest& open = stream.requests[index];
   const std::uint64_t execution = stream.before + index;
-  const Wavefronts banks = wavefronts(open.request, instruction.bytes);
+  const std::vector<std::uint32_t>* words = keep_requests_ ? &stream.words[index] : nullptr;
+  WarpRequest request{open.active, {}};
+  for (std::uint32_t lanes = open.active; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
+    request.addresses[lane] = stream.addresses[lane][index];
+  }
   std::uint64_t reading = 0;
   if (instruction.operation == Operation::copy) {
-    const WarpRequest& source = stream.sources[index];
-    const Wavefronts of_source = wavefronts(source, instruction.bytes);
-    reading = of_source.wavefronts;
-    if (source.active != 0) {  // a copy of zeros reads nothing
-      count_side(runner, key, stream,
-                 {Space::global, source, execution, open.sequence, of_source, reading, 0, {}, &open.words});
+    WarpRequest source;
+    for (unsigned lane = 0; lane < warpSize; ++lane) {
+      if ((open.active >> lane & 1) == 0) continue;
+      source.addresses[lane] = (*stream.sources)[lane][index];
+      if (source.addresses[lane] != 0) source.active |= 1u << lane;
     }
+    if (source.active != 0) {  // a copy of zeros reads nothing
+      const Cost& of_source = cost(stream, Space::global, source, instruction.bytes);
+      reading = of_source.banks.wavefronts;
+      count_side(runner, key, stream,
+                 {Space::global, source, execution, open.sequence, of_source, reading, 0, words});
+    }
+    words = nullptr;
   }
+  const Cost& own = cost(stream, instruction.space, request, instruction.bytes);
   count_side(runner, key, stream,
-             {instruction.space,
-              open.request,
-              execution,
-              open.sequence,
-              banks,
-              std::max(banks.wavefronts, reading),
-              open.during_copies,
-              {},
-              instruction.operation == Operation::copy ? nullptr : &open.words});
+             {instruction.space, request, execution, open.sequence, own,
+              std::max(own.banks.wavefronts, reading), open.during_copies, words});
 }
 
 // Counts the requests for which lanes are missing, as no lane will join them any more, and begins anew.
@@ -193,14 +223,17 @@ void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
     count(runner, key, stream, stream.complete);
   }
   stream.before += stream.requests.size();
-  stream.executions.fill(0);
-  stream.requests.clear();
-  stream.sources.clear();
   stream.complete = 0;
-  constexpr std::size_t worth_keeping = 64;  // the memory of few requests: most streams have many of few
-  if (stream.requests.capacity() > worth_keeping) {
-    std::vector<OpenRequest>().swap(stream.requests);
-    std::vector<WarpRequest>().swap(stream.sources);
+  constexpr std::size_t worth_keeping = 1024;  // the memory of so many requests: there are many streams
+  const auto empty = [](auto& all) {
+    all.clear();
+    if (all.capacity() > worth_keeping) all.shrink_to_fit();
+  };
+  empty(stream.requests);
+  stream.words.clear();
+  for (auto& of_lane : stream.addresses) empty(of_lane);
+  if (stream.sources != nullptr) {
+    for (auto& of_lane : *stream.sources) empty(of_lane);
   }
 }
 
@@ -219,11 +252,12 @@ std::uint64_t Xray::new_identity() {
   return ++last;
 }
 
-Xray::Runner& Xray::runner_of_this_thread() {
-  thread_local const std::uint64_t this_thread = new_identity();
-  thread_local std::uint64_t instance = 0;  // which `runner` belongs to
-  thread_local Runner* runner = nullptr;
+[[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
+  constinit thread_local static std::uint64_t this_thread = 0;
+  constinit thread_local static std::uint64_t instance = 0;  // which `runner` belongs to
+  constinit thread_local static Runner* runner = nullptr;
   if (instance == identity_) return *runner;
+  if (this_thread == 0) this_thread = new_identity();
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Runner>& mine = runners_[std::this_thread::get_id()];
   if (mine == nullptr) mine = std::make_unique<Runner>();
@@ -236,7 +270,7 @@ Xray::Runner& Xray::runner_of_this_thread() {
   return *runner;
 }
 
-std::uint32_t Xray::lanes_of(std::uint32_t warp) const {
+[[gnu::always_inline]] inline std::uint32_t Xray::lanes_of(std::uint32_t warp) const {
   const std::uint32_t threads = shape_.block.x * shape_.block.y * shape_.block.z;
   if (launches_ == 0 || threads >= (warp + 1) * 32) return ~0u;  // no launch: nobody knows
   return (1u << threads % 32) - 1;
@@ -265,7 +299,7 @@ void Xray::on_block_end(std::uint64_t) {
   ++observed_blocks_;
 }
 
-Xray::Runner& Xray::runner_in(std::uint64_t block) {
+[[gnu::always_inline]] inline Xray::Runner& Xray::runner_in(std::uint64_t block) {
   Runner& runner = runner_of_this_thread();
   if (runner.block != block) {
     end_block(runner);
@@ -274,7 +308,7 @@ Xray::Runner& Xray::runner_in(std::uint64_t block) {
   return runner;
 }
 
-Xray::Stream& Xray::stream_of(Runner& runner, const Key& key) {
+[[gnu::always_inline]] inline Xray::Stream& Xray::stream_of(Runner& runner, const Key& key) {
   auto* entry = runner.latest == nullptr ? nullptr : runner.latest->second.next;
   if (entry == nullptr || entry->first != key) {
     if (runner.warps.size() <= key.warp) runner.warps.resize(key.warp + 1);
@@ -292,11 +326,17 @@ void Xray::on_request(const CollectiveRequest& collective) {
   if (!stream.requests.empty()) count_open(runner, key, stream);  // no lane joins these any more
   const WarpRequest request{collective.active, collective.addresses};
   const auto& [count, bytes, pitch] = collective.rows;
-  const MemoryRows bulk = count > 0 ? MemoryRows{request.addresses[0], count, bytes, pitch}
-                                    : MemoryRows{request.addresses[0], 1, collective.bytes, 0};
-  const Wavefronts w = request.active == 0                         ? bulk_wavefronts(bulk)
-                       : collective.operation == Operation::matrix ? matrix_wavefronts(request)
-                                                                   : wavefronts(request, collective.bytes);
+  Cost cost;
+  if (request.active == 0) {
+    const MemoryRows bulk = count > 0 ? MemoryRows{request.addresses[0], count, bytes, pitch}
+                                      : MemoryRows{request.addresses[0], 1, collective.bytes, 0};
+    cost = {bulk_wavefronts(bulk), sectors(bulk), distinct_bytes(bulk)};
+  } else if (collective.operation == Operation::matrix) {
+    cost = {matrix_wavefronts(request)};
+  } else {
+    cost = {wavefronts(request, collective.bytes), sectors(request, collective.bytes),
+            distinct_bytes(request, collective.bytes)};
+  }
   std::vector<std::uint32_t> words;
   if (keep_requests_ && collective.operation == Operation::matrix) {
     for (unsigned lane = 0; lane < warpSize; ++lane) {
@@ -305,8 +345,8 @@ void Xray::on_request(const CollectiveRequest& collective) {
     }
   }
   count_side(runner, key, stream,
-             {collective.space, request, stream.before++, runner.sequence++, w, w.wavefronts,
-              collective.during_copies, bulk, &words});
+             {collective.space, request, stream.before++, runner.sequence++, cost, cost.banks.wavefronts,
+              collective.during_copies, &words});
 }
 
 void Xray::on_access(const Access& access) {
@@ -323,21 +363,22 @@ void Xray::on_access(const Access& access) {
     stream.epoch = access.epoch;
   }
   const unsigned lane = access.thread % 32;
-  const std::size_t index = stream.executions[lane]++;
+  std::vector<std::uintptr_t>& of_lane = stream.addresses[lane];
+  const std::size_t index = of_lane.size();
   if (index == stream.requests.size()) {
-    stream.requests.push_back({{}, runner.sequence++, 0, {}});
-    if (access.copy) stream.sources.emplace_back();
+    stream.requests.push_back({runner.sequence++});
+    if (keep_requests_) stream.words.emplace_back();
   }
-  WarpRequest& request = stream.requests[index].request;
+  of_lane.push_back(access.address);
+  OpenRequest& request = stream.requests[index];
   request.active |= 1u << lane;
-  request.addresses[lane] = access.address;
-  if (access.during_copies) stream.requests[index].during_copies |= 1u << lane;
-  if (access.source != 0) {
-    stream.sources[index].active |= 1u << lane;
-    stream.sources[index].addresses[lane] = access.source;
+  if (access.during_copies) request.during_copies |= 1u << lane;
+  if (access.copy) {
+    if (stream.sources == nullptr) stream.sources = std::make_unique<Stream::Addresses>();
+    (*stream.sources)[lane].push_back(access.source);
   }
   if (keep_requests_ && access.bytes % word_bytes == 0) {
-    std::vector<std::uint32_t>& words = stream.requests[index].words;
+    std::vector<std::uint32_t>& words = stream.words[index];
     if (operation == Operation::load) read_words(words, lane, access.space, access.address, access.bytes);
     if (access.source != 0) read_words(words, lane, Space::global, access.source, access.bytes);
   }

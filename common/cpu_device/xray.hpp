@@ -153,25 +153,34 @@ class Xray : public AccessListener {
   };
 
   struct OpenRequest {
-    WarpRequest request;
-    std::uint64_t sequence = 0;        // in the block, by first access
-    std::uint32_t during_copies = 0;   // bit i: lane i has copies under way
-    std::vector<std::uint32_t> words;  // see XrayRequest
+    std::uint64_t sequence = 0;       // in the block, by first access
+    std::uint32_t active = 0;         // bit i: lane i takes part
+    std::uint32_t during_copies = 0;  // bit i: lane i has copies under way
+  };
+
+  // What a memory makes of a request.
+  struct Cost {
+    Wavefronts banks;
+    unsigned sectors = 0, bytes_used = 0;  // of global memory
   };
 
   // One warp at one instruction. Lanes get ahead of each other, up to a barrier, but a lane's accesses come
-  // in order.
+  // in order: its n-th since the barrier belongs to request n.
   struct Stream {
-    std::array<std::uint32_t, 32> executions{};  // of each lane, since the last barrier
-    std::vector<OpenRequest> requests;           // since then
-    std::vector<WarpRequest> sources;            // of a copy: what it reads; some lanes may write zeros
-    std::size_t complete = 0;                    // how many of these are counted, as no lane is missing
-    std::uint64_t before = 0;                    // requests of this block before these
+    using Addresses = std::array<std::vector<std::uintptr_t>, 32>;  // of each lane
+    Addresses addresses;
+    std::unique_ptr<Addresses> sources;             // of a copy: what it reads; 0: it writes zeros
+    std::vector<OpenRequest> requests;              // since the barrier
+    std::vector<std::vector<std::uint32_t>> words;  // of these, see XrayRequest; if they are kept
+    std::size_t complete = 0;                       // how many are counted, as no lane is missing
+    std::uint64_t before = 0;                       // requests of this block before these
     std::uint32_t epoch = 0;
-    // The sums that the latest request was added to, by side, and the array's first byte.
+    // By side: the sums that the latest request was added to, the array's first byte, and its cost.
     struct Latest {
       Sum* sum = nullptr;
       std::uintptr_t begin = 0;
+      WarpRequest request;
+      Cost cost;
     };
     std::array<Latest, 2> latest;
     // What the warp accessed next, the last time: most likely it does so again, and need not be looked up.
@@ -194,16 +203,16 @@ class Xray : public AccessListener {
     Space space;
     const WarpRequest& request;
     std::uint64_t execution, sequence;  // see XrayExample, OpenRequest
-    Wavefronts banks;
+    Cost cost;
     std::uint64_t wavefronts;         // no fewer than the banks take
     std::uint32_t during_copies = 0;  // see OpenRequest
-    MemoryRows bulk{};                // what it touches, if it has no lanes
     const std::vector<std::uint32_t>* words = nullptr;
   };
 
   Runner& runner_of_this_thread();
   Runner& runner_in(std::uint64_t block);
   Stream& stream_of(Runner& runner, const Key& key);
+  const Cost& cost(Stream& stream, Space space, const WarpRequest& request, unsigned bytes);
   void count_side(Runner& runner, const Key& key, Stream& stream, const Side& side);
   void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
   void count_open(Runner& runner, const Key& key, Stream& stream);
