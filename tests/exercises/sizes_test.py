@@ -7,9 +7,9 @@ import pytest
 from conftest import line_with
 from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.content import read_all
-from tools.grading.goals import Elsewhere, check_elsewhere, clauses, of_other_sizes
+from tools.grading.goals import Elsewhere, check_goal, clauses, of_other_sizes
 from tools.grading.grader import UNITS, Grader
-from tools.grading.run import OBSERVED, Problem, aligned_problem, observed_problems, ragged_problem
+from tools.grading.run import OBSERVED, aligned_problem, observed_problems, ragged_problem
 
 STRANGE = "const bool wide = is_aligned(g);"
 
@@ -94,11 +94,11 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
 
     checked = []
 
-    def note(goal, context: Elsewhere, problem: Problem):
+    def note(goal, context: Elsewhere, notes: list[str]):
         checked.append(context.shape)
-        return check_elsewhere(goal, context, problem)
+        check_goal(goal, context, notes)
 
-    monkeypatch.setattr(grader, "check_elsewhere", note)
+    monkeypatch.setattr(grader, "check_goal", note)
     exercise = exercises[name]
     grading = Grader(exercise, build, "cpu", seed=8).grade(exercise.solution.read_text(), "my/it.cu")
     assert grading.finding is None

@@ -31,6 +31,7 @@ class Elsewhere(Context):
     """As Context, with another problem in place of the standard one."""
 
     shape: tuple[int, int, int] = STANDARD_PROBLEM
+    problem: Problem | None = None  # which this is
 
     def xray_record(self, step: str, m: int = 256, n: int = 256, k: int = 128) -> dict[str, Any]:
         return super().xray_record(step, *(self.shape if (m, n, k) == STANDARD_PROBLEM else (m, n, k)))
@@ -39,7 +40,7 @@ class Elsewhere(Context):
 NAMES = "the names: this goal finds tiles and constants by those that the starter or its task gives them."
 
 
-def check_goal(goal: Goal, context: Context, notes: list[str]) -> None:
+def check_goal(goal: Goal, context: Elsewhere, notes: list[str]) -> None:
     """Notes a goal that is reached, or cannot be checked here. Raises Failed."""
     try:
         missed = what_is_missed(goal.check, context)
@@ -60,20 +61,18 @@ def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
     return reason
 
 
-def check_elsewhere(goal: Goal, context: Elsewhere, problem: Problem) -> Finding | None:
-    """Whether a goal that is reached on the standard problem is reached on the context's, too: what its X-ray
-    says of the student's kernel, if that can be said of any sizes."""
+def check_elsewhere(goal: Goal, context: Elsewhere) -> Finding | None:
+    """Whether a goal that is reached on the standard problem is reached on the context's, too."""
     for clause in clauses(goal.check):
         missed = None
-        if general := of_other_sizes(clause, context.shape):
-            with suppress(NotAvailable):
-                missed = what_is_missed(general, context)
+        with suppress(NotAvailable):
+            missed = what_is_missed(clause, context)
         if missed is not None:
             m, n, k = STANDARD_PROBLEM
             says = (
                 f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
             )
-            return Finding("another way", f"{says}{problem}.", *missed, SIZES)
+            return Finding("another way", f"{says}{context.problem}.", *missed, SIZES)
     return None
 
 
@@ -96,24 +95,25 @@ def _nearly(comparison: Comparison) -> bool:
     return max(sides) <= 2.5 * min(sides)
 
 
-def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere, problem: Problem) -> Finding | None:
+def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere) -> Finding | None:
     """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches
     there."""
     held = holds_nearly(goal.check, context.shape, context)
     for clause, here, wanted in zip(clauses(goal.check), held, expected, strict=True):
         if wanted and not here:
-            line, details = what_is_missed(of_other_sizes(clause, context.shape), context) or (0, [])
+            line, details = what_is_missed(clause, context) or (0, [])
             m, n, k = STANDARD_PROBLEM
             says = (
                 f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not nearly "
             )
-            return Finding("another way", f"{says}with {problem}.", line, details, SIZES)
+            return Finding("another way", f"{says}with {context.problem}.", line, details, SIZES)
     return None
 
 
-def what_is_missed(check: str, context: Context) -> tuple[int, list[str]] | None:
+def what_is_missed(check: str, context: Elsewhere) -> tuple[int, list[str]] | None:
     """The line that most likely misses what is asked for, and the evidence; None if nothing does."""
-    for clause in clauses(check):
+    for standard in clauses(check):
+        clause = of_other_sizes(standard, context.shape) or standard
         try:
             if evaluate(clause, context) is not True:
                 return line_of_goal(clause, context), what_failed(clause, context)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import write_json
-from tools.claims.context import MINE, STANDARD_PROBLEM, Context
+from tools.claims.context import MINE, STANDARD_PROBLEM
 from tools.claims.objects import rows_of
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
@@ -102,14 +102,7 @@ class Grader:
             self.progress("compiling for the GPU")
             toolchain.compile_machine_code(built)
         self.progress("taking the X-ray")
-        context = Context(self.build, self.exercise.step, mine=built.folder)
-        ragged, elsewhere, problem = self._check_work(context, observed_list[-1])
-        for goal in self.exercise.goals:
-            check_goal(goal, context, grade.notes)
-        for goal in self.exercise.goals:
-            if finding := check_elsewhere(goal, elsewhere, problem):
-                self._fail(finding, problem)
-        self._check_ragged(toolchain, *ragged)
+        self._check_goals(toolchain, *self._check_work(observed_list[-1]), grade.notes)
         if gpu is not None:
             self.progress(f"running on the {gpu}")
             speed = self.exercise.speed
@@ -178,39 +171,55 @@ class Grader:
 
     # ---- The kernel does the work ----
 
-    def _check_work(
-        self, context: Context, small: Problem
-    ) -> tuple[tuple[Elsewhere, Problem], Elsewhere, Problem]:
-        """The kernel must be right and without fault on larger problems, in the same way. Gives the context
-        the X-ray of the standard problem, and returns contexts with those of others, and the others: a ragged
-        one, and one of whole tiles."""
-        aligned = [aligned_problem(self.chooser, unit) for unit in UNITS]
-        m, n, k = STANDARD_PROBLEM
-        standard = Problem(f"--m {m} --n {n} --k {k}")
+    def _check_work(self, small: Problem) -> list[Elsewhere]:
+        """The kernel must be right and without fault on larger problems, in the same way. Returns the X-rays
+        of two of these: one of whole tiles, and a ragged one."""
+        problem, *larger = (aligned_problem(self.chooser, unit) for unit in UNITS)
         ragged = ragged_problem(self.chooser)
-        problems = [small, ragged, standard, aligned[0]]
-        records = self._take_xrays(problems)
-        context.remember_xray(MINE, records[2])
-        _check_same_way(records[3], records[2], aligned[0])
+        _, record, of_ragged = self._take_xrays([small, problem, ragged])
         # Where an edge cuts through a tile, the counts may honestly be others.
-        problem, other = aligned[0], records[3]
-        for larger in aligned[1:]:
-            if _whole_tiles(other, records[2]):
-                break
-            problem, other = larger, self._take_xrays([larger])[0]
-        return (self._elsewhere(records[1], self.built), ragged), self._elsewhere(other, self.built), problem
+        while larger and not _whole_tiles(record, of_ragged):
+            problem = larger.pop(0)
+            [record] = self._take_xrays([problem])
+        return [self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)]
 
-    def _elsewhere(self, record: Record, built: Built) -> Elsewhere:
-        context = Elsewhere(self.build, self.exercise.step, mine=built.folder, shape=_shape(record))
+    def _check_goals(
+        self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, notes: list[str]
+    ) -> None:
+        """On problems that nobody could know. If a goal is missed, the standard problem says why, if it can:
+        its sizes do not change."""
+        reached: list[str] = []
+        try:
+            for goal in self.exercise.goals:
+                check_goal(goal, whole, reached)
+            self._check_ragged(toolchain, ragged)
+            notes += reached
+            return
+        except Failed as failed:
+            missed = failed
+        problem = Problem("--m {} --n {} --k {}".format(*STANDARD_PROBLEM))
+        [record] = self._take_xrays([problem])
+        _check_same_way(whole.xray_record(MINE), record, whole.problem)
+        standard = self._elsewhere(record, problem)
+        for goal in self.exercise.goals:
+            check_goal(goal, standard, notes)
+        for goal in self.exercise.goals:
+            if finding := check_elsewhere(goal, whole):
+                self._fail(finding, whole.problem)
+        raise missed
+
+    def _elsewhere(self, record: Record, problem: Problem, built: Built | None = None) -> Elsewhere:
+        context = Elsewhere(self.build, self.exercise.step, mine=(built or self.built).folder)
+        context.shape, context.problem = _shape(record), problem
         context.remember_xray(MINE, record)
         return context
 
-    def _check_ragged(self, toolchain: Toolchain, context: Elsewhere, problem: Problem) -> None:
+    def _check_ragged(self, toolchain: Toolchain, ragged: Elsewhere) -> None:
         """What the solution does for ragged sizes, too, the kernel must do nearly as well: it may use others
         there, but not do without its idea."""
         for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
-            if finding := check_ragged(goal, expected, context, problem):
-                self._fail(finding, problem)
+            if finding := check_ragged(goal, expected, ragged):
+                self._fail(finding, ragged.problem)
 
     def _expected(self, toolchain: Toolchain) -> list[list[bool]]:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
@@ -223,7 +232,7 @@ class Grader:
         outcome = run(solution, [problem], "--xray")
         if outcome.crash or not outcome.records[0]["pass"]:
             raise BuildError(f"{self.exercise.name}: the solution fails with {problem}: {outcome}")
-        context = self._elsewhere(outcome.records[0], solution)
+        context = self._elsewhere(outcome.records[0], problem, solution)
         expected = [holds_nearly(goal.check, context.shape, context) for goal in self.exercise.goals]
         write_json(kept, expected)
         return expected
@@ -263,7 +272,7 @@ def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: Record, standard: Record) -> bool:
-    """Whether blocks that divide the standard problem divide this one, too."""
-    (m, n, _), (m0, n0, _) = _shape(record), _shape(standard)
-    return record["xray"]["blocks"] * m0 * n0 == standard["xray"]["blocks"] * m * n
+def _whole_tiles(record: Record, ragged: Record) -> bool:
+    """Whether blocks that divide the standard problem, which the ragged one nearly is, divide this one."""
+    (m, n, _), (m0, n0, _) = _shape(record), STANDARD_PROBLEM
+    return record["xray"]["blocks"] * m0 * n0 == ragged["xray"]["blocks"] * m * n

@@ -117,9 +117,10 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels, multiples of nothing, and a little less than what tiles divide:
-    what edges waste is little."""
-    m, n, k = (most - 2 * chooser.randint(1, 7) + 1 for most in (*STANDARD_PROBLEM[:2], 64))
+    """Larger than the tiles of most kernels, multiples of nothing, and so little less than what tiles divide
+    that it takes as many: what edges waste is little."""
+    m, n = (most - 2 * chooser.randint(1, 4) + 1 for most in STANDARD_PROBLEM[:2])
+    k = 64 - 2 * chooser.randint(1, 7) + 1
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
