@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
+#include <variant>  // for what comes behind: GCC has read all of these beforehand
 
 #include "common/step.hpp"
 

@@ -11,6 +11,7 @@ from tools.grading.goals import Elsewhere, check_goal, clauses, of_other_sizes
 from tools.grading.grader import UNITS, Grader
 from tools.grading.run import OBSERVED, aligned_problem, observed_problems, ragged_problem
 
+OUTSIDE = "out-of-bounds access to global memory"
 STRANGE = "const bool wide = is_aligned(g);"
 
 
@@ -118,38 +119,19 @@ def test_other_tiles_than_the_solution_has(grade_other, tiles):
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "place"),
+    ("before", "fault", "code"),
     [
-        (
-            ("float& c = ", "if (g.M > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0.0f;\n  float& c = "),
-            "out-of-bounds access to global memory",
-            "g.M > 129",
-        ),
-        (
-            ("// beta == 0: C is not read", "if (g.N > 130 && C[0] == 12345.0f) c = 0.0f;"),
-            "data race on global memory",
-            "g.N > 130",
-        ),
-        (
-            ("++k) {", "++k) {\n    if (k > 300 && A[g.M * g.lda + k] == 7.0f) sum = 0.0f;"),
-            "out-of-bounds access to global memory",
-            "k > 300",
-        ),
-        (
-            (
-                "float& c = ",
-                "if (g.M > 129 && g.N > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0;\n  float& c = ",
-            ),
-            "out-of-bounds access to global memory",
-            "g.N > 129",
-        ),
+        ("float& c =", "if (g.M > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0.0f;", OUTSIDE),
+        ("// beta == 0: ", "if (g.N > 130 && C[0] == 12345.0f) c = 0.0f;", "data race on global memory"),
+        ("sum += A[", "if (k > 300 && A[g.M * g.lda + k] == 7.0f) sum = 0.0f;", OUTSIDE),
+        ("float& c =", "if (g.M > 129 && g.N > 129 && A[g.M * g.lda + g.K] == 1.0f) sum = 0;", OUTSIDE),
     ],
 )
-def test_faults_on_large_problems(grade_other, change, code, place):
-    finding, source = grade_other("02_coalescing", change)
+def test_faults_on_large_problems(grade_other, before, fault, code):
+    finding, source = grade_other("02_coalescing", (before, f"{fault}\n{before}"))
     assert finding is not None, "it passes"
     assert finding.code == code
-    assert finding.line == line_with(place, source)
+    assert finding.line == line_with(fault, source)
 
 
 def test_a_ragged_problem_larger_than_most_tiles():

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tools.base import UsageError, write_whole
@@ -162,8 +163,6 @@ def test_workspace_that_cannot_be_written(student):
 
 
 def test_state_of_several_at_once(tmp_path, exercises):
-    from concurrent.futures import ThreadPoolExecutor
-
     exercise = exercises["01_naive"]
 
     def add(_):
@@ -178,8 +177,6 @@ def test_state_of_several_at_once(tmp_path, exercises):
 
 def test_several_write_the_same_file(tmp_path):
     """As threads do that grade the same exercise."""
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(lambda n: write_whole(tmp_path / "x.json", f"{n}" * 9999), range(200)))
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]

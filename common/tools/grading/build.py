@@ -28,12 +28,13 @@ from tools.kernel_build import KernelBuild, first_error, with_output
 KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
+BEFORE = "common/programs/exercise_guard.hpp"
 # What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
 # touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
 # the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
 # a part of them: an aggregate that is passed to a function or comes back would be read and written where
 # nobody looks.
-FOR_CPU = """#include "common/programs/exercise_guard.hpp"
+FOR_CPU = """#include "{before}"
 {includes}
 #define __noinline__ __attribute__((noinline))
 #undef __global__
@@ -121,10 +122,12 @@ class Toolchain:
     @cached_property
     def _stamp(self) -> str:
         """Changes with whatever the student's program is made of, besides the source."""
-        parts = [self.step, repr(self.commands.units), repr(self.worker.link)]
-        for path in _made_of(tuple(self.worker.linked)):
-            parts.append(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}")
-        return "\n".join(parts)
+        return repr((self.step, self.commands.units, self.worker.link, self._files))
+
+    @cached_property
+    def _files(self) -> list[str]:
+        made_of = _made_of(tuple(self.worker.linked))
+        return [f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in made_of]
 
     @property
     def cache(self) -> Path:
@@ -182,14 +185,10 @@ class Toolchain:
 
     def _write_units(self, folder: Path, code: Code, source: str) -> None:
         includes = "\n".join(f'#include "{header}"' for header in code.includes)
-        fields = {
-            "includes": includes,
-            "kernel": folder / "kernel.cu",
-            "text": code.text,
-            "entry": self.entry,
-        }
-        (folder / "kernel.cu").write_text(source, encoding="utf-8")
-        (folder / "cpu.cu").write_text(FOR_CPU.format(**fields), encoding="utf-8")
+        kernel = folder / "kernel.cu"
+        fields = {"includes": includes, "kernel": kernel, "text": code.text, "entry": self.entry}
+        kernel.write_text(source, encoding="utf-8")
+        (folder / "cpu.cu").write_text(FOR_CPU.format(before=BEFORE, **fields), encoding="utf-8")
         (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
 
     def _compile_for_cpu(self, folder: Path, text: str) -> None:
@@ -201,6 +200,7 @@ class Toolchain:
 
             def one(name: str) -> Finding | None:
                 command = [*self.commands.units[name], *jobs[name]]
+                command += ["-iquote", str(self._headers(command))]
                 return self._compile_one(command, folder / "cpu.cu", folder / f"{name}.o")
 
             for finding in pool.map(one, jobs):
@@ -208,19 +208,33 @@ class Toolchain:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
         check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        for name in jobs:
-            whole, local = folder / f"{name}.whole.o", folder / f"{name}.local.o"
-            self._tool(
-                folder, [f"{binutils}ld", "-r", "--force-group-allocation", "-o", whole, folder / f"{name}.o"]
-            )
-            self._tool(folder, [f"{binutils}objcopy", f"--keep-global-symbol={ENTRIES[name]}", whole, local])
+        # One part of the program each, that shows one name.
+        tools = " && ".join(
+            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
+            f"{binutils}objcopy --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o"
+            for name in jobs
+        )
+        ended = run_confined(["sh", "-c", tools], LIMITS, writable=[folder], cwd=folder)
+        if ended.status:
+            raise BuildError(f"ld and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
         objects = {name: folder / f"{name}.local.o" for name in jobs}
         self._link(folder, self.worker, "worker", **objects)
 
-    def _tool(self, folder: Path, words: list[str | Path]) -> None:
-        ended = run_confined(list(map(str, words)), LIMITS, writable=[folder], cwd=folder)
-        if ended.status:
-            raise BuildError(f"{words[0]} fails: {ended.said.strip().splitlines()[-1:]}")
+    def _headers(self, command: list[str]) -> Path:
+        """Where GCC finds what every student's file begins with, compiled beforehand."""
+        header = ROOT / BEFORE
+        words = [w for w in self.commands.compile_words(command, header) if not w.startswith("-DSTEP_")]
+        words[(at := words.index("-c")) : at + 2] = ["-x", "c++-header", str(header)]
+        options = [word for word in words if not word.startswith("-I") and not word.endswith(".o")]
+        key = hashlib.sha256(repr((options, self._files)).encode()).hexdigest()[:20]
+        folder = self.cache / f"headers-{key}"
+        out = folder / f"{BEFORE}.gch"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            os.utime(folder)
+            if not out.exists() and (finding := self._compile_one(words, header, out)):
+                raise BuildError(finding.says)
+        return folder
 
     def _cubin_command(self) -> list[str]:
         """Machine code for one architecture only, without a host part: less than half the time. sm_90a if the
