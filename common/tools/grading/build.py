@@ -34,8 +34,7 @@ BEFORE = "common/programs/exercise_guard.hpp"
 # the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
 # a part of them: an aggregate that is passed to a function or comes back would be read and written where
 # nobody looks.
-FOR_CPU = """#include "{before}"
-{includes}
+FOR_CPU = """{includes}
 #define __noinline__ __attribute__((noinline))
 #undef __global__
 #define __global__ __attribute__((noipa, flatten, hot))
@@ -52,8 +51,9 @@ FOR_GPU = """{includes}
 # A static variable that is set at run time needs no lock here, and the CPU device has none. An index is
 # checked in the last array of a struct, too; a switch has no table of jumps, which object_file.py could not
 # follow. An endless loop is one, though C++ lets compilers assume that there is none, and what nobody has
-# given a value has a strange one.
+# given a value has a strange one. More than -O2 would cost more than these small problems give back.
 OPTIONS = [
+    "-O2",
     "-fno-threadsafe-statics",
     "-fno-jump-tables",
     "-fno-finite-loops",
@@ -188,7 +188,7 @@ class Toolchain:
         kernel = folder / "kernel.cu"
         fields = {"includes": includes, "kernel": kernel, "text": code.text, "entry": self.entry}
         kernel.write_text(source, encoding="utf-8")
-        (folder / "cpu.cu").write_text(FOR_CPU.format(before=BEFORE, **fields), encoding="utf-8")
+        (folder / "cpu.cu").write_text(FOR_CPU.format(**fields), encoding="utf-8")
         (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
 
     def _compile_for_cpu(self, folder: Path, text: str) -> None:
@@ -200,7 +200,7 @@ class Toolchain:
 
             def one(name: str) -> Finding | None:
                 command = [*self.commands.units[name], *jobs[name]]
-                command += ["-iquote", str(self._headers(command))]
+                command += ["-iquote", str(self._headers(command)), "-include", BEFORE]
                 return self._compile_one(command, folder / "cpu.cu", folder / f"{name}.o")
 
             for finding in pool.map(one, jobs):

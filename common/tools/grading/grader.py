@@ -53,7 +53,7 @@ from tools.grading.words import (
     wrong_finding,
 )
 
-UNITS = (64, 128, 256)  # of the sizes on which goals are checked a second time
+UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
 
 
@@ -174,13 +174,15 @@ class Grader:
     def _check_work(self, small: Problem) -> list[Elsewhere]:
         """The kernel must be right and without fault on larger problems, in the same way. Returns the X-rays
         of two of these: one of whole tiles, and a ragged one."""
-        problem, *larger = (aligned_problem(self.chooser, unit) for unit in UNITS)
         ragged = ragged_problem(self.chooser)
-        _, record, of_ragged = self._take_xrays([small, problem, ragged])
-        # Where an edge cuts through a tile, the counts may honestly be others.
-        while larger and not _whole_tiles(record, of_ragged):
-            problem = larger.pop(0)
+        _, of_ragged = self._take_xrays([small, ragged])
+        # Where an edge cuts through a tile, the counts may honestly be others. This edge a square tile has.
+        edge = (STANDARD_PROBLEM[0] * STANDARD_PROBLEM[1] / max(of_ragged["xray"]["blocks"], 1)) ** 0.5
+        for unit in [u for u in UNITS if u >= edge] or UNITS[-1:]:
+            problem = aligned_problem(self.chooser, unit)
             [record] = self._take_xrays([problem])
+            if _whole_tiles(record, of_ragged):
+                break
         return [self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)]
 
     def _check_goals(
