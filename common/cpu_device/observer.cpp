@@ -336,8 +336,8 @@ struct UbsanOutOfBounds {
 void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
   if (cpu_device::current_worker == nullptr || !cpu_device::current_worker->launch->checked) return;
   cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
-                     "index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
-                         " in an array of type " + data->array->name);
+                     "uses index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
+                         " of an array of type " + data->array->name);
   if (cpu_device::confined_below != 0) cpu_device::stop_launch();
 }
 

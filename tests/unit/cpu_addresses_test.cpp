@@ -123,7 +123,7 @@ TEST_F(Check, ArrayIndex) {
     ASSERT_EQ(faults.size(), 1u) << index;
     EXPECT_EQ(summary(faults[0]), summary(FaultKind::array_index, "index_static_shared",
                                           "index_static_shared", "0,0,0", "1,0,0"));
-    EXPECT_EQ(faults[0].detail, "index " + std::to_string(index) + " in an array of type 'float [16]'");
+    EXPECT_EQ(faults[0].detail, "uses index " + std::to_string(index) + " of an array of type 'float [16]'");
   }
 }
 
