@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT
 from tools.claims import claims
 from tools.claims.context import Context, all_steps
+from tools.edits import with_constants
 from tools.kernel_build import KernelBuild
-from tools.measuring.experiment import with_constants
 
 STEPS = all_steps()
 

@@ -1,36 +1,13 @@
 """ladder sweep: what it makes of a kernel's source, and what it says of mistakes. Needs no nvcc."""
 
-import pytest
 from conftest import ROOT
+from tools.edits import with_constants
 from tools.measuring import experiment
-
-SOURCE = """// constexpr int BM = 1;
-constexpr int BM = 128, BN = 64;
-constexpr int TM = 8;
-constexpr int threads = BM / TM;
-  constexpr int INNER = 3;
-"""
-
-
-def test_with_constants():
-    changed = experiment.with_constants(SOURCE, {"BN": "32", "TM": "4", "BM": "256"})
-    assert changed == SOURCE.replace("BM = 128, BN = 64", "BM = 256, BN = 32").replace("TM = 8", "TM = 4")
-    assert experiment.with_constants(SOURCE, {}) == SOURCE
-    assert "threads = 7;" in experiment.with_constants(SOURCE, {"threads": "7"})
-
-
-@pytest.mark.parametrize(
-    "source, name, count",
-    [(SOURCE, "BK", 0), (SOURCE, "M", 0), (SOURCE, "INNER", 0), (SOURCE * 2, "TM", 2), ("", "TM", 0)],
-)
-def test_constant_that_is_not_there_once(source, name, count):
-    with pytest.raises(experiment.UsageError, match=f"{count} definitions of `constexpr int {name}`"):
-        experiment.with_constants(source, {name: "1"})
 
 
 def test_steps_hold_the_constants_of_the_example():
     kernel = (ROOT / "steps" / "08_warp_tiling" / "kernel.cu").read_text()
-    changed = experiment.with_constants(kernel, {"LM": "2", "LN": "16", "BK": "32"})
+    changed = with_constants(kernel, {"LM": "2", "LN": "16", "BK": "32"})
     assert changed != kernel
 
 

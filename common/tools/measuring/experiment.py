@@ -6,15 +6,14 @@
   ladder experiment [NAME...] --out FILE [--build DIR]      both, on one machine
   ladder experiment describe DIR --out FILE
 
-docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant is made by
-replacing pieces of the source (`replace`), values of its `constexpr int` lines (`constants`), options of the
-program (`options`) or of nvcc (`compiler`), or by writing its main loop anew (`plan`, see
-experiments/machine_code); `kernel` begins with another kernel: another step's, or a file of
-experiments/kernels, which rebuilds what others wrote about; `like` names a variant before it, whose kernel
-and changes come first. Each variant runs in turn with cuBLAS, so that the ratios compare; the records go to
-one JSON file. A piece of source that is not there exactly once is an error: an experiment cannot silently
-test nothing. `describe` puts into the records in FILE what this version of the
-tools says of the machine code of the variants in DIR, without a GPU; it must be the code that was measured.
+docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant edits the
+source (`replace`, `constants`: see edits.py), has options of the program (`options`) or of nvcc (`compiler`),
+or has its main loop written anew (`plan`, see experiments/machine_code); `kernel` begins with another kernel:
+another step's, or a file of experiments/kernels, which rebuilds what others wrote about; `like` names a
+variant before it, whose kernel and changes come first. Each variant runs in turn with cuBLAS, so that the
+ratios compare; the records go to one JSON file. `describe` puts into the records in FILE what this version of
+the tools says of the machine code of the variants in DIR, without a GPU; it must be the code that was
+measured.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
@@ -43,6 +42,7 @@ from tools.base import (
     read_toml,
     write_json,
 )
+from tools.edits import Edit
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
@@ -69,22 +69,6 @@ def kernel_of(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def with_constants(source: str, values: dict[str, Any]) -> str:
-    """The kernel's source with other values for some of its `constexpr int` constants."""
-    for name, value in values.items():
-        line = re.compile(rf"^(constexpr int (?:.*, )?{name} = )([^,;]+)", re.MULTILINE)
-        source, count = line.subn(rf"\g<1>{value}", source)
-        if count != 1:
-            raise UsageError(f"the kernel has {count} definitions of `constexpr int {name}`, not one")
-    return source
-
-
-@dataclass
-class Change:
-    old: str
-    new: str = ""
-
-
 @dataclass
 class Variant:
     """Of a kernel. kernel: another than the experiment's step has: a step or a file of experiments/kernels.
@@ -97,22 +81,21 @@ class Variant:
     lacks: str = ""
     kernel: str = ""
     like: str = ""
-    replace: list[Change] = field(default_factory=list)
+    replace: list = field(default_factory=list)
     constants: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
     compiler: list = field(default_factory=list)
     plan: dict | None = None
 
+    def __post_init__(self) -> None:
+        self.replace = Edit(self.replace).replace  # or ValueError
+
     def source(self, kernel: str) -> str:
         """The kernel's source with this variant's changes. Raises UsageError where one does not fit."""
-        for change in self.replace:
-            if (count := kernel.count(change.old)) != 1:
-                first = change.old.splitlines()[0].strip()
-                raise UsageError(
-                    f"variant '{self.name}': the kernel has {count} places like '{first}', not one"
-                )
-            kernel = kernel.replace(change.old, change.new)
-        return with_constants(kernel, self.constants)
+        try:
+            return Edit(self.replace, self.constants).text(kernel)
+        except UsageError as problem:
+            raise UsageError(f"variant '{self.name}': {problem}") from None
 
 
 @dataclass

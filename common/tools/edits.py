@@ -1,0 +1,111 @@
+"""A kernel that is another one, edited: the one format for what differs from a kernel by a few lines.
+
+In TOML, an edit is these keys of a table:
+
+  replace = [ { old = "piece of the source", new = "what stands there instead" }, ... ]
+  constants = { BK = 8 }       other values for `constexpr int` constants
+  header = "..."               takes the place of the comment at the kernel's beginning, without its //
+
+`new` may be left out: the piece goes. A piece whose key `file` names a header, by its path from the project's
+root, belongs to that header. Pieces are taken as they are written, white space included, each from the result
+of those before it. A piece that is not there exactly once is an error: an edit cannot silently do nothing.
+
+Planted bugs (tests/planted_bugs), starters of exercises (starter.toml), variants of experiments
+(docs/experiments), kernels that the grader's tests hand in, and the survivors of mutations all are edits.
+Standard library only.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.base import ROOT, UsageError, read_text
+
+
+@dataclass(frozen=True)
+class Change:
+    """A piece of the kernel's file, or of a header, and what takes its place."""
+
+    old: str
+    new: str = ""
+    file: str = ""
+
+
+@dataclass
+class Edit:
+    """See above. `replace` may hold tables as TOML has them."""
+
+    replace: list = field(default_factory=list)
+    constants: dict = field(default_factory=dict)
+    header: str = ""
+
+    def __post_init__(self) -> None:
+        for n, change in enumerate(self.replace):
+            if isinstance(change, Change):
+                continue
+            if (
+                not isinstance(change, dict)
+                or not change.get("old")
+                or change.keys() - {"old", "new", "file"}
+            ):
+                raise ValueError(f"replace {n + 1} is not {{ old = ..., new = ... }}")
+            if not all(isinstance(text, str) for text in change.values()):
+                raise ValueError(f"replace {n + 1}: old, new and file are texts")
+            self.replace[n] = Change(**change)
+
+    def text(self, source: str) -> str:
+        """The edited text of a kernel that is one file. Raises UsageError where a change does not fit."""
+        if headers := [change.file for change in self.replace if change.file]:
+            raise UsageError(f"the edit changes {headers[0]}, too")
+        return self._edited(source, "")
+
+    def files(self, base: str) -> dict[str, str]:
+        """The edited kernel, and after it each changed header, by their paths from the project's root. Raises
+        UsageError."""
+        names = dict.fromkeys(["", *(change.file for change in self.replace)])
+        return {name or base: self._edited(read_text(ROOT / (name or base)), name) for name in names}
+
+    def _edited(self, source: str, file: str) -> str:
+        for change in self.replace:
+            if change.file == file:
+                source = _replaced(source, change, file or "the kernel")
+        if not file:
+            source = with_constants(source, self.constants)
+            if self.header:
+                source = with_header(source, self.header)
+        return source
+
+
+def _replaced(source: str, change: Change, where: str) -> str:
+    if (count := source.count(change.old)) != 1:
+        first = change.old.strip().splitlines()[0].strip()
+        raise UsageError(f"{where} has {count} places like '{first}', not one")
+    return source.replace(change.old, change.new)
+
+
+def with_constants(source: str, values: dict[str, Any]) -> str:
+    """The kernel's source with other values for some of its `constexpr int` constants."""
+    for name, value in values.items():
+        line = re.compile(rf"^(constexpr int (?:.*, )?{name} = )([^,;]+)", re.MULTILINE)
+        source, count = line.subn(rf"\g<1>{value}", source)
+        if count != 1:
+            raise UsageError(f"the kernel has {count} definitions of `constexpr int {name}`, not one")
+    return source
+
+
+def with_header(source: str, header: str) -> str:
+    """The source with another comment at its beginning."""
+    lines = [f"// {line}".rstrip() for line in header.strip("\n").splitlines()]
+    body = re.sub(r"\A(?://[^\n]*\n)+", "", source)
+    return "\n".join(lines) + "\n" + body
+
+
+def write(files: dict[str, str], folder: Path) -> Path:
+    """Puts an edited kernel into a folder as kernel.cu, and changed headers at their paths below it, where a
+    compiler finds them that is given the folder as its first -I. Returns the kernel's path."""
+    for n, (name, text) in enumerate(files.items()):
+        path = folder / (name if n else "kernel.cu")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder / "kernel.cu"

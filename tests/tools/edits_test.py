@@ -1,0 +1,65 @@
+"""A kernel that is another one, edited: what an edit may say, and that it never silently does nothing."""
+
+import pytest
+from tools import edits
+from tools.base import UsageError
+from tools.edits import Change, Edit, with_constants
+
+SOURCE = """// constexpr int BM = 1;
+constexpr int BM = 128, BN = 64;
+constexpr int TM = 8;
+constexpr int threads = BM / TM;
+  constexpr int INNER = 3;
+"""
+
+
+def test_with_constants():
+    changed = with_constants(SOURCE, {"BN": "32", "TM": "4", "BM": "256"})
+    assert changed == SOURCE.replace("BM = 128, BN = 64", "BM = 256, BN = 32").replace("TM = 8", "TM = 4")
+    assert with_constants(SOURCE, {}) == SOURCE
+    assert "threads = 7;" in with_constants(SOURCE, {"threads": "7"})
+
+
+@pytest.mark.parametrize(
+    "source, name, count",
+    [(SOURCE, "BK", 0), (SOURCE, "M", 0), (SOURCE, "INNER", 0), (SOURCE * 2, "TM", 2), ("", "TM", 0)],
+)
+def test_constant_that_is_not_there_once(source, name, count):
+    with pytest.raises(UsageError, match=f"{count} definitions of `constexpr int {name}`"):
+        with_constants(source, {name: "1"})
+
+
+def test_pieces_are_replaced_in_turn_as_they_are_written():
+    edit = Edit([{"old": "  a;\n"}, {"old": "b;\nc;", "new": " d;"}, {"old": " d;", "new": "e;"}])
+    assert edit.text("  a;\nb;\nc;\n") == "e;\n"
+
+
+@pytest.mark.parametrize("old, count", [("int b;", 2), ("int c;", 0)])
+def test_a_piece_that_is_not_there_once(old, count):
+    with pytest.raises(UsageError, match=f"the kernel has {count} places like '{old}', not one"):
+        Edit([Change(old)]).text("int a;\nint b;\nint b;\n")
+
+
+@pytest.mark.parametrize("change", [{}, {"new": "a"}, {"old": "a", "news": "b"}, {"old": 1}, "a"])
+def test_a_change_that_is_none(change):
+    with pytest.raises(ValueError, match="replace 2"):
+        Edit([{"old": "a"}, change])
+
+
+def test_the_header_takes_the_place_of_the_first_comment_only():
+    source = "// Step 1: old\n//\n// Idea\n\n#include <x>  // stays\n// stays\n"
+    edited = Edit(header="\nExercise\n\nwith a blank line\n").text(source)
+    assert edited == "// Exercise\n//\n// with a blank line\n\n#include <x>  // stays\n// stays\n"
+
+
+def test_a_header_file_is_edited_beside_its_kernel(tmp_path):
+    kernel, header = "steps/15_every_shape/kernel.cu", "steps/15_every_shape/vectors.hpp"
+    edit = Edit([{"old": "#pragma once", "new": "#pragma twice", "file": header}], header="Mine")
+    with pytest.raises(UsageError, match=f"changes {header}"):
+        edit.text("int a;\n")
+    files = edit.files(kernel)
+    assert list(files) == [kernel, header]
+    path = edits.write(files, tmp_path)
+    assert path == tmp_path / "kernel.cu"
+    assert path.read_text().startswith("// Mine\n\n#include")
+    assert "#pragma twice" in (tmp_path / header).read_text()
