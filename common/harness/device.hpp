@@ -25,7 +25,7 @@ struct XrayPlan;
 struct Step {
   const char* name = "";
   Entry gpu = {}, cpu = {}, cpu_observed = {};
-  int min_compute_capability = 0;  // of a GPU that has the step's instructions: 80 for 8.0
+  const char* needs = "";  // of a GPU; see needs.hpp
   // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
   const char* gpu_built_for = nullptr;
   // Where the step is in another program: a device that has it computed there, and looks at the result with

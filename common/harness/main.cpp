@@ -5,7 +5,7 @@
 extern const harness::Entry run_on_cpu, run_on_cpu_observed, run_on_gpu;  // from unit.cpp and unit.cu
 
 int main(int argc, char** argv) {
-  harness::Step step{STEP_NAME, {}, run_on_cpu, {}, STEP_MIN_COMPUTE_CAPABILITY};
+  harness::Step step{STEP_NAME, {}, run_on_cpu, {}, STEP_NEEDS};
 #ifdef HAVE_GPU
   step.gpu = run_on_gpu;
 #elif defined(BUILT_FOR)

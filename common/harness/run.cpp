@@ -9,6 +9,7 @@
 #include <new>
 
 #include "common/harness/error.hpp"
+#include "common/harness/needs.hpp"
 #include "common/harness/npy.hpp"
 #include "common/harness/options.hpp"
 #include "common/harness/output_file.hpp"
@@ -42,17 +43,15 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   } else if (o.device == "cpu") {
     why_not = "as asked";
   } else {
-    const auto dotted = [](int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); };
     std::unique_ptr<Device> gpu = step.gpu ? make_gpu_device(why_not) : nullptr;
     if (!step.gpu && step.gpu_built_for != nullptr) {
-      why_not = fmt::format("this step needs compute capability {}, and this build is for {} only",
-                            dotted(step.min_compute_capability), step.gpu_built_for);
+      why_not = fmt::format("this step needs {}, and this build is for {} only", in_words(step.needs),
+                            step.gpu_built_for);
     } else if (!step.gpu) {
       why_not = "this program was built without CUDA";
     }
-    if (gpu != nullptr && gpu->info().compute_capability < step.min_compute_capability) {
-      why_not = fmt::format("this step needs compute capability {}, and the {} has {}",
-                            dotted(step.min_compute_capability), gpu->info().name,
+    if (gpu != nullptr && !runs_on(step.needs, gpu->info().compute_capability)) {
+      why_not = fmt::format("this step needs {}, and the {} has {}", in_words(step.needs), gpu->info().name,
                             dotted(gpu->info().compute_capability));
       gpu = nullptr;
     }

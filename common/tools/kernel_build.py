@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tools.base import UsageError, find_ninja
+from tools.needs import Needs
 
 Result = subprocess.CompletedProcess[str]
 
@@ -25,7 +26,7 @@ class KernelBuild:
             made_of = json.loads((build / "kernel_programs.json").read_text())[name]
         except (OSError, ValueError, KeyError):
             raise UsageError(f"{build} cannot build {name}; run ./setup.sh first") from None
-        self.needs: int = made_of["needs"]  # of a GPU: 80 for compute capability 8.0
+        self.needs = Needs(made_of["needs"])  # of a GPU
         self.archives: dict[str, str] = made_of["units"]  # by device
         ninja = [find_ninja(), "-C", str(build), "-t", "commands", made_of["program"]]
         said = subprocess.run(ninja, capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@
 //           enough. A is transposed by copying single elements, which needs no registers either. The
 //           pointers move along, so that a copy computes few addresses.
 // Bound     The latency of global memory hides behind a whole tile's FFMAs. Waiting at the barrier is left.
+// Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/float4.hpp"

@@ -6,6 +6,7 @@
 //           barrier.
 // Bound     The gain is small where two blocks share an SM. With larger tiles, and one block to an SM
 //           (step 12), there is less else to hide the loads.
+// Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/float4.hpp"

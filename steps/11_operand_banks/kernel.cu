@@ -6,6 +6,7 @@
 // Change    The FFMAs go down one column of the thread's tile and up the next. And the compiler is asked to
 //           put a column's sums in registers of the other parity than the elements of A that they meet.
 // Bound     What is left beside the FFMAs: loads, copies, addresses, each in a slot of its own.
+// Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/float4.hpp"

@@ -7,6 +7,7 @@
 //           that stay where they are written, where the compiler would put them off to save registers;
 //           sums asked for in another order; lanes that lie row by row; BK = 8, a shorter loop.
 // Bound     Waiting, of which two warps to a scheduler hide little; and the last wave, which is not full.
+// Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/dynamic_shared.hpp"

@@ -7,6 +7,7 @@
 //           of its own, and B is copied where its rows are not aligned (common/cuda/pack.hpp).
 // Bound     The main loop is FFMAs and shared loads, and little else. At 4096 there are 3.9 tiles for each
 //           SM, and the last wave leaves SMs idle (the next step's matter).
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"

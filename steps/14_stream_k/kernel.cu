@@ -6,6 +6,7 @@
 //           ones. Who ends a tile that another block has begun adds that block's sums to its own. Copying
 //           runs ahead from one piece of work into the next.
 // Bound     The FFMAs: of all instructions a seventeenth are others, three quarters of these shared loads.
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"

@@ -7,6 +7,7 @@
 //           second kernel adds up (small_tiles.hpp), and one each for a single row and a single column
 //           (vectors.hpp). choose.hpp estimates the time that each would take, and takes the least.
 // Bound     Whatever bounds the kernel that is chosen; for small matrices the launches themselves.
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "steps/15_every_shape/choose.hpp"
 #include "steps/15_every_shape/large_tiles.hpp"

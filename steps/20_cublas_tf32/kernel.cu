@@ -8,6 +8,7 @@
 //           plain loops take its place again, with the 13 bits cut off, which loses twice as much.
 // Bound     In TF32 the tensor cores of an SM do 1024 multiply-adds in a cycle on Hopper, 512 on Ampere; its
 //           FP32 units do 128 and 64.
+// Needs     sm_80+: TF32
 
 #include "common/step.hpp"
 

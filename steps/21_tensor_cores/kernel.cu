@@ -7,6 +7,7 @@
 //           memory, rounds them to TF32, and keeps the sums of its 64 x 32 elements of C in registers.
 // Bound     24 loads from global memory for 16 mma: the L1 cache decides. An element of A is fetched by the
 //           four warps that share its row, one of B by two.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/mma.hpp"
 #include "common/step.hpp"

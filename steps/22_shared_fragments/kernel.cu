@@ -6,6 +6,7 @@
 //           come from there.
 // Bound     A fragment's lanes lie in eight rows of A, which begin in the same bank: eight passes through
 //           shared memory for one load. The next step finds them other places.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/float4.hpp"
 #include "common/cuda/mma.hpp"

@@ -5,6 +5,7 @@
 //           of banks. That costs no memory, and groups of four stay whole for wide accesses.
 // Change    Each access to As and Bs goes through a function that says where an element lies.
 // Bound     While a block loads its tiles it multiplies nothing; an SM's second block fills some of the time.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/float4.hpp"
 #include "common/cuda/mma.hpp"

@@ -6,6 +6,7 @@
 // Change    A ring of STAGES buffers in dynamic shared memory. Elements are rounded after they are loaded
 //           from it.
 // Bound     For 16 mma a warp issues 24 loads and rounds 24 elements, two instructions each.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/tf32.hpp"

@@ -7,6 +7,7 @@
 //           transposed, which ldmatrix does with 16-bit elements only.
 // Change    One ldmatrix in place of four loads of A.
 // Bound     For 16 mma a warp issues 12 loads, and still rounds 24 elements.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/ldmatrix.hpp"

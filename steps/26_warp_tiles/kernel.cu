@@ -5,6 +5,7 @@
 //           lane for their sums.
 // Change    WN = 64, so four warps to a block. Two blocks share an SM.
 // Bound     For 32 mma a warp issues 20 loads and rounds 32 elements.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/ldmatrix.hpp"

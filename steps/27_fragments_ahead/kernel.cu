@@ -6,6 +6,7 @@
 //           so that copies run a tile further ahead in as many stages.
 // Bound     Two warps on each scheduler, which must issue five instructions for each mma, wait for barriers
 //           and for each other.
+// Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/ldmatrix.hpp"

@@ -8,6 +8,7 @@
 //           bytes. Loads of B are what is left to save: the mma computes a tile of C transposed, so that B
 //           is the operand of 16 rows, of which a lane takes two neighbouring columns with one LDS.64.
 // Bound     All warps wait for the slowest one at every slab of BK terms.
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float2.hpp"

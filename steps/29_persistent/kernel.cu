@@ -7,6 +7,7 @@
 //           many blocks as multiprocessors, which go through the tiles of C in bands of BAND rows. The one
 //           block of an SM computes 128 x 256, in four stages.
 // Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes 7.4.
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float2.hpp"

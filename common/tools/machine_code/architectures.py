@@ -79,7 +79,7 @@ def steps_with_kernels() -> list[str]:
 
 def needed_archs(commands: KernelBuild, archs: Sequence[str]) -> list[str]:
     """Those that have the instructions that the kernel needs."""
-    return [arch for arch in archs if compute_capability(arch) >= commands.needs]
+    return [arch for arch in archs if commands.needs.allow(arch)]
 
 
 def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
