@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-// Kernels that use the instructions say so (`// Needs     sm_80+: ...`) and are compiled for no older GPU. A file
-// that merely includes this header may be.
+// Kernels that use the instructions say so (`// Needs     sm_80+: ...`) and are compiled for no older GPU. A
+// file that merely includes this header may be.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define HAVE_ASYNC_COPY 0
 #else
