@@ -15,5 +15,5 @@ __device__ __forceinline__ float4 round4(float4 v) {
 // Where element k of a row of A lies in that row of a tile [row][32 terms], and element col of a row of B in
 // a tile [k][columns]: groups of four change places within 32, and of eight, as the row's number says. Lanes
 // that load a fragment for mma_tf32() then find their elements in 32 different banks.
-__device__ __forceinline__ int a_place(int row, int k) { return k ^ row % 8 * 4; }
-__device__ __forceinline__ int b_place(int k, int col) { return col ^ k % 4 * 8; }
+__device__ __forceinline__ int swizzle_128B(int row, int k) { return k ^ row % 8 * 4; }
+__device__ __forceinline__ int swizzle_b(int k, int col) { return col ^ k % 4 * 8; }

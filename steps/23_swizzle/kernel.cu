@@ -25,8 +25,8 @@ static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 
 // Where the elements of a row lie: a group of four of As where its number, XOR the row's, says; of Bs, whose
 // fragments have four rows and eight columns, a group of eight likewise.
-__device__ __forceinline__ int a_place(int row, int k) { return k ^ row % 8 * 4; }
-__device__ __forceinline__ int b_place(int k, int col) { return col ^ k % 4 * 8; }
+__device__ __forceinline__ int swizzle_128B(int row, int k) { return k ^ row % 8 * 4; }
+__device__ __forceinline__ int swizzle_b(int k, int col) { return col ^ k % 4 * 8; }
 
 // Four floats rounded to TF32, which are floats whose last bits are zero.
 __device__ __forceinline__ float4 round4(float4 v) {
@@ -36,8 +36,8 @@ __device__ __forceinline__ float4 round4(float4 v) {
 
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
-  __shared__ __align__(16) float As[BM][BK];  // [row][a_place()], rounded
-  __shared__ __align__(16) float Bs[BK][BN];  // [k][b_place()], rounded
+  __shared__ __align__(16) float As[BM][BK];  // [row][swizzle_128B()], rounded
+  __shared__ __align__(16) float Bs[BK][BN];  // [k][swizzle_b()], rounded
 
   const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
@@ -58,12 +58,12 @@ __global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
     const int left = g.K - k0;  // terms
     for (int i = 0; i < BM / A_ROWS; ++i) {
       const int row = a_row + i * A_ROWS;
-      float4_at(&As[row][a_place(row, a_k)]) =
+      float4_at(&As[row][swizzle_128B(row, a_k)]) =
           round4(load4<ALIGNED>(&A[(row0 + row) * g.lda + k0 + a_k], row < rows ? left - a_k : 0));
     }
     for (int i = 0; i < BK / B_ROWS; ++i) {
       const int k = b_k + i * B_ROWS;
-      float4_at(&Bs[k][b_place(k, b_col)]) =
+      float4_at(&Bs[k][swizzle_b(k, b_col)]) =
           round4(load4<ALIGNED>(&B[(k0 + k) * g.ldb + col0 + b_col], k < left ? cols - b_col : 0));
     }
     __syncthreads();  // the tiles are complete
@@ -74,12 +74,12 @@ __global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
       for (int i = 0; i < MMAS_M; ++i) {
         for (int r = 0; r < 4; ++r) {
           const int row = m + i * MM + quad + r % 2 * 8;
-          a[i][r] = __float_as_uint(As[row][a_place(row, k + t + r / 2 * 4)]);
+          a[i][r] = __float_as_uint(As[row][swizzle_128B(row, k + t + r / 2 * 4)]);
         }
       }
       for (int j = 0; j < MMAS_N; ++j) {
         for (int r = 0; r < 2; ++r) {
-          b[j][r] = __float_as_uint(Bs[k + t + r * 4][b_place(k + t + r * 4, n + j * MN + quad)]);
+          b[j][r] = __float_as_uint(Bs[k + t + r * 4][swizzle_b(k + t + r * 4, n + j * MN + quad)]);
         }
       }
       for (int i = 0; i < MMAS_M; ++i) {

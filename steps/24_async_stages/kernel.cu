@@ -26,8 +26,8 @@ static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 constexpr int STAGES = 3;  // buffers for the tiles
 
 struct Tiles {
-  alignas(16) float A[STAGES][BM][BK];  // [stage][row][a_place()]
-  alignas(16) float B[STAGES][BK][BN];  // [stage][k][b_place()]
+  alignas(16) float A[STAGES][BM][BK];  // [stage][row][swizzle_128B()]
+  alignas(16) float B[STAGES][BK][BN];  // [stage][k][swizzle_b()]
 };
 
 template <bool ALIGNED>
@@ -57,11 +57,12 @@ __global__ void __launch_bounds__(THREADS) gemm_async_stages(Gemm g) {
     if (left > 0) {
       for (int i = 0; i < BM / A_ROWS; ++i) {
         const int row = a_row + i * A_ROWS;
-        copy4<ALIGNED>(&As[stage][row][a_place(row, a_k)], a_from + row * g.lda, row < rows ? left - a_k : 0);
+        copy4<ALIGNED>(&As[stage][row][swizzle_128B(row, a_k)], a_from + row * g.lda,
+                       row < rows ? left - a_k : 0);
       }
       for (int i = 0; i < BK / B_ROWS; ++i) {
         const int k = b_k + i * B_ROWS;
-        copy4<ALIGNED>(&Bs[stage][k][b_place(k, b_col)], b_from + (k - b_k) * g.ldb,
+        copy4<ALIGNED>(&Bs[stage][k][swizzle_b(k, b_col)], b_from + (k - b_k) * g.ldb,
                        k < left ? cols - b_col : 0);
       }
       a_from += BK, b_from += BK * g.ldb, left -= BK;
@@ -82,13 +83,13 @@ __global__ void __launch_bounds__(THREADS) gemm_async_stages(Gemm g) {
       for (int i = 0; i < MMAS_M; ++i) {
         for (int r = 0; r < 4; ++r) {
           const int row = m + i * MM + quad + r % 2 * 8;
-          a[i][r] = to_tf32(As[stage][row][a_place(row, k + t + r / 2 * 4)]);
+          a[i][r] = to_tf32(As[stage][row][swizzle_128B(row, k + t + r / 2 * 4)]);
         }
       }
       for (int j = 0; j < MMAS_N; ++j) {
         for (int r = 0; r < 2; ++r) {
           const int row = k + t + r * 4;
-          b[j][r] = to_tf32(Bs[stage][row][b_place(row, n + j * MN + quad)]);
+          b[j][r] = to_tf32(Bs[stage][row][swizzle_b(row, n + j * MN + quad)]);
         }
       }
       for (int i = 0; i < MMAS_M; ++i) {

@@ -4,8 +4,8 @@
 //           rounded to the nearest, at no cost. What arrives in shared memory is ready for the tensor cores,
 //           and nobody spends instructions on rounding or on addresses any more.
 // Change    Copies as in step 13, by maps that round and that exchange groups of four within 128 bytes, as
-//           a_place() does. A and B are copied beforehand where their rows do not begin at multiples of 16
-//           bytes. Loads of B are what is left to save: the mma computes a tile of C transposed, so that B
+//           swizzle_128B() does. A and B are copied beforehand where their rows do not begin at multiples of
+//           16 bytes. Loads of B are what is left to save: the mma computes a tile of C transposed, so that B
 //           is the operand of 16 rows, of which a lane takes two neighbouring columns with one LDS.64.
 // Bound     All warps wait for the slowest one at every slab of BK terms.
 // Needs     sm_90+: mbarriers, tensor copies
@@ -33,8 +33,8 @@ constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes wit
 static_assert(BK == 32 && WN % GROUP == 0);
 
 struct alignas(1024) Tiles {
-  float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded
-  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][a_place()], rounded
+  float A[STAGES][BM][BK];                 // [stage][row][swizzle_128B()], rounded
+  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][swizzle_128B()], rounded
   std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
 };
 
@@ -80,13 +80,13 @@ __global__ void __launch_bounds__(THREADS, 2)
       // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
       // say where the rows of all of them begin.
       const int row = m + i * MM + lane / 16 * 8 + lane % 8;
-      ldmatrix(a[set][i / 2], &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
+      ldmatrix(a[set][i / 2], &As[stage][row][swizzle_128B(row, k + lane / 8 % 2 * 4)]);
     }
     for (int j = 0; j < MMAS_N; ++j) {
       for (int r = 0; r < 4; r += 2) {
         const int row = k + t + r * 2;
         const float2 two =
-            float2_at(&Bs[stage][n / GROUP + j / 2][row][a_place(row, b_column(quad) + j % 2 * 8)]);
+            float2_at(&Bs[stage][n / GROUP + j / 2][row][swizzle_128B(row, b_column(quad) + j % 2 * 8)]);
         b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
       }
     }

@@ -14,9 +14,9 @@
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mbarrier.hpp"
 #include "common/cuda/pack.hpp"
-#include "common/cuda/register_share.hpp"
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/tf32.hpp"
+#include "common/cuda/warpgroup_registers.hpp"
 #include "common/cuda/workspace.hpp"
 #include "common/step.hpp"
 
@@ -37,8 +37,8 @@ static_assert(BK == 32 && WN % GROUP == 0);
 static_assert(WARPS % 4 == 0 && PRODUCERS == 128 && PRODUCERS * FEW + WARPS * 32 * MANY <= 65536);
 
 struct alignas(1024) Tiles {
-  float A[STAGES][BM][BK];                 // [stage][row][a_place()], rounded
-  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][a_place()], rounded
+  float A[STAGES][BM][BK];                 // [stage][row][swizzle_128B()], rounded
+  float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][swizzle_128B()], rounded
   std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];             // all warps have loaded their fragments of them
 };
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
   __syncthreads();
 
   if (warp >= WARPS) {
-    registers_give<FEW>();
+    warpgroup_reg_dealloc<FEW>();
     if (threadIdx.x > WARPS * 32) return;
     int stage = 0, parity = 1;  // the phase before the first is complete: at first all stages are empty
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
     }
     return;
   }
-  registers_take<MANY>();
+  warpgroup_reg_alloc<MANY>();
 
   const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
@@ -107,13 +107,13 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
       // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
       // say where the rows of all of them begin.
       const int row = m + i * MM + lane / 16 * 8 + lane % 8;
-      ldmatrix(a[set][i / 2], &As[stage][row][a_place(row, k + lane / 8 % 2 * 4)]);
+      ldmatrix(a[set][i / 2], &As[stage][row][swizzle_128B(row, k + lane / 8 % 2 * 4)]);
     }
     for (int j = 0; j < MMAS_N; ++j) {
       for (int r = 0; r < 4; r += 2) {
         const int row = k + t + r * 2;
         const float2 two =
-            float2_at(&Bs[stage][n / GROUP + j / 2][row][a_place(row, b_column(quad) + j % 2 * 8)]);
+            float2_at(&Bs[stage][n / GROUP + j / 2][row][swizzle_128B(row, b_column(quad) + j % 2 * 8)]);
         b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
       }
     }

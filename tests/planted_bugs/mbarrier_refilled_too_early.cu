@@ -27,8 +27,8 @@ constexpr int WARPS = BM / WM;            // that multiply; one warp more copies
 constexpr int STAGES = 2;                 // buffers for the tiles
 
 struct alignas(1024) Tiles {
-  float A[STAGES][BM][BK];      // [stage][row][a_place()], rounded
-  float B[STAGES][BK][BN];      // [stage][k][a_place()], rounded
+  float A[STAGES][BM][BK];      // [stage][row][swizzle_128B()], rounded
+  float B[STAGES][BK][BN];      // [stage][k][swizzle_128B()], rounded
   std::uint64_t full[STAGES];   // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];  // all warps have loaded their fragments of them
 };
@@ -72,11 +72,11 @@ __global__ void __launch_bounds__(WARPS * 32 + 32)
     for (int k = 0; k < BK; k += MK) {
       std::uint32_t a[4];
       const int row = warp * WM + lane % 16;
-      ldmatrix(a, &As[stage][row][a_place(row, k + lane / 16 * 4)]);
+      ldmatrix(a, &As[stage][row][swizzle_128B(row, k + lane / 16 * 4)]);
       for (int j = 0; j < BN / MN; ++j) {
         std::uint32_t b[2];
         for (int r = 0; r < 2; ++r) {
-          b[r] = __float_as_uint(Bs[stage][k + t + r * 4][a_place(k + t + r * 4, j * MN + quad)]);
+          b[r] = __float_as_uint(Bs[stage][k + t + r * 4][swizzle_128B(k + t + r * 4, j * MN + quad)]);
         }
         mma_tf32(sums[j], a, b);
       }

@@ -1,6 +1,6 @@
 // bug: mma_wait_off_by_one
 // check: use of shared memory before its asynchronous copy arrived
-// place: a[r] = to_tf32(As[stage][row][a_place(row, k)]);
+// place: a[r] = to_tf32(As[stage][row][swizzle_128B(row, k)]);
 // gpu: verify, racecheck
 // cases: --m 35 --n 79 --k 83
 //
@@ -20,8 +20,8 @@ constexpr int STAGES = 3;                 // buffers for the tiles
 constexpr int WARP = 32;
 
 __global__ void __launch_bounds__(WARP) sgemm_mma_wait_off_by_one(Gemm g) {
-  __shared__ __align__(16) float As[STAGES][BM][BK];  // [stage][row][a_place()]
-  __shared__ __align__(16) float Bs[STAGES][BK][BN];  // [stage][k][b_place()]
+  __shared__ __align__(16) float As[STAGES][BM][BK];  // [stage][row][swizzle_128B()]
+  __shared__ __align__(16) float Bs[STAGES][BK][BN];  // [stage][k][swizzle_b()]
 
   const float* A = g.A + blockIdx.z * g.strideA;  // [M][K]
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(WARP) sgemm_mma_wait_off_by_one(Gemm g) {
   // Asks for the tiles of the terms from k0 on; what does not exist becomes zero.
   const auto copy_tiles = [&](int stage, int k0) {
     for (int i = 0; i < BM; ++i) {
-      async_copy<4>(&As[stage][i][a_place(i, lane)], &A[(row0 + i) * g.lda + k0 + lane],
+      async_copy<4>(&As[stage][i][swizzle_128B(i, lane)], &A[(row0 + i) * g.lda + k0 + lane],
                     row0 + i < g.M && k0 + lane < g.K);
     }
     for (int i = 0; i < BK; ++i) {
-      async_copy<4>(&Bs[stage][i][b_place(i, lane)], &B[(k0 + i) * g.ldb + col0 + lane],
+      async_copy<4>(&Bs[stage][i][swizzle_b(i, lane)], &B[(k0 + i) * g.ldb + col0 + lane],
                     k0 + i < g.K && col0 + lane < g.N);
     }
     async_copy_commit();
@@ -53,13 +53,13 @@ __global__ void __launch_bounds__(WARP) sgemm_mma_wait_off_by_one(Gemm g) {
       std::uint32_t a[4];
       for (int r = 0; r < 4; ++r) {
         const int row = quad + r % 2 * 8, k = k1 + t + r / 2 * 4;
-        a[r] = to_tf32(As[stage][row][a_place(row, k)]);
+        a[r] = to_tf32(As[stage][row][swizzle_128B(row, k)]);
       }
       for (int j = 0; j < BN / MN; ++j) {
         std::uint32_t b[2];
         for (int r = 0; r < 2; ++r) {
           const int k = k1 + t + r * 4;
-          b[r] = to_tf32(Bs[stage][k][b_place(k, j * MN + quad)]);
+          b[r] = to_tf32(Bs[stage][k][swizzle_b(k, j * MN + quad)]);
         }
         mma_tf32(sums[j], a, b);
       }

@@ -24,8 +24,8 @@ constexpr int MN = 8, MK = 8;             // an mma's: BM x MN of C, MK terms
 constexpr int WARP = 32;
 
 struct alignas(1024) Tiles {
-  float A[BM][BK];  // [row][a_place()], rounded
-  float B[BK][BN];  // [k][a_place()], rounded
+  float A[BM][BK];  // [row][swizzle_128B()], rounded
+  float B[BK][BN];  // [k][swizzle_128B()], rounded
   std::uint64_t full;
 };
 
@@ -55,11 +55,11 @@ __global__ void __launch_bounds__(WARP)
     for (int k = 0; k < BK; k += MK) {
       std::uint32_t a[4];
       const int row = lane % 16;
-      ldmatrix(a, &As[row][a_place(row, k + lane / 16 * 4)]);
+      ldmatrix(a, &As[row][swizzle_128B(row, k + lane / 16 * 4)]);
       for (int j = 0; j < BN / MN; ++j) {
         std::uint32_t b[2];
         for (int r = 0; r < 2; ++r) {
-          b[r] = __float_as_uint(Bs[k + t + r * 4][a_place(k + t + r * 4, j * MN + quad)]);
+          b[r] = __float_as_uint(Bs[k + t + r * 4][swizzle_128B(k + t + r * 4, j * MN + quad)]);
         }
         mma_tf32(sums[j], a, b);
       }

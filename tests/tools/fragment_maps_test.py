@@ -34,8 +34,8 @@ def test_maps():
         "mma_tf32": [1, 1, 1],
         "mma_bf16": [2, 2, 1],
     }
-    assert list(places) == ["a_place", "b_place"]
+    assert list(places) == ["swizzle_128B", "swizzle_b"]
     for rows in places.values():
         assert len(rows) == 8 and all(sorted(row) == list(range(32)) for row in rows)
-    assert places["a_place"][3][5] == 9  # group 1 XOR 3, element 1
-    assert places["b_place"][3][9] == 17
+    assert places["swizzle_128B"][3][5] == 9  # group 1 XOR 3, element 1
+    assert places["swizzle_b"][3][9] == 17

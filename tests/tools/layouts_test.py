@@ -17,7 +17,7 @@ from tools.drawing.layouts import Layout
 
 PROGRAM = Path(os.environ.get("BUILD", ".")) / "common" / "tools" / "fragment_maps"
 MAPS = json.loads(subprocess.run([str(PROGRAM)], capture_output=True, text=True, check=True).stdout)
-A_GROUPS = layouts.groups_of(MAPS["places"]["a_place"])
+A_GROUPS = layouts.groups_of(MAPS["places"]["swizzle_128B"])
 
 
 def ldmatrix_of(address, lanes=32):
@@ -43,7 +43,7 @@ DRAWINGS = {
     ),
     "compared": layouts.compared(LOADS),
     "compared, letters": layouts.compared(B_LOADS),
-    "swizzle": layouts.swizzle(Layout("As", "a_place", A_GROUPS, COLUMN, "what one load touches")),
+    "swizzle": layouts.swizzle(Layout("As", "swizzle_128B", A_GROUPS, COLUMN, "what one load touches")),
 }
 
 
@@ -177,7 +177,7 @@ KERNEL = "constexpr int BK = 32, BN = 128;\n"
 
 @pytest.fixture
 def tiles(project):
-    """A step that fills As by groups, row by row or as a_place() says, and loads fragments of it."""
+    """A step that fills As by groups, row by row or as swizzle_128B() says, and loads fragments of it."""
     build = project.root / "build" / "common" / "tools"
     build.mkdir(parents=True, exist_ok=True)
     program = build / "fragment_maps"

@@ -3,7 +3,7 @@
 //   {"mma_tf32": {"a": {"rows": 16, "cols": 8, "packed": 1,
 //                       "elements": [[[row, col], ...of a lane], ...of 32 lanes]}, ...}, ...}
 // - of common/cuda/tf32.hpp, the place of each element in its row of a tile, for as many rows and elements as
-//   it takes until the pattern repeats: {"places": {"a_place": [[place, ...of a row], ...], ...}}
+//   it takes until the pattern repeats: {"places": {"swizzle_128B": [[place, ...of a row], ...], ...}}
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -56,7 +56,7 @@ int main() {
                   {"mma_bf16", shape<MmaBf16Shape>()},
                   {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}},
                   {"ldmatrix_trans", {{"m", matrix(ldmatrix_trans_place, 2, 2, size, size)}}},
-                  {"places", {{"a_place", places(a_place)}, {"b_place", places(b_place)}}}};
+                  {"places", {{"swizzle_128B", places(swizzle_128B)}, {"swizzle_b", places(swizzle_b)}}}};
   std::printf("%s\n", maps.dump().c_str());
   return 0;
 }

@@ -149,7 +149,7 @@ def make_swizzle(request: Request) -> str:
     array, *operations = request.arguments.split() or [""]
     operation = operations[0] if operations else "load"
     matrix = array.split("::")[-1][:1]
-    function = f"{matrix.lower()}_place"
+    function = {"A": "swizzle_128B", "B": "swizzle_b"}.get(matrix)
     if len(operations) > 1 or function not in maps["places"] or operation not in picture.VERBS:
         usage = "`swizzle ARRAY [OPERATION] [line=TEXT]`, of a tile of A or B, e.g. `swizzle As`"
         raise UsageError(f"write {usage}")

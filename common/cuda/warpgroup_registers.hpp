@@ -9,26 +9,26 @@
 
 // As with cp.async (async_copy.hpp): elsewhere the registers stay as they are.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define HAVE_REGISTER_SHARE 1
+#define HAVE_SETMAXNREG 1
 #else
-#define HAVE_REGISTER_SHARE 0
+#define HAVE_SETMAXNREG 0
 #endif
 
 // From here on no thread of the warpgroup needs more than REGISTERS, a multiple of 8 from 24 to 256. All its
 // warps must come.
 template <int REGISTERS>
-__device__ __forceinline__ void registers_give() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256);
-#if HAVE_REGISTER_SHARE
+#if HAVE_SETMAXNREG
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 #endif
 }
 
 // From here on each thread of the warpgroup has REGISTERS. Waits until others have given enough.
 template <int REGISTERS>
-__device__ __forceinline__ void registers_take() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256);
-#if HAVE_REGISTER_SHARE
+#if HAVE_SETMAXNREG
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 #endif
 }
@@ -37,8 +37,8 @@ __device__ __forceinline__ void registers_take() {
 
 // The CPU device does not count registers.
 template <int REGISTERS>
-inline void registers_give() {}
+inline void warpgroup_reg_dealloc() {}
 template <int REGISTERS>
-inline void registers_take() {}
+inline void warpgroup_reg_alloc() {}
 
 #endif
