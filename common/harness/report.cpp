@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "common/harness/error.hpp"
 #include "common/harness/xray.hpp"
@@ -19,16 +21,6 @@
 namespace harness {
 
 namespace {
-
-constexpr const char* row_format = "{:<34} {:>12} {:>9} {:>{}} {:>{}} {:>9} {:>11}  {}\n";
-
-// The widths of the two columns that compare speeds.
-std::size_t baseline_width(const PrecisionTraits& computed) {
-  return std::max<std::size_t>(10, std::strlen(computed.of_baseline));
-}
-std::size_t peak_width(const PrecisionTraits& computed) {
-  return std::max<std::size_t>(8, std::strlen(computed.of_peak));
-}
 
 double tflops(const Problem& p, double us) {
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
@@ -62,6 +54,8 @@ nlohmann::json number_or_null(double value) {
   return value > 0 && std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
 // The power at the moment, or where the driver does not tell, its average.
 double power_now(const Telemetry& t) { return t.power_watts_now > 0 ? t.power_watts_now : t.power_watts; }
 
@@ -76,7 +70,7 @@ void print_sustained(const Result& result) {
                                  tflops(result.problem, s.median_us));
   if (s.telemetry.sm_clock_mhz > 0) text += fmt::format(", {}", clock_and_power(s.telemetry));
   if (s.ratio > 0) {
-    text += fmt::format("; {:.1f} % {}", 100 * s.ratio, computed.of_baseline);
+    text += fmt::format("; {} {}", percent(s.ratio), computed.of_baseline);
     const Telemetry& t = s.baseline_telemetry;
     if (t.sm_clock_mhz > 0) text += fmt::format(", that at {}", clock_and_power(t));
   }
@@ -106,7 +100,82 @@ void add_protocol(nlohmann::json& object, const Result& result) {
   object["sustained_cublas_power_watts"] = number_or_null(power_now(s.baseline_telemetry));
 }
 
-std::string text_of_error(double error) { return error == 0 ? "0" : fmt::format("{:.1e}", error); }
+// A column of the table: what it shows of a result, and what the JSON has of it.
+struct Column {
+  std::string heading;
+  std::size_t width;
+  std::function<std::string(const Result&)> cell;
+  const char* key = nullptr;                                // in the JSON; nullptr: several keys say it
+  std::function<nlohmann::json(const Result&)> value = {};  // discarded: without this key
+};
+
+std::vector<Column> columns_of(const DeviceInfo& device, Precision precision) {
+  using nlohmann::json;
+  const bool gpu = device.kind == "gpu";
+  const double peak = device.peak_tflops(precision);
+  const PrecisionTraits& computed = traits(precision);
+  const auto timed_on_gpu = [=](const Result& r) { return gpu && r.timing; };
+  const auto as_wide_as = [](const char* text, std::size_t least) {
+    return std::max(least, std::strlen(text));
+  };
+  std::string inputs;
+  if (computed.input != Input::fp32) {
+    inputs = fmt::format(", A and B {}", traits(computed.input).name);
+  } else if (precision != Precision::fp32) {
+    inputs = fmt::format(", in {}", computed.name);
+  }
+  return {
+      {"shape (M x N x K)" + inputs, 34, [](const Result& r) { return to_string(r.problem); }},
+      {gpu ? "time" : "simulated in", 12,
+       [](const Result& r) { return r.timing ? duration(r.timing->median_us) : "-"; },  //
+       "time_us", [](const Result& r) { return r.timing ? json(r.timing->median_us) : json(); }},
+      {gpu ? "TFLOP/s" : "", 9,
+       [=](const Result& r) { return timed_on_gpu(r) ? fmt::format("{:.2f}", tflops(r)) : ""; },  //
+       "tflops", [=](const Result& r) { return timed_on_gpu(r) ? json(tflops(r)) : json(); }},
+      {gpu ? computed.of_baseline : "", as_wide_as(computed.of_baseline, 10),
+       [=](const Result& r) {
+         return timed_on_gpu(r) && r.timing->ratio > 0 ? percent(r.timing->ratio) : "";
+       },
+       "ratio_to_cublas",
+       [=](const Result& r) { return timed_on_gpu(r) ? number_or_null(r.timing->ratio) : json(); }},
+      {gpu ? computed.of_peak : "", as_wide_as(computed.of_peak, 8),
+       [=](const Result& r) { return timed_on_gpu(r) && peak > 0 ? percent(tflops(r) / peak) : ""; },
+       "fraction_of_peak",
+       [=](const Result& r) {
+         return timed_on_gpu(r) ? number_or_null(tflops(r) / peak) : json(json::value_t::discarded);
+       }},
+      {"error", 9,
+       [](const Result& r) {
+         const double error = r.verdict.max_relative_error;
+         return !r.verified ? "-" : error == 0 ? "0" : fmt::format("{:.1e}", error);
+       },
+       "relative_error",
+       [](const Result& r) { return r.verified ? json(r.verdict.max_relative_error) : json(); }},
+      {"error/bound", 11,
+       [](const Result& r) {
+         return r.verified ? fmt::format("{:.4f}", r.verdict.max_error_over_bound) : "-";
+       },
+       "error_over_bound",
+       [](const Result& r) {
+         const double over = r.verdict.max_error_over_bound;  // JSON knows no infinity
+         return !r.verified ? json() : std::isfinite(over) ? json(over) : json("infinite");
+       }},
+      {"", 0,
+       [](const Result& r) {
+         return !r.pass ? colored("FAIL", 31) : r.verified ? colored("PASS", 32) : "not verified";
+       },
+       "pass", [](const Result& r) { return r.pass; }},
+  };
+}
+
+// The first column and the last are flush left, the others flush right.
+void print_row(const std::vector<Column>& columns, const std::function<std::string(const Column&)>& text) {
+  std::string row = fmt::format("{:<{}}", text(columns.front()), columns.front().width);
+  for (std::size_t i = 1; i + 1 < columns.size(); ++i) {
+    row += fmt::format(" {:>{}}", text(columns[i]), columns[i].width);
+  }
+  fmt::print("{}  {}\n", row, text(columns.back()));
+}
 
 }  // namespace
 
@@ -118,32 +187,12 @@ void flush_stdout() {
 }
 
 void print_header(const DeviceInfo& device, Precision precision) {
-  const bool gpu = device.kind == "gpu";
-  const PrecisionTraits& computed = traits(precision);
-  std::string type;
-  if (computed.input != Input::fp32) {
-    type = fmt::format(", A and B {}", traits(computed.input).name);
-  } else if (precision != Precision::fp32) {
-    type = fmt::format(", in {}", computed.name);
-  }
-  fmt::print(row_format, "shape (M x N x K)" + type, gpu ? "time" : "simulated in", gpu ? "TFLOP/s" : "",
-             gpu ? computed.of_baseline : "", baseline_width(computed), gpu ? computed.of_peak : "",
-             peak_width(computed), "error", "error/bound", "");
+  print_row(columns_of(device, precision), [](const Column& column) { return column.heading; });
 }
 
 void print_result(const DeviceInfo& device, const Result& result) {
-  const double rate = tflops(result);
-  const bool gpu = device.kind == "gpu" && result.timing;
-  const double peak = device.peak_tflops(result.precision);
-  const PrecisionTraits& computed = traits(result.precision);
-  fmt::print(row_format, to_string(result.problem), result.timing ? duration(result.timing->median_us) : "-",
-             gpu ? fmt::format("{:.2f}", rate) : "",
-             gpu && result.timing->ratio > 0 ? fmt::format("{:.1f} %", 100 * result.timing->ratio) : "",
-             baseline_width(computed), gpu && peak > 0 ? fmt::format("{:.1f} %", 100 * rate / peak) : "",
-             peak_width(computed), result.verified ? text_of_error(result.verdict.max_relative_error) : "-",
-             result.verified ? fmt::format("{:.4f}", result.verdict.max_error_over_bound) : "-",
-             result.pass ? (result.verified ? colored("PASS", 32) : "not verified") : colored("FAIL", 31));
-  if (gpu && result.timing->sustained) print_sustained(result);
+  print_row(columns_of(device, result.precision), [&](const Column& column) { return column.cell(result); });
+  if (result.timing && result.timing->sustained) print_sustained(result);
   if (result.rounded_inputs) {
     fmt::print("  A and B of the files were rounded to {}: {} elements changed\n", traits(result.input).name,
                *result.rounded_inputs);
@@ -185,33 +234,28 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         {"precision", traits(result.precision).name},
         {"layout", p.layout == Layout::row_major ? "row" : "col"},
         {"verified", result.verified},
-        {"pass", result.pass},
         {"complaints", result.complaints},
-        {"time_us", nullptr},
-        {"tflops", nullptr},
-        {"ratio_to_cublas", nullptr},
         {"max_error", nullptr},
-        {"relative_error", nullptr},
         {"bias", nullptr},
-        {"error_over_bound", nullptr},
         {"device", device.name},
         {"device_kind", device.kind},
         {"date", now_utc()},
     };
+    for (const Column& column : columns_of(device, result.precision)) {
+      if (column.key == nullptr) continue;
+      nlohmann::json value = column.value(result);
+      if (!value.is_discarded()) object[column.key] = std::move(value);
+    }
     if (result.verified) {
       object["max_error"] = result.verdict.max_error;
-      object["relative_error"] = result.verdict.max_relative_error;
       if (result.verdict.product_squared > 0) object["bias"] = result.verdict.bias();
       if (result.bias_limit) object["bias_limit"] = *result.bias_limit;
-      const double over = result.verdict.max_error_over_bound;  // JSON knows no infinity
-      object["error_over_bound"] = std::isfinite(over) ? nlohmann::json(over) : nlohmann::json("infinite");
     }
     if (const Arithmetic& arithmetic = traits(result.precision).arithmetic; arithmetic.operand_error > 0) {
       object["operands"] = arithmetic.rounds_operands ? "rounded" : "cut off";
     }
     if (result.timing) {
       const Timing& t = *result.timing;
-      object["time_us"] = t.median_us;
       object["samples"] = t.samples;
       object["spread"] = t.spread;
     }
@@ -225,16 +269,12 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["cuda"] = device.cuda;
       object["compute_capability"] = device.compute_capability;
       object["multiprocessors"] = device.multiprocessors;
-      const double peak = device.peak_tflops(result.precision);
       object["peak"] = traits(result.precision).peak;
-      object["peak_tflops"] = number_or_null(peak);
+      object["peak_tflops"] = number_or_null(device.peak_tflops(result.precision));
       object["max_sm_clock_mhz"] = number_or_null(device.max_clock_mhz);
       if (result.timing) {
         const Timing& t = *result.timing;
-        object["tflops"] = tflops(result);
-        object["fraction_of_peak"] = number_or_null(peak > 0 ? tflops(result) / peak : 0);
         object["baseline"] = traits(result.precision).baseline;
-        object["ratio_to_cublas"] = number_or_null(t.ratio);
         object["cublas_time_us"] = number_or_null(t.baseline_us);
         object["cublas_algorithm"] = t.baseline;
         if (result.baseline) {
