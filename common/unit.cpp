@@ -7,4 +7,4 @@
 #include "common/unit.hpp"
 
 // Data only, and no code that the observed build could lend to the plain one.
-extern constinit const harness::Entry STEP_ENTRY = find_entry(&sgemm, &gemm_tf32, &gemm_tf32_cut_off, &gemm);
+extern constinit const harness::Entry STEP_ENTRY = find_step();

@@ -4,4 +4,4 @@
 
 #include "common/unit.hpp"
 
-extern constinit const harness::Entry run_on_gpu = find_entry(&sgemm, &gemm_tf32, &gemm_tf32_cut_off, &gemm);
+extern constinit const harness::Entry run_on_gpu = find_step();

@@ -1,29 +1,42 @@
 #pragma once
 
-// Finds the function of the kernel file that this unit compiles. Its name and what it takes say what it
-// computes in:
-//   sgemm(const Gemm&)              FP32
-//   gemm_tf32(const Gemm&)          TF32, of floats that it rounds to the nearest
-//   gemm_tf32_cut_off(const Gemm&)  TF32, of floats whose last bits it may leave to the tensor cores to cut
-//   gemm(const GemmBf16&)           BF16
+// Finds the function of the kernel's file that this unit compiles. Its name says what it computes in, its
+// parameter what A and B are. For a new precision, add a name to the declarations and a line to find_step().
 
 #include "common/harness/entry.hpp"
 
-// Overloads that no file defines: all names exist, whichever of them the file has.
+// Every name also has an overload that no file defines: the file has only one of them, yet all can be named.
 struct NoStep;
-void sgemm(const NoStep&);
-void gemm_tf32(const NoStep&);
-void gemm_tf32_cut_off(const NoStep&);
-void gemm(const NoStep&);
+using Missing = void(const NoStep&);
+Missing sgemm, gemm_tf32, gemm_tf32_cut_off, gemm;
 
-using Missing = void (*)(const NoStep&);
-using StepOfFloats = void (*)(const Gemm&);
-using StepOfBf16 = void (*)(const GemmBf16&);
-constexpr harness::Entry find_entry(StepOfFloats step, Missing, Missing, Missing) { return step; }
-constexpr harness::Entry find_entry(Missing, StepOfFloats step, Missing, Missing) {
-  return {step, harness::Precision::tf32};
+// For a name that the file has, the first fits: it needs no conversion.
+template <typename T>
+constexpr harness::Entry step_if_any(void (*step)(const GemmOf<T>&), harness::Precision precision) {
+  return {step, precision};
 }
-constexpr harness::Entry find_entry(Missing, Missing, StepOfFloats step, Missing) {
-  return {step, harness::Precision::tf32_cut_off};
+struct None {
+  constexpr None(Missing*) {}
+};
+constexpr harness::Entry step_if_any(None, harness::Precision) { return {}; }
+
+namespace {
+
+constexpr harness::Entry find_step() {
+  using enum harness::Precision;
+  harness::Entry step;
+  int found = 0;
+  for (const harness::Entry& entry : {
+           step_if_any(&sgemm, fp32),
+           step_if_any(&gemm_tf32, tf32),                  // rounds floats to the nearest TF32
+           step_if_any(&gemm_tf32_cut_off, tf32_cut_off),  // may leave it to the tensor cores to cut them off
+           step_if_any(&gemm, bf16),
+       }) {
+    if (!entry) continue;
+    step = entry;
+    ++found;
+  }
+  return found == 1 ? step : throw "the kernel's file has to define exactly one of these functions";
 }
-constexpr harness::Entry find_entry(Missing, Missing, Missing, StepOfBf16 step) { return step; }
+
+}  // namespace
