@@ -45,8 +45,8 @@ def grade(name, source):
 
 @pytest.mark.parametrize("name", ["02_coalescing", "wrong_last_tile"])
 def test_a_solution_passes_and_a_starter_fails(name):
-    assert grade(name, EXERCISES[name].solution.read_text(encoding="utf-8")) is None
-    finding = grade(name, EXERCISES[name].starter.read_text(encoding="utf-8"))
+    assert grade(name, EXERCISES[name].solution) is None
+    finding = grade(name, EXERCISES[name].starter)
     assert finding.code == (EXERCISES[name].found or "goal")
     assert finding.line
 
@@ -58,6 +58,6 @@ def test_a_solution_passes_and_a_starter_fails(name):
 def test_a_cheat_is_caught(name):
     """By what looks at objects, at the stack and at the host's accesses: all are another processor's."""
     edit = CHEATS[name]["edit"].replace("@product g.A g.B g.C", "g.C[0] = g.A[0] * g.B[0];")
-    finding = grade("02_coalescing", edited(EXERCISES["02_coalescing"].solution.read_text(), edit))
+    finding = grade("02_coalescing", edited(EXERCISES["02_coalescing"].solution, edit))
     assert finding is not None, "it passes"
     assert finding.code == CHEATS[name]["found"][0]

@@ -50,7 +50,7 @@ def test_the_parts_are_all():
 
 @pytest.mark.parametrize("exercise", CHOSEN, ids=lambda e: e.name)
 def test_starter_fails_and_says_why(exercise, build):
-    grading = grade(exercise, build, exercise.starter.read_text())
+    grading = grade(exercise, build, exercise.starter)
     finding = grading.finding
     assert finding is not None
     assert finding.code not in NO_BEGINNING, finding.says  # it compiles, and keeps to the rules

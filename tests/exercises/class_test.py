@@ -26,7 +26,7 @@ def graded(build, exercises, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("class")
     hand_ins = folder / "submissions"
-    right = exercises["02_coalescing"].solution.read_text()
+    right = exercises["02_coalescing"].solution
     answers = solution_of(exercises["two_bounds"], build)
     (hand_ins / "Ada" / "work").mkdir(parents=True)
     (hand_ins / "Ada" / "work" / "02_coalescing.cu").write_text(right)
@@ -35,7 +35,7 @@ def graded(build, exercises, tmp_path_factory):
     student("hint", "02")
     student("check", "02", "--device", "cpu")
     (student.workspace / "state.json").rename(hand_ins / "Ada" / "state.json")
-    tiles = exercises["03_shared_memory"].solution.read_text()
+    tiles = exercises["03_shared_memory"].solution
     (hand_ins / "Ada" / "03_shared_memory.cu").write_text(tiles)
     zipped(
         hand_ins / 'Lovelace, "Eva".zip',

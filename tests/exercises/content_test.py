@@ -100,7 +100,7 @@ def test_malformed_kernel(kernel, old, new, words):
     rejected(kernel((old, new)), *words)
 
 
-@pytest.mark.parametrize("name", ["starter.cu", "../kernel.cu", "exercise.toml"])
+@pytest.mark.parametrize("name", ["starter.toml", "../kernel.cu", "exercise.toml"])
 def test_a_file_is_missing(kernel, name):
     folder = kernel()
     (folder / name).unlink()
@@ -110,14 +110,20 @@ def test_a_file_is_missing(kernel, name):
 
 def test_a_starter_that_is_the_solution(kernel):
     folder = kernel()
-    text = (folder.parent / "kernel.cu").read_text()
-    (folder / "starter.cu").write_text(text.replace("// Step", "// TODO Step"))
+    (folder / "starter.toml").write_text('header = "TODO: something"')
     rejected(folder, "is the solution")
+
+
+def test_a_starter_of_another_kernel(kernel):
+    folder = kernel()
+    path = folder.parent / "kernel.cu"
+    path.write_text(path.read_text().replace("int row = ", "int y = "))
+    rejected(folder, "starter.toml", "0 places like 'const int row")
 
 
 def test_a_starter_without_todo(kernel):
     folder = kernel()
-    path = folder / "starter.cu"
+    path = folder / "starter.toml"
     path.write_text(path.read_text().replace("TODO", "LATER"))
     rejected(folder, "TODO")
 

@@ -23,7 +23,7 @@ def grade(exercises, build):
 
     def grade_changed(*changes, goals=None, file="my/02.cu"):
         exercise = exercises["02_coalescing"]
-        source = exercise.solution.read_text()
+        source = exercise.solution
         for old, new in changes:
             assert source.count(old) == 1, old
             source = source.replace(old, new)
@@ -166,7 +166,7 @@ def test_other_problems_each_time(exercises):
 
 def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
     toolchain = Toolchain(build, "02_coalescing")
-    source = exercises["02_coalescing"].solution.read_text()
+    source = exercises["02_coalescing"].solution
     first = toolchain.compile(read(source, source), source)
     stamp = (first.folder / "worker").stat().st_mtime_ns
     again = toolchain.compile(read(source, source), source)
@@ -225,7 +225,7 @@ def test_the_program_for_the_gpu_is_built(build, exercises):
     toolchain = Toolchain(build, "02_coalescing")
     if not toolchain.has_nvcc:
         pytest.skip("needs nvcc")
-    source = exercises["02_coalescing"].solution.read_text()
+    source = exercises["02_coalescing"].solution
     built = toolchain.compile(read(source, source), source, gpu=True)
     program = toolchain.step_program(built, gpu=True)
     for device, statuses in (("cpu", (0,)), ("gpu", (0, 3))):
@@ -239,7 +239,7 @@ def test_the_name_of_the_entry_is_the_step_s(build, exercises):
     """Another name would grant another error."""
     exercise = exercises["21_tensor_cores"]
     assert entry_of_step(exercise.step) == Entry("gemm_tf32", "Gemm")
-    source = exercise.solution.read_text().replace("void gemm_tf32(", "void gemm_tf32_cut_off(")
+    source = exercise.solution.replace("void gemm_tf32(", "void gemm_tf32_cut_off(")
     assert entry_of(source) == Entry("gemm_tf32_cut_off", "Gemm")
     finding = Grader(exercise, build, "cpu", seed=1).grade(source, "my/it.cu").finding
     assert finding.code == "compile"
@@ -264,10 +264,10 @@ def test_a_forgotten_first_barrier(grade_other, name, line):
 
 def test_what_gcc_warns_of(exercises, student):
     exercise = exercises["02_coalescing"]
-    student.writes(exercise, exercise.solution.read_text().replace("float sum = 0.0f;", "int sum = 0;"))
+    student.writes(exercise, exercise.solution.replace("float sum = 0.0f;", "int sum = 0;"))
     said = student("check", "02", "--device", "cpu").stdout
     assert "GCC warns: conversion from 'float' to 'int'" in said
-    student.writes(exercise, exercise.solution.read_text())
+    student.writes(exercise, exercise.solution)
     assert "GCC warns" not in student("check", "02", "--device", "cpu").stdout
 
 
@@ -351,7 +351,7 @@ def test_a_missed_goal_is_shown_where_it_is_missed(grade_other):
 
 
 def test_another_name_for_a_tile(grade_other, exercises):
-    source = exercises["04_1d_tiling"].solution.read_text()
+    source = exercises["04_1d_tiling"].solution
     lines = [line for line in source.splitlines() if "Bs" in line]
     finding, _ = grade_other("04_1d_tiling", *((line, line.replace("Bs", "b_tile")) for line in lines))
     assert "accesses no array 'Bs'" in finding.details[0]
@@ -382,7 +382,7 @@ def test_verify_finds_what_is_wrong(exercises, build, capsys, starter, solution,
     exercise = exercises["02_coalescing"]
 
     def grade_source(_, source, __):
-        return Grade(solution if source == exercise.solution.read_text() else starter)
+        return Grade(solution if source == exercise.solution else starter)
 
     status = verify([exercise], build, grade_source)
     assert status == (1 if words else 0)

@@ -122,7 +122,7 @@ def test_the_judge_without_walls(kind, build, exercises):
     from tools.grading.build import Toolchain
     from tools.grading.source import read
 
-    source = exercises["02_coalescing"].solution.read_text()
+    source = exercises["02_coalescing"].solution
     built = Toolchain(build, "02_coalescing").compile(read(source, source), source)
     outcome = run(built, [Problem("--size 8 --seed 1")], "--check")
     assert outcome.crash == ""

@@ -26,7 +26,7 @@ def names(exercises):
 
 @names(PREDICTIONS)
 def test_the_numbers_of_a_worked_solution_are_the_answers(exercise, build):
-    block = re.search(r"\n```toml\n(.*?)```\n$", exercise.solution.read_text(), re.DOTALL)
+    block = re.search(r"\n```toml\n(.*?)```\n$", exercise.solution, re.DOTALL)
     assert block, f"{exercise.solution} does not end with the answers in a toml block"
     stated = tomllib.loads(block[1])
     assert list(stated) == [question.id for question in exercise.questions]

@@ -14,10 +14,10 @@ def answers(exercise, build, **changes):
 
 
 def test_blank(numbers, build):
-    finding = grade_answers(numbers, build, numbers.starter.read_text()).finding
+    finding = grade_answers(numbers, build, numbers.starter).finding
     question = numbers.questions[0]
     assert finding.code == "blank"
-    assert finding.line == line_of(question.id, numbers.starter.read_text()) > 0
+    assert finding.line == line_of(question.id, numbers.starter) > 0
     assert question.asks in finding.says
 
 
@@ -45,7 +45,7 @@ def test_no_question_takes_another_answer(exercises, build, factor, word):
 
 
 def test_the_worked_solution_comes_with_the_pass(student, numbers, build):
-    worked = numbers.solution.read_text().strip().splitlines()[-1]
+    worked = numbers.solution.strip().splitlines()[-1]
     result = student("check", numbers.name)
     assert result.returncode == 1
     assert " ".join(worked.split()) not in " ".join(result.stdout.split())
@@ -63,10 +63,10 @@ def test_the_worked_solution_comes_with_the_pass(student, numbers, build):
     [("x = \n", "toml", "cannot be read"), ("nonsense_of_mine = 1\n", "toml", "nonsense_of_mine")],
 )
 def test_a_file_that_is_not_as_it_should_be(numbers, build, text, code, words):
-    finding = grade_answers(numbers, build, numbers.starter.read_text() + text).finding
+    finding = grade_answers(numbers, build, numbers.starter + text).finding
     assert finding.code == code
     assert words in finding.says
-    assert finding.line == numbers.starter.read_text().count("\n") + 1
+    assert finding.line == numbers.starter.count("\n") + 1
 
 
 LONG = "1" * 400

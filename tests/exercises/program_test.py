@@ -29,7 +29,7 @@ def test_overview_lists_all_and_begins_the_next(student, exercises):
     assert next(line for line in lines if line.endswith("<- next")).split()[2] == names[0]
     assert f"check {names[0]}" in result.stdout
     copy = student.workspace / exercises[names[0]].file_name
-    assert copy.read_text() == exercises[names[0]].starter.read_text()
+    assert copy.read_text() == exercises[names[0]].starter
     assert [path.name for path in student.workspace.iterdir()] == [copy.name]
     assert max(map(len, lines)) <= 100 + len(str(student.workspace))
 
@@ -67,7 +67,7 @@ def test_a_fault_shows_its_symptom_first(student, exercises):
     assert " ".join(exercise.symptom.split()) in said
     assert "shown after the first hint" in said
     assert "counted twice" not in said
-    text = exercise.starter.read_text()
+    text = exercise.starter
     student.writes(exercise, text + "oops\n")  # what is new is said at once
     assert "does not compile" in student("check", "wrong_at_19", "--device", "cpu").stdout
     student.writes(exercise, text)
@@ -87,7 +87,7 @@ def test_from_starter_to_solution(student, exercises):
     assert state(student)["02_coalescing"]["attempts"] == 1
     assert state(student)["02_coalescing"]["passed_at"] is None
 
-    student.writes(exercise, exercise.solution.read_text())
+    student.writes(exercise, exercise.solution)
     result = student("check", "02_coalescing", "--device", "cpu")
     assert result.returncode == 0, result.stdout
     assert result.stdout.startswith("02_coalescing: passed")
@@ -100,14 +100,14 @@ def test_from_starter_to_solution(student, exercises):
     assert "\033[" not in result.stdout
 
     # A later failure does not take the pass away.
-    student.writes(exercise, exercise.starter.read_text())
+    student.writes(exercise, exercise.starter)
     assert student("check", "02_coalescing", "--device", "cpu").returncode == 1
     assert state(student)["02_coalescing"]["passed_at"] == entry["passed_at"]
     assert "[~] 02_coalescing" in student().stdout
 
 
 def test_check_all_grades_what_was_begun(student, exercises, numbers):
-    student.writes(numbers, numbers.starter.read_text())
+    student.writes(numbers, numbers.starter)
     result = student("check", "--all")
     assert result.returncode == 1
     assert [line for line in result.stdout.splitlines() if ": not yet" in line] == [
@@ -156,7 +156,7 @@ def test_solution_before_the_pass_only_with_reveal(student, exercises):
     assert not (student.workspace / "state.json").exists()
     result = student("solution", exercise.name, "--reveal")
     assert result.returncode == 0
-    assert exercise.solution.read_text().strip() in result.stdout
+    assert exercise.solution.strip() in result.stdout
     assert state(student)[exercise.name]["revealed"] is True
     assert f"[r] {exercise.name}" in student().stdout
     assert student("solution", exercise.name).returncode == 0
@@ -187,7 +187,7 @@ def test_reset_keeps_the_old_file(student, exercises):
     path = student.writes(exercise, "// mine\n")
     result = student("reset", exercise.name)
     assert result.returncode == 0
-    assert path.read_text() == exercise.starter.read_text()
+    assert path.read_text() == exercise.starter
     assert (student.workspace / "02_coalescing.cu.old").read_text() == "// mine\n"
     assert "02_coalescing.cu.old" in result.stdout
     # Once more: the starter does not take the place of the work.
@@ -269,8 +269,8 @@ def test_watch_goes_on_to_the_next_exercise(student, exercises):
 
 def test_ctrl_c_while_grading_ends_at_once(student, exercises):
     exercise = exercises["01_naive"]
-    endless = exercise.solution.read_text().replace("++k)", "k += 0)")
-    assert endless != exercise.solution.read_text()
+    endless = exercise.solution.replace("++k)", "k += 0)")
+    assert endless != exercise.solution
     student.writes(exercise, endless)
     watching = Watching(student, exercise.name, "--device", "cpu")
     time.sleep(3)

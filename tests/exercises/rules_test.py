@@ -26,7 +26,7 @@ def check(exercises):
 
     def check_changed(outside="", in_kernel="", in_sgemm=""):
         exercise = exercises[NAME]
-        source = exercise.solution.read_text()
+        source = exercise.solution
         for place, text in (
             ("namespace {\n", outside),
             ("  float sum = 0.0f;", in_kernel),
@@ -34,7 +34,7 @@ def check(exercises):
         ):
             assert source.count(place) == 1
             source = source.replace(place, f"{text}\n{place}")
-        return broken(source, exercise.starter.read_text()), source
+        return broken(source, exercise.starter), source
 
     return check_changed
 
@@ -149,14 +149,14 @@ def test_what_is_no_cuda(check, outside, in_kernel, in_sgemm, words):
 def test_no_cuda_in_no_solution(exercises):
     for exercise in exercises.values():
         if exercise.kind != "predict":
-            starter = exercise.starter.read_text()
-            for source in (starter, exercise.solution.read_text()):
+            starter = exercise.starter
+            for source in (starter, exercise.solution):
                 assert broken(source, starter) is None
 
 
 @pytest.mark.parametrize("text", ["", "\n", " \t\r\n\n", "\ufeff"])
 def test_an_empty_file(exercises, text):
-    finding = broken(text, exercises[NAME].starter.read_text())
+    finding = broken(text, exercises[NAME].starter)
     assert finding.says == "The file is empty."
     assert "reset" in finding.look
 
@@ -176,13 +176,13 @@ def compiles(exercises, build):
     """The finding of compiling the solution of step 02 with some lines more, or None."""
 
     def compile_changed(outside="", in_kernel="", in_sgemm="", gpu=False):
-        source = exercises[NAME].solution.read_text()
+        source = exercises[NAME].solution
         source = source.replace("namespace {\n", f"namespace {{\n{outside}\n")
         source = source.replace("  float sum = 0.0f;", f"  {in_kernel}\n  float sum = 0.0f;")
         source = source.replace("  launch(", f"  {in_sgemm}\n  launch(")
         try:
             toolchain = Toolchain(build, NAME)
-            built = toolchain.compile(read(source, exercises[NAME].starter.read_text()), source)
+            built = toolchain.compile(read(source, exercises[NAME].starter), source)
             if gpu:
                 toolchain.compile_machine_code(built)
         except Failed as error:

@@ -101,7 +101,7 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
 
     monkeypatch.setattr(grader, "check_goal", note)
     exercise = exercises[name]
-    grading = Grader(exercise, build, "cpu", seed=8).grade(exercise.solution.read_text(), "my/it.cu")
+    grading = Grader(exercise, build, "cpu", seed=8).grade(exercise.solution, "my/it.cu")
     assert grading.finding is None
     assert len(checked) == len(exercise.goals)
     for m, n, _ in checked:

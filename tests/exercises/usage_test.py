@@ -98,13 +98,13 @@ def test_a_file_that_cannot_be_read_leaves_the_others_alone(student, exercises, 
     # And it can be begun again.
     if how != "link to nowhere":
         assert student("reset", "01_naive").returncode == 0
-        assert path.read_text() == exercises["01_naive"].starter.read_text()
+        assert path.read_text() == exercises["01_naive"].starter
         assert path.with_name(path.name + ".old").exists()
 
 
 def test_what_cannot_be_graded_here_leaves_the_others_alone(student, exercises, numbers, tmp_path):
     student.writes(numbers, solution_of(numbers, student.build))
-    student.writes(exercises["01_naive"], exercises["01_naive"].starter.read_text())
+    student.writes(exercises["01_naive"], exercises["01_naive"].starter)
     build = tmp_path / "build"
     build.mkdir()
     for name in ("steps", "common"):
@@ -130,7 +130,7 @@ def test_what_cannot_be_graded_here_leaves_the_others_alone(student, exercises, 
 )
 def test_nobody_reads_what_it_says(student, numbers, command):
     """As with `| head`, which may have seen enough before the program begins."""
-    student.writes(numbers, numbers.starter.read_text())
+    student.writes(numbers, numbers.starter)
     program, *arguments = command
     if program == "exercises":
         arguments = ["--build", str(student.build), "--workspace", str(student.workspace), *arguments]

@@ -104,14 +104,13 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
         source = data.decode()
     except UnicodeDecodeError:
         return Grade(Finding("unreadable", "The file is not text in UTF-8."))
-    starter = exercise.starter.read_text(encoding="utf-8")
     row.texts[exercise.name] = source
-    row.words[exercise.name] = words_of(source, starter)
+    row.words[exercise.name] = words_of(source, exercise.starter)
     try:
         if exercise.kind == "predict":
             return grade_answers(exercise, build, source)
         # With the same lines in the same places, as a finding names one.
-        key = exercise.name, re.sub(r"[ \t]+\n", "\n", read(source, starter).text.rstrip())
+        key = exercise.name, re.sub(r"[ \t]+\n", "\n", read(source, exercise.starter).text.rstrip())
         if key in graded:
             row.same_code_as[exercise.name], grade = graded[key]
             return grade
@@ -132,8 +131,7 @@ def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
     for exercise in exercises:
         if exercise.kind == "predict":
             continue
-        texts = (path.read_text(encoding="utf-8") for path in (exercise.solution, exercise.starter))
-        solution = words_of(*texts)
+        solution = words_of(exercise.solution, exercise.starter)
         mine = [row for row in rows if len(row.words.get(exercise.name, ((),))[0]) >= least]
         for row in mine:
             words = row.words[exercise.name]

@@ -1,21 +1,24 @@
 """The exercises as their files describe them: reads, checks and orders them.
 
-  steps/NN_name/exercise/{exercise.toml, starter.cu}             its solution is steps/NN_name/kernel.cu
-  exercises/find_the_fault/NAME/{exercise.toml, starter.cu, solution.cu}
+  steps/NN_name/exercise/{exercise.toml, starter.toml}           its solution is steps/NN_name/kernel.cu
+  exercises/find_the_fault/NAME/{exercise.toml, starter.toml, solution.cu}
   exercises/predict/NAME/{exercise.toml, answers.toml, solution.md}
 
-docs/teaching.md describes exercise.toml. Standard library only.
+starter.toml is an edit (tools/edits.py) of the solution. A fault's solution may be one itself, of the kernel
+of the step that it comes after: solution.toml in place of solution.cu. docs/teaching.md describes
+exercise.toml. Standard library only.
 """
 
 import ast
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml
 from tools.claims.context import all_steps
 from tools.claims.values import is_condition, parse
+from tools.edits import Edit
 
 HINTS = 3
 # kind: where they lie, and what others do not have in exercise.toml
@@ -124,20 +127,26 @@ class Exercise:
     def step(self) -> str:
         return self.name if self.kind == "kernel" else self.after
 
-    @property
-    def starter(self) -> Path:
-        return self.folder / ("answers.toml" if self.kind == "predict" else "starter.cu")
+    @cached_property
+    def starter(self) -> str:
+        """What the student begins with. Raises UsageError."""
+        if self.kind == "predict":
+            return _read(self.folder / "answers.toml")
+        return _edited(self.solution, self.folder / "starter.toml")
 
-    @property
-    def solution(self) -> Path:
+    @cached_property
+    def solution(self) -> str:
+        """A kernel, or what explains the answers. Raises UsageError."""
         if self.kind == "kernel":
-            return self.folder.parent / "kernel.cu"
-        return self.folder / ("solution.md" if self.kind == "predict" else "solution.cu")
+            return _read(self.folder.parent / "kernel.cu")
+        if self.kind == "fault" and (edit := self.folder / "solution.toml").exists():
+            return _edited(_read(ROOT / "steps" / self.after / "kernel.cu"), edit)
+        return _read(self.folder / ("solution.md" if self.kind == "predict" else "solution.cu"))
 
     @property
     def file_name(self) -> str:
         """What the student's copy is called."""
-        return self.name + self.starter.suffix
+        return self.name + (".toml" if self.kind == "predict" else ".cu")
 
 
 def _check_step(name: str, key: str) -> None:
@@ -190,13 +199,21 @@ def _read(path: Path) -> str:
     return text
 
 
+def _edited(kernel: str, path: Path) -> str:
+    """The kernel with the edit that stands in a file."""
+    edit = read_fields(Edit, read_toml(path), path)
+    try:
+        return edit.text(kernel)
+    except UsageError as problem:
+        raise UsageError(f"{path}: {problem}") from None
+
+
 # ---- The function that launches --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The function of a kernel's file that launches, and the type of the problem that it takes: the two say
-    what the kernel computes in (common/unit.hpp)."""
+    """The function of a kernel's file that launches, and the type of the problem that it takes."""
 
     name: str
     takes: str
@@ -206,14 +223,15 @@ class Entry:
 
 
 @cache
-def _entry_form() -> re.Pattern[str]:
-    names = re.findall(r"^void (\w+)\(const NoStep&\);", read_text(ROOT / "common/unit.hpp"), re.MULTILINE)
-    return re.compile(rf"\bvoid ({'|'.join(names)})\(const (Gemm\w*)& ?\w+\)")
+def precisions() -> dict[str, str]:
+    """What a kernel computes in, by the name of its entry."""
+    return dict(re.findall(r"step_if_any\(&(\w+), (\w+)\)", read_text(ROOT / "common/unit.hpp")))
 
 
 def entry_of(source: str) -> Entry | None:
     """The entry that a kernel's source defines."""
-    match = _entry_form().search(without_comments(source))
+    form = rf"\bvoid ({'|'.join(precisions())})\(const (Gemm\w*)& ?\w+\)"
+    match = re.search(form, without_comments(source))
     return Entry(*match.groups()) if match else None
 
 
@@ -253,25 +271,25 @@ def code_lines(source: str) -> set[str]:
 
 
 def _check_sources(exercise: Exercise, path: Path) -> None:
-    starter, solution = _read(exercise.starter), _read(exercise.solution)
+    starter, solution = exercise.starter, exercise.solution
     entry = entry_of_step(exercise.step)
-    for name, text in ((exercise.starter, starter), (exercise.solution, solution)):
+    for name, text in (("the starter", starter), ("the solution", solution)):
         if entry_of(text) != entry:
-            raise UsageError(f"{name}: has no `{entry}`")
+            raise UsageError(f"{path}: {name} has no `{entry}`")
         if "__global__" not in text:
-            raise UsageError(f"{name}: has no kernel")
+            raise UsageError(f"{path}: {name} has no kernel")
     if exercise.kind == "kernel" and "TODO" not in starter:
-        raise UsageError(f"{exercise.starter}: marks no place with TODO")
+        raise UsageError(f"{path}: the starter marks no place with TODO")
     removed = code_lines(solution) - code_lines(starter)
     # Line by line, for the starter may lack a line that the solution has twice.
     if without_comments(starter).split() == without_comments(solution).split():
-        raise UsageError(f"{exercise.starter}: is the solution")
+        raise UsageError(f"{path}: the starter is the solution")
     # Neither what is shown at once nor a hint may hold a line that the student is to write.
     shown = [(f"the {key}", getattr(exercise, key)) for key in ("task", "title", "look", "symptom")]
     shown += [(f"hint {n}", hint) for n, hint in enumerate(exercise.hints, 1)]
     shown += [(f"goal {n}", g.says + " " + g.look) for n, g in enumerate(exercise.goals, 1)]
     comments = "\n".join(re.findall(r"//[^\n]*|/\*.*?\*/", starter, re.DOTALL))
-    shown += [(f"a comment of {exercise.starter.name}", re.sub(r"//", " ", comments))]
+    shown += [("a comment of the starter", re.sub(r"//", " ", comments))]
     for what, text in shown:
         packed = "".join(text.split())
         for line in removed:
@@ -285,10 +303,11 @@ def _check_predict(exercise: Exercise, path: Path) -> None:
     ids = [question.id for question in exercise.questions]
     if len(set(ids)) != len(ids):
         raise UsageError(f"{path}: two questions have the same id")
-    answers = read_toml(exercise.starter)
+    starter = exercise.folder / "answers.toml"
+    answers = read_toml(starter)
     if set(answers) != set(ids):
         odd = min(set(answers) ^ set(ids))
-        raise UsageError(f"{exercise.starter}: '{odd}' stands in only one of answers.toml and exercise.toml")
+        raise UsageError(f"{starter}: '{odd}' stands in only one of answers.toml and exercise.toml")
     if filled := [name for name in ids if answers[name] != ""]:
-        raise UsageError(f'{exercise.starter}: {filled[0]} is to be blank: {filled[0]} = ""')
-    _read(exercise.solution)
+        raise UsageError(f'{starter}: {filled[0]} is to be blank: {filled[0]} = ""')
+    _read(exercise.folder / "solution.md")

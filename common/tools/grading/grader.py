@@ -82,7 +82,7 @@ class Grader:
     def _grade(self, source: str, grade: Grade) -> None:
         toolchain = Toolchain(self.build, self.exercise.step)
         self.progress("compiling")
-        code = read(source, self.exercise.starter.read_text(encoding="utf-8"))
+        code = read(source, self.exercise.starter)
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
             raise BuildError(f"no GPU: {why_not}; leave out --device")
@@ -143,10 +143,8 @@ class Grader:
                             self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
-        solution = self.exercise.solution.read_text(encoding="utf-8")
-        if finding.code == "wrong result" and (
-            private := forgotten_shared(finding, self.built.source, solution)
-        ):
+        private = forgotten_shared(finding, self.built.source, self.exercise.solution)
+        if finding.code == "wrong result" and private:
             raise Failed(private)
         finding.line = self._line_of_store(problem)
         self._fail(finding, problem)
@@ -225,8 +223,8 @@ class Grader:
 
     def _expected(self, toolchain: Toolchain) -> list[list[bool]]:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
-        texts = [path.read_text(encoding="utf-8") for path in (self.exercise.solution, self.exercise.starter)]
-        solution = toolchain.compile(read(*texts), texts[0])
+        source = self.exercise.solution
+        solution = toolchain.compile(read(source, self.exercise.starter), source)
         kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr(self.exercise.goals))}.json"
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())

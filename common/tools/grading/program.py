@@ -231,7 +231,7 @@ class Program:
         if progress.revealed:
             say("  The solution was revealed before: no points.")
         if exercise.kind == "predict":
-            say("\n" + indent(exercise.solution.read_text(encoding="utf-8").rstrip("\n"), "  "))
+            say("\n" + indent(exercise.solution.rstrip("\n"), "  "))
         say(f"\n  solution  {self.command} solution {name}")
         if following := self.next_exercise():
             say(f"  next      {self.command} ({following.name})")
@@ -246,9 +246,7 @@ class Program:
         try:
             source = self.workspace.read(exercise)
             toolchain = Toolchain(self.build, exercise.step)
-            built = toolchain.compile(
-                read(source, exercise.starter.read_text(encoding="utf-8")), source, gpu=gpu
-            )
+            built = toolchain.compile(read(source, exercise.starter), source, gpu=gpu)
             program = toolchain.step_program(built, gpu=gpu)
         except Failed as failed:
             say(show(failed.finding, file, source))
@@ -309,7 +307,7 @@ class Program:
                 return 1
             with self.workspace.update(exercise) as progress:
                 progress.revealed = not progress.passed
-        say(exercise.solution.read_text(encoding="utf-8").rstrip("\n"))
+        say(exercise.solution.rstrip("\n"))
         return 0
 
     def reset(self) -> int:
@@ -360,7 +358,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 def solution_of(exercise: Exercise, build: Path) -> str:
     """What a student would have to write: the solution's source, or the answers as TOML."""
     if exercise.kind != "predict":
-        return exercise.solution.read_text(encoding="utf-8")
+        return exercise.solution
     context = Context(build, exercise.step)
     lines = []
     for question in exercise.questions:
@@ -375,8 +373,8 @@ def verify(exercises: list[Exercise], build: Path, grade: Callable[[Exercise, st
     """Says how it stands with each exercise. Returns 0 if all is well, else 1. Raises BuildError."""
     in_order = 0
     for exercise in exercises:
-        starter = grade(exercise, exercise.starter.read_text(encoding="utf-8"), exercise.starter.name).finding
-        solution = grade(exercise, solution_of(exercise, build), exercise.solution.name)
+        starter = grade(exercise, exercise.starter, exercise.file_name).finding
+        solution = grade(exercise, solution_of(exercise, build), exercise.file_name)
         problems = []
         if starter is None:
             problems.append("the starter passes")

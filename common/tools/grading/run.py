@@ -17,11 +17,10 @@ from tools.base import EMULATOR, ROOT
 from tools.claims.context import STANDARD_PROBLEM
 from tools.claims.objects import rows_of
 from tools.grading.build import Built
+from tools.grading.content import precisions
 from tools.grading.isolation import Limits, confined
 
 SECONDS, SECONDS_OBSERVED = 2.0, 20.0  # of processor time for a problem, and for its X-ray; see patience()
-# What the function that launches is called, and what the kernel computes in; see common/unit.hpp.
-PRECISIONS = {"sgemm": "fp32", "gemm_tf32": "tf32", "gemm_tf32_cut_off": "tf32_cut_off", "gemm": "bf16"}
 UNPACKED = ROOT / ".packages"  # where setup.sh --no-root and --arm64 put libraries
 ENDLESS = "did not finish in time"
 
@@ -180,7 +179,7 @@ def run(
         cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
         judge = f"{built.judge}_gpu" if gpu else str(built.judge)
-        command = [*EMULATOR, judge, PRECISIONS[built.entry.name], str(seconds)]
+        command = [*EMULATOR, judge, precisions()[built.entry.name], str(seconds)]
         command += ["--cases", str(cases), "--json", str(out), *options]
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(

@@ -91,11 +91,10 @@ class Workspace:
         """The student's file; the starter is copied if there is none yet. What is there stays."""
         path = self.file(exercise)
         if not path.exists():
-            text = exercise.starter.read_text(encoding="utf-8")
             with failing(path, "written"), suppress(FileExistsError):  # never over what has just appeared
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with path.open("x", encoding="utf-8") as file:
-                    file.write(text)
+                    file.write(exercise.starter)
         return path
 
     def read(self, exercise: Exercise) -> str:
@@ -116,7 +115,7 @@ class Workspace:
         path = self.file(exercise)
         old = None
         with failing(path, "moved"):
-            is_starter = path.is_file() and path.read_bytes() == exercise.starter.read_bytes()
+            is_starter = path.is_file() and path.read_bytes() == exercise.starter.encode()
             if path.exists() and not is_starter:
                 old = path.replace(path.with_name(path.name + ".old"))
         self.begin(exercise)
