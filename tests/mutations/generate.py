@@ -1,9 +1,11 @@
-"""The mutants of a kernel: its source with one small change each, made on the text."""
+"""The mutants of a kernel's file or of a header: edits (common/tools/edits.py) of one small change each."""
 
 import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tools.edits import Change, Edit
 
 OPERATORS = ("constant", "comparison", "arithmetic", "index", "barrier", "guard", "alpha, beta")
 
@@ -25,44 +27,89 @@ CONFUSED = (
     *("a_row row", "a_k b_k", "warp lane", "lane_m lane_n", "a_from b_from", "a_step b_step", "set stage"),
     *("As Bs", "A B", "M N K", "lda ldb ldc", "strideA strideB strideC", "x y z", "v.x v.y v.z v.w"),
     *("a4.x a4.y a4.z a4.w", "BM BN BK", "TM TN", "TX TY", "WM WN", "LM LN", "A_ROWS B_ROWS", "TILE BK"),
-    "COPY_K BK",
+    *("COPY_K BK", "from to", "first last end", "split splits", "tiles_m tiles_n", "down across"),
+    *("a.x a.y a.z a.w", "b.x b.y b.z b.w", "mine other", "SWAPPED ALIGNED"),
 )
 DECLARED = re.compile(
-    r"(?:\b(?:int|float|float4|bool|auto|int64_t)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"
+    r"(?:\b(?:int|float|float4|bool|auto|int64_t|Matrices)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"
 )
 
 
 @dataclass(frozen=True)
 class Mutant:
-    step: str
+    file: str  # from the project's root
     operator: str
     line: int
     column: int
     old: str
     new: str
-    code: str  # the line, without comment and indentation ...
-    changed: str  # ... and after the change
+    code: str  # the line, without comment and indentation
+    begin: int
+    end: int
     source: str
 
     @property
+    def group(self) -> str:
+        """The step whose file it is, or "common"."""
+        first, second = self.file.split("/")[:2]
+        return second if first == "steps" else first
+
+    @property
+    def text(self) -> str:
+        return self.source[: self.begin] + self.new + self.source[self.end :]
+
+    @property
+    def edit(self) -> Edit:
+        """The change of its line, with as many lines before it as make it the only one of its kind."""
+        code = masked(self.source)
+        first = code.rfind("\n", 0, self.begin) + 1
+        last = self.end + len(code[self.end :].split("\n", 1)[0].rstrip())
+        first += len(code[first:last]) - len(code[first:last].lstrip())
+        while self.source.count(self.source[first:last]) > 1:
+            first = self.source.rfind("\n", 0, first - 1) + 1
+        new = self.source[first : self.begin] + self.new + self.source[self.end : last]
+        file = "" if self.file.endswith("/kernel.cu") else self.file
+        return Edit([Change(self.source[first:last], new, file)])
+
+    @property
     def name(self) -> str:
-        return f"{self.step}:{self.line}:{self.column} `{self.old}` -> `{self.new or 'nothing'}`"
+        where = self.file.removeprefix("steps/").removesuffix("/kernel.cu")
+        return f"{where}:{self.line}:{self.column} `{self.old}` -> `{self.new or 'nothing'}`"
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.name} in {self.code}"
 
     @property
     def order(self) -> str:
-        """An arbitrary order that edits elsewhere in the kernel do not change."""
-        return hashlib.sha256(f"{self.step} {self.operator} {self.code} {self.changed}".encode()).hexdigest()
+        """An arbitrary order that edits elsewhere in the file do not change."""
+        parts = (self.file, self.operator, self.code, self.old, self.new)
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+def for_cpu(source: str) -> str:
+    """The source with blanks where it is for nvcc alone; every other character keeps its place."""
+    lines, hidden = [], []  # hidden: of each #if around the line, None if it is not about nvcc
+    for line in source.splitlines(keepends=True):
+        word, *rest = re.findall(r"\w+", line) if line.startswith("#") else [""]
+        if word.startswith("if"):
+            hidden.append((word == "ifdef") if rest[:1] == ["__CUDACC__"] else None)
+        elif word == "else" and hidden[-1] is not None:
+            hidden[-1] = not hidden[-1]
+        elif word == "endif":
+            hidden.pop()
+        lines.append(blank(line) if True in hidden else line)
+    return "".join(lines)
+
+
+def blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
 
 
 def masked(source: str) -> str:
     """The source with blanks where nothing is to be changed; every other character keeps its place."""
+    source = for_cpu(source)
     for pattern in MASKED:
-        source = re.sub(
-            pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), source, flags=re.MULTILINE | re.DOTALL
-        )
+        source = re.sub(pattern, lambda m: blank(m[0]), source, flags=re.MULTILINE | re.DOTALL)
     return source
 
 
@@ -146,41 +193,36 @@ def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
                 yield "alpha, beta", *found.span(), new
 
 
-def mutants(step: str, source: str) -> list[Mutant]:
-    """All mutants of a kernel, in the order of their places; no two have the same text."""
+def mutants(file: str, source: str) -> list[Mutant]:
+    """All mutants of a file, in the order of their places; no two have the same text."""
     code = masked(source)
     made: dict[str, Mutant] = {}
     for operator, begin, end, new in changes(code):
-        changed = source[:begin] + new + source[end:]
         first = code.rfind("\n", 0, begin) + 1
-        last = code.find("\n", end)
-        made.setdefault(
-            changed,
-            Mutant(
-                step,
-                operator,
-                line=code.count("\n", 0, begin) + 1,
-                column=begin - first + 1,
-                old=" ".join(source[begin:end].split()),
-                new=new,
-                code=" ".join(code[first:last].split()),
-                changed=" ".join((code[first:begin] + new + code[end:last]).split()),
-                source=changed,
-            ),
+        mutant = Mutant(
+            file,
+            operator,
+            line=code.count("\n", 0, begin) + 1,
+            column=begin - first + 1,
+            old=" ".join(source[begin:end].split()),
+            new=new,
+            code=" ".join(code[first : code.find("\n", end)].split()),
+            begin=begin,
+            end=end,
+            source=source,
         )
+        made.setdefault(mutant.text, mutant)
     made.pop(source, None)
     return sorted(made.values(), key=lambda m: (m.line, m.column, m.new))
 
 
-def sample(all_of_step: list[Mutant], size: int) -> list[Mutant]:
+def sample(group: list[Mutant], size: int) -> list[Mutant]:
     """A fixed choice, the operators in turn; a larger one holds a smaller one."""
     waiting = {
-        name: sorted((m for m in all_of_step if m.operator == name), key=lambda m: m.order, reverse=True)
+        name: sorted((m for m in group if m.operator == name), key=lambda m: m.order, reverse=True)
         for name in OPERATORS
     }
-    turn = sorted(
-        OPERATORS, key=lambda name: hashlib.sha256(f"{all_of_step[0].step} {name}".encode()).hexdigest()
-    )
+    turn = sorted(OPERATORS, key=lambda name: hashlib.sha256(f"{group[0].group} {name}".encode()).hexdigest())
     chosen: list[Mutant] = []
     while len(chosen) < size and any(waiting.values()):
         chosen += [waiting[name].pop() for name in turn if waiting[name]]

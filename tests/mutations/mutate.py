@@ -1,22 +1,30 @@
 #!/usr/bin/env python3
-"""Changes the steps' kernels in one place at a time and sees whether the tests reject each change.
+"""Changes what the steps compile in one place at a time and sees whether the tests reject each change.
 
-  mutate.py [STEP ...] [--sample N] [--every REGEX] [--list] [--build DIR] [--table FILE]
+  mutate.py [STEP | common ...] [--sample N] [--every REGEX] [--list] [--build DIR] [--table [FILE]]
 
-A mutant is compiled as the build compiles the step, and run over tests/shapes.txt: plain, and with --check if
-that passes. One that survives both must be named in equivalent.toml, with the reason why it is right on every
-problem; a reason that no survivor needs is an error, too. The sample is the same in every run, and what has
-been run before is not run again. Examples:
+The mutants of a step change its kernel.cu or a header beside it; those of `common` change the headers of
+common/ that steps include, directly or through others, and that hold device code (__device__, __global__):
+what the CPU device compiles of it, and not the CPU device itself. A mutant is compiled as the build compiles
+the step, and run over the step's problems (tests/shapes.txt and, for step 15, shapes_every_shape.txt): plain,
+and with --check if that passes. One of `common` is tried in the steps that include the header, until one
+rejects it or three whose program it changes have let it pass.
 
-  mutate.py --sample 16 --every '^(barrier|comparison|guard)' --table tests/mutations/table.md
+A mutant that survives must be named in equivalent.toml, with the reason why it is right on every problem; a
+reason that no survivor needs is an error, too. The sample is the same in every run, and what has been run
+before is not run again. Examples:
+
+  mutate.py --sample 16 --every '^(barrier|comparison|guard)' --table table.md
   mutate.py 06_vectorization --sample 0 --every 'valid > 0'
 
-The first makes the table that is kept. Two cores judge about 30 mutants a minute.
+The first writes a table of what rejects what; without a file it is printed. Two cores judge about 30 mutants
+a minute.
 
 Exit status: 0 every mutant is rejected or explained, 1 not, 2 bad usage. Standard library only.
 """
 
 import argparse
+import functools
 import hashlib
 import inspect
 import json
@@ -29,36 +37,66 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from generate import OPERATORS, Mutant, mutants, sample
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "common"))
-from tools.base import UsageError, is_library, run_program  # noqa: E402
+from generate import OPERATORS, Mutant, for_cpu, mutants, sample  # noqa: E402
+from tools import edits  # noqa: E402
+from tools.base import UsageError, is_library, read_toml, run_program  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 
-SHAPES = ROOT / "tests" / "shapes.txt"
+EQUIVALENT = HERE / "equivalent.toml"
 ALL_STEPS = sorted(p.parent.name for p in ROOT.glob("steps/*/kernel.cu"))
 STEPS = [step for step in ALL_STEPS if step >= "03" and not is_library(step)]
+GROUPS = [*STEPS, "common"]
 NOT_COMPILED, SURVIVED, SAME_CODE = "does not compile", "survived", "same code"
 VERIFICATION = ("wrong result", "write outside of a matrix")
 
 HEADER = """# Mutations of the kernels
 
-Made by `tests/mutations/mutate.py {options}`; do not edit.
+Made by `tests/mutations/mutate.py {options}`.
 
-A mutant is a step's kernel with one change, run over [the problems of every test](../shapes.txt): plain, then
-with every access checked. Columns say what rejected it first; `same code`: the compiler makes of it what it
-makes of the kernel; `survived`: right on every problem, for a reason given below.
+A mutant is a step's kernel, or a header of it, with one change, run over the problems of the tests: plain,
+then with every access checked. Columns say what rejected it first; `same code`: the compiler makes of it what
+it makes of the kernel; `survived`: right on every problem, for a reason given below.
 """
 
 Verdict = dict[str, object]  # "by": what rejected it, "problems": the table's lines, "said": its first words
+
+
+def kernel_of(step: str) -> str:
+    return f"steps/{step}/kernel.cu"
+
+
+@functools.cache
+def files_of(step: str) -> dict[str, str]:
+    """What is mutated of that which the step compiles: paths from the project's root, and the texts."""
+    found: dict[str, str] = {}
+    waiting = [kernel_of(step)]
+    while waiting:
+        if (file := waiting.pop()) in found:
+            continue
+        found[file] = (ROOT / file).read_text()
+        waiting += [
+            name
+            for name in re.findall(r'^#include "([^"]+)"', for_cpu(found[file]), re.MULTILINE)
+            if name.startswith(("common/", "steps/")) and not name.startswith("common/cpu_device/")
+        ]
+    kernel = re.compile(r"\b__(?:device|global)__\b")
+    return {f: text for f, text in sorted(found.items()) if f[0] == "s" or kernel.search(for_cpu(text))}
+
+
+def problems_of(step: str) -> list[str]:
+    """The lines of the tables over which the tests run it."""
+    lines = (ROOT / "tests" / "shapes.txt").read_text().splitlines()
+    own = ROOT / "tests" / f"shapes_{step[3:]}.txt"
+    lines += own.read_text().splitlines() if own.exists() else []
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 class Builder:
@@ -72,6 +110,8 @@ class Builder:
             raise UsageError(f"{build} cannot observe {step}; configure it with GCC, then compile")
         if not program.exists():
             raise UsageError(f"{program} is missing; compile first")
+        self.problems = problems_of(step)
+        self.table = hashlib.sha256("\n".join(self.problems).encode()).hexdigest()
         # What a verdict depends on, but for the mutant and the problems.
         parts = [program.read_bytes(), inspect.getsource(Builder).encode()]
         self.environment = hashlib.sha256(b"".join(parts)).hexdigest()
@@ -81,9 +121,10 @@ class Builder:
 
     def prepare(self) -> None:
         """Sees, once, how the unchanged kernel compiles and how long it runs."""
-        source = (ROOT / "steps" / self.step / "kernel.cu").read_text()
-        objects = self.compile(source, "unchanged", ("cpu", "observed"))
+        objects = self.compile({}, "unchanged", ("cpu", "observed"))
         self.original, self.observed = objects["cpu"].read_bytes(), objects["observed"]
+        self.cases = self.scratch / f"{self.step}.txt"
+        self.cases.write_text("\n".join(self.problems))
         started = time.monotonic()
         self.limit = 600.0
         verdict = self.run(self.linked(objects, "unchanged"), [])
@@ -93,17 +134,20 @@ class Builder:
             raise UsageError(f"{self.step} fails unchanged: {verdict['said']}")
         self.prepared = True
 
-    def compile(self, source: str, name: str, kinds: Iterable[str]) -> dict[str, Path]:
-        """Objects by kind; CalledProcessError if it does not compile."""
+    def compile(self, edited: dict[str, str], name: str, kinds: Iterable[str]) -> dict[str, Path]:
+        """Objects by kind, with these texts for some of the step's files; CalledProcessError if it does not
+        compile."""
         folder = self.scratch / self.step / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "kernel.cu").write_text(source)
+        kernel = kernel_of(self.step)
+        source = edits.write({kernel: ""} | files_of(self.step) | edited, folder)
         objects = {}
         for kind in kinds:
-            # Equal code is to make equal objects: no path in them.
-            command = [*self.commands.units[kind], f"-ffile-prefix-map={folder}=.", "-w"]
+            words = self.commands.units[kind]
+            # Equal code is to make equal objects: neither paths nor columns in them.
+            equal = [f"-ffile-prefix-map={folder}=.", "-gno-column-info", "-w"]
             objects[kind] = folder / f"{kind}.o"
-            self.commands.compile(command, folder / "kernel.cu", objects[kind]).check_returncode()
+            command = [words[0], f"-I{folder}", *words[1:], *equal]
+            self.commands.compile(command, source, objects[kind]).check_returncode()
         return objects
 
     def linked(self, objects: dict[str, Path], name: str) -> Path:
@@ -113,7 +157,7 @@ class Builder:
 
     def run(self, program: Path, options: list[str]) -> Verdict:
         """What the table says about a program. Two problems that reject it are enough."""
-        command = [program, "--device", "cpu", "--repeat", "0", "--cases", SHAPES, *options]
+        command = [program, "--device", "cpu", "--repeat", "0", "--cases", self.cases, *options]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
         )
@@ -127,7 +171,7 @@ class Builder:
             if failed and not said:
                 said = line.strip()
             if re.search(r"  (PASS|FAIL)$", line):
-                failed += [problems()[results]] if line.endswith("FAIL\n") else []
+                failed += [self.problems[results]] if line.endswith("FAIL\n") else []
                 results += 1
                 if len(failed) == 2 and said:
                     process.kill()
@@ -137,93 +181,126 @@ class Builder:
             by = said.split(":")[0]
             by = "verification" if by in VERIFICATION else by
             return {"by": by, "problems": failed[:2], "said": said}
-        if status == 0 and results == len(problems()):
+        if status == 0 and results == len(self.problems):
             return {"by": SURVIVED, "problems": [], "said": ""}
         by = "time limit" if late.is_set() else "crash"
-        return {"by": by, "problems": problems()[results : results + 1], "said": line.strip()}
+        return {"by": by, "problems": self.problems[results : results + 1], "said": line.strip()}
 
     def judge(self, mutant: Mutant) -> Verdict:
         with self.lock:
             if not self.prepared:
                 self.prepare()
-        name = hashlib.sha256(mutant.source.encode()).hexdigest()[:16]
+        name = hashlib.sha256((mutant.file + mutant.text).encode()).hexdigest()[:16]
+        edited = mutant.edit.files(kernel_of(self.step))
         try:
-            objects = self.compile(mutant.source, name, ("cpu",))
-            verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
+            objects = self.compile(edited, name, ("cpu",))
+            same = objects["cpu"].read_bytes() == self.original
+            verdict: Verdict = {"by": SURVIVED, "problems": [], "said": ""}
+            if not same:
+                verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
             # Rejected nowhere or at one problem: what does --check see?
             if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
-                objects |= self.compile(mutant.source, name, ("observed",))
+                objects |= self.compile(edited, name, ("observed",))
+                if same and objects["observed"].read_bytes() == self.observed.read_bytes():
+                    return verdict | {"by": SAME_CODE}
                 checked = self.run(self.linked(objects, name), ["--check"])
                 verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
-                if verdict["by"] == SURVIVED and objects["cpu"].read_bytes() == self.original:
+                if verdict["by"] == SURVIVED and same:
                     verdict["by"] = SAME_CODE
+            return verdict
         except subprocess.CalledProcessError as error:
             errors = [line for line in error.stdout.splitlines() if "error" in line]
             return {"by": NOT_COMPILED, "problems": [], "said": errors[0] if errors else ""}
-        shutil.rmtree(self.scratch / self.step / name)
-        return verdict
+        finally:
+            shutil.rmtree(self.scratch / self.step / name)
 
 
-def problems() -> list[str]:
-    lines = [line.strip() for line in SHAPES.read_text().splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
+class Judge:
+    """Verdicts, of earlier runs where nothing has changed on which they depend."""
 
-
-class Cache:
-    """Verdicts of earlier runs, by everything that they depend on."""
-
-    def __init__(self, path: Path):
-        self.path, self.lock = path, threading.Lock()
-        self.table = hashlib.sha256("\n".join(problems()).encode()).hexdigest()
+    def __init__(self, path: Path, builders: dict[str, Builder]):
+        self.path, self.builders, self.lock = path, builders, threading.Lock()
         self.verdicts: dict[str, Verdict] = {}
         if path.exists():
             self.verdicts = dict(json.loads(line) for line in path.read_text().splitlines())
 
-    def get(self, builder: Builder, mutant: Mutant) -> Verdict:
-        key = hashlib.sha256((builder.environment + mutant.source).encode()).hexdigest()
+    def verdict(self, mutant: Mutant) -> Verdict:
+        """Of the first step that rejects it; that it survives, if in three it makes another program."""
+        found: list[Verdict] = []
+        for step in self.builders:
+            if mutant.file in files_of(step) and len(found) < 3:
+                verdict = self.of_step(self.builders[step], mutant)
+                if verdict["by"] not in (SURVIVED, SAME_CODE):
+                    return verdict
+                found += [verdict] if verdict["by"] == SURVIVED else []
+        return found[0] if found else {"by": SAME_CODE, "problems": [], "said": ""}
+
+    def of_step(self, builder: Builder, mutant: Mutant) -> Verdict:
+        key = hashlib.sha256((builder.environment + mutant.file + mutant.text).encode()).hexdigest()
         verdict = self.verdicts.get(key, {"by": "", "table": "", "problems": []})
         # What several problems reject is rejected by any table that still has the first of them.
-        rejected = len(verdict["problems"]) > 1 and verdict["problems"][0] in problems()
-        if verdict["table"] != self.table and verdict["by"] != NOT_COMPILED and not rejected:
-            verdict = builder.judge(mutant) | {"table": self.table}
+        rejected = len(verdict["problems"]) > 1 and verdict["problems"][0] in builder.problems
+        if verdict["table"] != builder.table and verdict["by"] != NOT_COMPILED and not rejected:
+            verdict = builder.judge(mutant) | {"table": builder.table}
             with self.lock, self.path.open("a") as file:
                 self.verdicts[key] = verdict
                 file.write(json.dumps([key, verdict]) + "\n")
         return verdict
 
 
-def reasons() -> dict[tuple[str, str, str], str]:
-    """By step, line and changed line, why the mutant is equivalent."""
-    entries = tomllib.loads((HERE / "equivalent.toml").read_text()).get("equivalent", [])
-    return {
-        (step, entry["code"], changed): " ".join(entry["reason"].split())
-        for entry in entries
-        for step in entry["steps"]
-        for changed in entry["mutants"]
-    }
+class Equivalents:
+    """equivalent.toml: why mutants are right on every problem."""
 
+    def __init__(self, every: list[Mutant]):
+        made = {(m.file, m.text): m for m in every}
+        files = {m.file: m.source for m in every}
+        self.reasons: dict[Mutant, str] = {}
+        self.parts: list[tuple[str, int, int, str]] = []  # file, begin, end, reason
+        self.wrong: list[str] = []
+        for entry in read_toml(EQUIVALENT)["equivalent"]:
+            reason = " ".join(entry["reason"].split())
+            for file in (kernel_of(name) if name in STEPS else name for name in entry["of"]):
+                if file not in files:
+                    if not (ROOT / file).exists():
+                        self.wrong.append(f"equivalent.toml: there is no {file}")
+                    continue
+                if "from" in entry:
+                    begin = files[file].find(entry["from"])
+                    end = files[file].find(entry["to"], begin)
+                    self.parts.append((file, begin, end, reason))
+                    if begin < 0 or end < 0:
+                        self.wrong.append(f"equivalent.toml, {file}: there is no part `{entry['from']}`")
+                for change in entry.get("mutants", []):
+                    for new in [change["new"]] if isinstance(change["new"], str) else change["new"]:
+                        self._add(made, file, files[file], edits.Change(change["old"], new), reason)
 
-def key_of(mutant: Mutant) -> tuple[str, str, str]:
-    return mutant.step, mutant.code, mutant.changed
+    def _add(self, made: dict, file: str, source: str, change: edits.Change, reason: str) -> None:
+        try:
+            mutant = made.get((file, edits.Edit([change]).text(source)))
+        except UsageError as error:
+            self.wrong.append(f"equivalent.toml, {file}: {error}")
+            return
+        if mutant is None:
+            self.wrong.append(f"equivalent.toml, {file}: `{change.old}` -> `{change.new}` is no mutant")
+        else:
+            self.reasons[mutant] = reason
 
+    def reason(self, mutant: Mutant) -> str | None:
+        found = (r for file, b, e, r in self.parts if file == mutant.file and b <= mutant.begin < e)
+        return self.reasons.get(mutant) or next(found, None)
 
-def complaints(judged: dict[Mutant, Verdict], every: list[Mutant]) -> list[str]:
-    """What is wrong with the survivors and their reasons."""
-    known = reasons()
-    found = [
-        f"{m.name} survives and has no reason\n    code = {m.code!r}\n    mutant = {m.changed!r}"
-        for m, v in judged.items()
-        if v["by"] == SURVIVED and key_of(m) not in known
-    ]
-    survivors = {key_of(m) for m, v in judged.items() if v["by"] == SURVIVED}
-    run = {key_of(m) for m in judged}
-    made = {key_of(m) for m in every}
-    for key in known:
-        if key[0] in {m.step for m in every} and key not in made:
-            found.append(f"equivalent.toml names what is no mutant: {key}")
-        elif key in run and key not in survivors:
-            found.append(f"equivalent.toml names a mutant that does not survive: {key}")
-    return found
+    def complaints(self, judged: dict[Mutant, Verdict]) -> list[str]:
+        """What is wrong with the survivors and their reasons."""
+        found = list(self.wrong)
+        for mutant, verdict in judged.items():
+            survives = verdict["by"] == SURVIVED
+            if survives and not self.reason(mutant):
+                change = mutant.edit.replace[0]
+                found.append(f"{mutant.name} survives and has no reason")
+                found.append(f"  {{ old = {change.old!r}, new = {change.new!r} }}")
+            if not survives and mutant in self.reasons:
+                found.append(f"equivalent.toml names a mutant that does not survive: {mutant.name}")
+        return found
 
 
 def counted(title: str, groups: dict[str, list[Verdict]]) -> list[str]:
@@ -240,13 +317,12 @@ def counted(title: str, groups: dict[str, list[Verdict]]) -> list[str]:
     return lines
 
 
-def table(judged: dict[Mutant, Verdict], options: str) -> str:
+def table(judged: dict[Mutant, Verdict], equivalents: Equivalents, options: str) -> str:
     """The report, in Markdown."""
-    known = reasons()
-    steps = {s: [v for m, v in judged.items() if m.step == s] for s in STEPS}
+    groups = {g: [v for m, v in judged.items() if m.group == g] for g in GROUPS}
     operators = {o: [v for m, v in judged.items() if m.operator == o] for o in OPERATORS}
     lines = [HEADER.format(options=options)]
-    lines += [*counted("step", {k: v for k, v in steps.items() if v}), ""]
+    lines += [*counted("step", {k: v for k, v in groups.items() if v}), ""]
     lines += [*counted("change of a", {k: v for k, v in operators.items() if v}), ""]
     lines += ["## Rejected at one problem only", ""]
     lucky = [m for m, v in judged.items() if len(v["problems"]) == 1 and v["by"] == "verification"]
@@ -258,10 +334,10 @@ def table(judged: dict[Mutant, Verdict], options: str) -> str:
     grouped: dict[str, list[Mutant]] = {}
     for m, v in judged.items():
         if v["by"] == SURVIVED:
-            grouped.setdefault(known.get(key_of(m), "NO REASON"), []).append(m)
+            grouped.setdefault(equivalents.reason(m) or "NO REASON", []).append(m)
     for reason, group in grouped.items():
         lines += [f"{reason}", ""]
-        lines += [f"- `{m.step}:{m.line}` `{m.code}` → `{m.changed or '(nothing)'}`" for m in group]
+        lines += [f"- {m.name} in `{m.code}`" for m in group]
         lines += [""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -270,58 +346,56 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]} [all]")
+    parser.add_argument("groups", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]}, common [all]")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="mutants of each step [10]")
     parser.add_argument(
         "--every", metavar="REGEX", help="and all whose line in --list matches; '': every one"
     )
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory [build]")
-    parser.add_argument("--table", type=Path, help="where to write the report")
+    parser.add_argument("--table", nargs="?", const="-", metavar="FILE", help="write the report [print it]")
     args = parser.parse_args()
-    steps = args.steps or STEPS
-    if wrong := [step for step in steps if step not in STEPS]:
-        raise UsageError(f"there is no step {wrong[0]} to mutate; choose from {', '.join(STEPS)}")
+    groups = args.groups or GROUPS
+    if wrong := [group for group in groups if group not in GROUPS]:
+        raise UsageError(f"there is no step {wrong[0]} to mutate; choose from {', '.join(GROUPS)}")
     try:
-        re.compile(args.every or "")
+        wanted = re.compile("(?!)" if args.every is None else args.every)
     except re.error as error:
         raise UsageError(f"--every {args.every}: {error}") from None
-    every: list[Mutant] = []
+    files = {file: text for step in STEPS for file, text in files_of(step).items()}
+    every = [m for file, text in files.items() for m in mutants(file, text)]
     chosen: list[Mutant] = []
-    for step in steps:
-        of_step = mutants(step, (ROOT / "steps" / step / "kernel.cu").read_text())
-        every += of_step
-        some = sample(of_step, args.sample)
-        chosen += [
-            m for m in of_step if m in some or (args.every is not None and re.search(args.every, str(m)))
-        ]
+    for group in groups:
+        of_group = [m for m in every if m.group == group]
+        some = set(sample(of_group, args.sample))
+        chosen += [m for m in of_group if m in some or wanted.search(str(m))]
     if args.list:
         for m in chosen:
             print(m)
-        print(f"{len(chosen)} of {len(every)}")
+        print(f"{len(chosen)} of {sum(m.group in groups for m in every)}")
         return 0
+    equivalents = Equivalents(every)
     build = args.build.resolve()
     cache_folder = build / "mutations"
     cache_folder.mkdir(exist_ok=True)
-    cache = Cache(cache_folder / "verdicts.jsonl")
     judged: dict[Mutant, Verdict] = {}
     with tempfile.TemporaryDirectory(dir=cache_folder) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-        used = sorted({m.step for m in chosen})
-        builders = {step: Builder(build, step, Path(scratch)) for step in used}
-        for m, verdict in zip(
-            chosen, pool.map(lambda m: cache.get(builders[m.step], m), chosen), strict=True
-        ):
+        used = [s for s in STEPS if any(m.file in files_of(s) for m in chosen)]
+        judge = Judge(cache_folder / "verdicts.jsonl", {s: Builder(build, s, Path(scratch)) for s in used})
+        for m, verdict in zip(chosen, pool.map(judge.verdict, chosen), strict=True):
             judged[m] = verdict
             where = f" at {verdict['problems'][0]}" if verdict["problems"] else ""
-            print(f"{m.name}: {verdict['by']}{where}", flush=True)
+            print(f"{m.name}: {verdict['by']}{where}", file=sys.stderr, flush=True)
     counts = Counter(v["by"] for v in judged.values())
-    print(", ".join(f"{count} {by}" for by, count in counts.most_common()))
+    print(", ".join(f"{count} {by}" for by, count in counts.most_common()), file=sys.stderr)
     if args.table:
-        args.table.write_text(table(judged, shlex.join(a for a in sys.argv[1:] if not a.startswith("/"))))
-    wrong = complaints(judged, every)
-    for line in wrong:
-        print("error:", line)
-    return 1 if wrong else 0
+        options = shlex.join(a for a in sys.argv[1:] if not a.startswith("/"))
+        text = table(judged, equivalents, options)
+        print(text) if args.table == "-" else Path(args.table).write_text(text)
+    complaints = equivalents.complaints(judged)
+    for line in complaints:
+        print("error:", line, file=sys.stderr)
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":
