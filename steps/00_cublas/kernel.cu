@@ -2,10 +2,10 @@
 //
 // Idea      C = alpha * A * B + beta * C is a library call. On a GPU this step makes it; every other
 //           step is measured against it. cuBLAS is column-major: our row-major A is its A^T, and C^T =
-//           B^T A^T, so the operands change places.
-// Change    Nothing comes before. On the CPU device, where no cuBLAS runs, the plain loops below take
-//           its place: they say what every later kernel has to compute.
-// Bound     Each FFMA is two operations, and an SM starts 128 of them in a cycle.
+//           B^T A^T, so the operands swap places.
+// Change    The first step. On the CPU device, which has no cuBLAS, the plain loops below stand in for
+//           it: they define what every later kernel computes.
+// Bound     An FFMA is two operations, and an SM starts 128 FFMAs per cycle.
 
 #include "common/step.hpp"
 
@@ -61,7 +61,7 @@ __global__ void sgemm_definition(Gemm g) {
   }
 }
 
-// One thread to a row. Rows beyond a grid's 65535 go in further launches.
+// One thread per row. A grid has at most 65535 rows; further rows take further launches.
 void sgemm(const Gemm& g) {
   constexpr int max_rows = 65535;
   for (int row = 0; row < g.M; row += max_rows) {

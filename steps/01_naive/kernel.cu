@@ -1,12 +1,12 @@
 // Step 01: one thread computes one element of C, straight from the formula.
 //
-// Idea      C[row][col] is a dot product of K terms; give each to a thread of its own.
+// Idea      C[row][col] is a dot product of K terms; each gets a thread of its own.
 // Change    The first kernel of the ladder.
 // Bound     Each term takes two loads and one FFMA. Consecutive threads of a warp own consecutive
 //           *rows*: their 32 elements of A lie a whole row apart, so one load instruction touches 32
-//           different cache lines, where 32 neighbours would lie in one. (The bytes beside them are not
-//           lost: the L1 cache serves 99 % of the accesses, docs/evidence/h200/01_naive.json. It is the
-//           passes through that cache that take the time.)
+//           different cache lines, where 32 neighbours would lie in one. (The rest of each line is not
+//           wasted: the L1 cache serves 99 % of the accesses, docs/evidence/h200/01_naive.json. What
+//           takes the time is the passes through that cache.)
 
 #include "common/step.hpp"
 
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_naive(Gemm g) {
   if (row >= g.M || col >= g.N) return;
 
   float sum = 0.0f;
-#pragma unroll 32  // many loads under way at once
+#pragma unroll 32  // keeps many loads in flight
   for (int k = 0; k < g.K; ++k) {
     sum += A[row * g.lda + k] * B[k * g.ldb + col];
   }

@@ -1,10 +1,10 @@
 // Step 02: consecutive threads of a warp compute consecutive columns of C.
 //
-// Idea      A warp's 32 accesses are served together if they lie together ("coalesced").
+// Idea      The hardware serves a warp's 32 accesses together if they lie side by side ("coalesced").
 // Change    threadIdx.x counts columns and threadIdx.y rows, where step 01 had it the other way round.
 // Bound     Per k a warp now reads one element of A (all lanes the same: one sector) and 32 neighbouring
-//           elements of B (four sectors, all bytes used). Still two loads for every FFMA, so the load
-//           units are the limit, and each element of A and B is fetched by every block that needs it.
+//           elements of B (four sectors, all bytes used). Still two loads per FFMA, so the load units are
+//           the limit, and every block that needs an element of A or B fetches it anew.
 
 #include "common/step.hpp"
 
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_coalescing(Gemm g) {
   if (row >= g.M || col >= g.N) return;
 
   float sum = 0.0f;
-#pragma unroll 32  // many loads under way at once
+#pragma unroll 32  // keeps many loads in flight
   for (int k = 0; k < g.K; ++k) {
     sum += A[row * g.lda + k] * B[k * g.ldb + col];
   }

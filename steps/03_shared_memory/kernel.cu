@@ -5,9 +5,9 @@
 // Change    The loop over k goes tile by tile: load, barrier, BK products from shared memory, barrier.
 // Bound     The number of global loads falls by a factor of 32 (not the traffic to memory: the L1 cache
 //           had caught the reuse before), but every product still needs a fresh element of B from shared
-//           memory, and an SM serves at most one warp's load in a cycle while its four schedulers could
-//           start four FFMAs: less than 1/4 of the peak. (A costs less than the source says: nvcc
-//           unrolls the loop over k and reads four elements of As's row with one load of 128 bits,
+//           memory, and an SM serves at most one warp's load per cycle while its four schedulers could
+//           start four FFMAs: less than 1/4 of the peak. (A costs less than the source suggests: nvcc
+//           unrolls the loop over k and reads four elements of a row of As with one load of 128 bits,
 //           LDS.128.)
 
 #include "common/step.hpp"
@@ -18,7 +18,7 @@ constexpr int TILE = 32;  // a block computes TILE x TILE elements of C ...
 constexpr int BK = 128;   // ... BK terms of the sums at a time; deeper tiles mean fewer barriers
 constexpr int THREADS = TILE * TILE;
 
-// Two blocks to an SM, for which nvcc keeps to 32 registers a thread: one computes while the other loads.
+// Two blocks per SM, for which nvcc keeps to 32 registers per thread: one computes while the other loads.
 __global__ void __launch_bounds__(THREADS, 2) sgemm_shared_memory(Gemm g) {
   __shared__ float As[TILE][BK];  // [row][k]
   __shared__ float Bs[BK][TILE];  // [k][col]
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_shared_memory(Gemm g) {
 
   float sum = 0.0f;
   for (int k0 = 0; k0 < g.K; k0 += BK, a += BK, b += BK * g.ldb) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     const int left = g.K - k0;
     for (int i = 0; i < BK; i += TILE) {
       As[ty][tx + i] = row < g.M && tx + i < left ? a[i] : 0.0f;

@@ -1,11 +1,11 @@
 // Step 04: one thread computes TM elements of a column of C, in registers.
 //
-// Idea      A value in a register costs nothing to use again. With TM sums to a thread, one element of B
-//           serves TM products.
+// Idea      Reusing a value in a register costs nothing. With TM sums per thread, one element of B serves
+//           TM products.
 // Change    The tile of C is BM x BN, computed by BM / TM x BN threads; the sums are an array in
-//           registers. The threads are numbered in one dimension and share the copying evenly, whatever
-//           they compute.
-// Bound     By the source 1 + TM shared loads for TM FFMAs: about one FFMA to a load, 1/4 of the peak.
+//           registers. The threads are numbered in one dimension and share the copying evenly, whichever
+//           elements they compute.
+// Bound     In the source, 1 + TM shared loads for TM FFMAs: about one FFMA per load, 1/4 of the peak.
 //           nvcc does better: it takes two k at a time and reads As with one load of 64 bits (LDS.64)
 //           for both, which leaves 2 + TM loads for 2 TM FFMAs: 44 % of the peak.
 
@@ -17,9 +17,9 @@ constexpr int BM = 64, BN = 64, BK = 16;  // the block's tile: BM x BN of C, BK 
 constexpr int TM = 16;                    // the thread's tile: TM x 1 of C
 constexpr int TX = BN, TY = BM / TM;      // threads across and down the tile
 constexpr int THREADS = TX * TY;
-static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0, "threads load equally many elements");
+static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0, "threads load the same number of elements");
 
-// At least four blocks to an SM, for which nvcc keeps to 64 registers a thread.
+// At least four blocks per SM, for which nvcc keeps to 64 registers per thread.
 __global__ void __launch_bounds__(THREADS, 4) sgemm_1d_tiling(Gemm g) {
   __shared__ float As[BM][BK];  // [row][k]
   __shared__ float Bs[BK][BN];  // [k][col]
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, 4) sgemm_1d_tiling(Gemm g) {
 
   float sums[TM] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     for (int load = 0; load < BM * BK / THREADS; ++load) {
       const int i = threadIdx.x + load * THREADS;
       const int row = i / BK, k = i % BK;

@@ -1,15 +1,15 @@
 // Step 05: one thread computes TM x TN elements of C, in registers.
 //
-// Idea      The product of a column of TM elements of A and a row of TN elements of B is TM * TN
-//           products from TM + TN loads. The more square the thread's tile, the fewer loads to a
-//           product.
+// Idea      A column of TM elements of A times a row of TN elements of B: TM * TN products from TM + TN
+//           loads. The larger the thread's tile and the closer to a square, the more products each
+//           load serves.
 // Change    The thread's tile has TN columns, too, and the block's tile grows to 128 x 128. A thread's
 //           rows and columns lie TY and TX apart, so that neighbouring lanes read neighbouring columns
 //           of Bs.
-// Bound     8 + 8 shared loads for 64 FFMAs: a warp's load every four FFMAs, which is what an SM's four
+// Bound     8 + 8 shared loads for 64 FFMAs: one load per warp every four FFMAs, which an SM's four
 //           schedulers and one load unit can just sustain. Measured, the schedulers are the busier: 78 %
 //           of their slots are taken, and of 100 instructions only 60 are FFMAs; the others load and
-//           compute addresses (docs/evidence/h200/05_2d_tiling.json). That is what the next step attacks.
+//           compute addresses (docs/evidence/h200/05_2d_tiling.json). The next step attacks that.
 
 #include "common/step.hpp"
 
@@ -19,7 +19,7 @@ constexpr int BM = 128, BN = 128, BK = 8;  // the block's tile: BM x BN of C, BK
 constexpr int TM = 8, TN = 8;              // the thread's tile: TM x TN of C
 constexpr int TX = BN / TN, TY = BM / TM;  // threads across and down the tile
 constexpr int THREADS = TX * TY;
-static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0, "threads load equally many elements");
+static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0, "threads load the same number of elements");
 
 __global__ void __launch_bounds__(THREADS) sgemm_2d_tiling(Gemm g) {
   __shared__ float As[BM][BK];  // [row][k]
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_2d_tiling(Gemm g) {
 
   float sums[TM][TN] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     for (int load = 0; load < BM * BK / THREADS; ++load) {
       const int i = threadIdx.x + load * THREADS;
       const int row = i / BK, k = i % BK;

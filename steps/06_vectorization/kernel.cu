@@ -1,13 +1,13 @@
 // Step 06: loads and stores of 128 bits, from global and from shared memory.
 //
 // Idea      An instruction that moves four floats costs little more than one that moves one.
-// Change    float4 instead of float throughout. What a thread moves at once must lie together: so A is
+// Change    float4 instead of float throughout. What a thread moves at once must be contiguous: so A is
 //           transposed on its way to shared memory, and a thread takes neighbouring rows and columns. It
-//           must also begin at a multiple of 16 bytes: where the rows of a matrix do not, a second version
-//           of the kernel (ALIGNED = false) loads and stores global memory float by float. BK doubles: a
-//           thread still copies only two float4 of each tile, and there are half as many barriers.
-// Bound     4 shared loads for 64 FFMAs instead of 16. The shared memory itself is no faster: it
-//           delivers 128 bytes a cycle, and bank conflicts (the next step's matter) take part of that.
+//           must also be aligned to 16 bytes: where the rows of a matrix are not, a second version of the
+//           kernel (ALIGNED = false) loads and stores global memory float by float. BK doubles: a thread
+//           still copies only two float4 of each tile, and there are half as many barriers.
+// Bound     4 shared loads for 64 FFMAs instead of 16. Shared memory itself is no faster: it delivers
+//           128 bytes per cycle, and bank conflicts, which the next step removes, waste part of that.
 
 #include "common/step.hpp"
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ void update(float& c, float sum, float alpha, float b
   c = beta == 0.0f ? alpha * sum : alpha * sum + beta * c;
 }
 
-// The same for four neighbours, as far as they exist.
+// update() for four neighbours, of which only the first `valid` exist.
 template <bool ALIGNED>
 __device__ __forceinline__ void update4(float* c, int valid, const float* sums, float alpha, float beta) {
   if constexpr (ALIGNED) {
@@ -67,13 +67,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorization(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int tx = threadIdx.x % TX;  // the thread's columns begin at tx * TN
   const int ty = threadIdx.x / TX;  // its rows begin at ty * TM
 
-  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then again COPY_K terms
-  // further.
+  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then the same again, COPY_K
+  // terms further on.
   const int a_row = threadIdx.x / (COPY_K / 4), a_k = threadIdx.x % (COPY_K / 4) * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
 

@@ -2,11 +2,11 @@
 //
 // Idea      Shared memory has 32 banks of 4 bytes; lanes that want different words of one bank wait for
 //           each other. Step 06 waits in two places: two lanes with the same row of A store to one bank,
-//           and fragments of B at a stride of 32 bytes use every other group of four banks only.
-// Change    As gets rows of BM + 4 floats: terms 4 apart then lie 16 banks apart. A thread takes two
-//           groups of 4 columns, BN / 2 apart, instead of 8 neighbours; rows likewise.
-// Bound     No wavefront (pass through the shared memory) is in excess any more, and a load still takes 2
-//           of them for A and 4 for B.
+//           and fragments of B at a stride of 32 bytes use only every other group of four banks.
+// Change    The rows of As are padded to BM + 4 floats: terms 4 apart then lie 16 banks apart. A thread
+//           takes two groups of 4 columns, BN / 2 apart, instead of 8 neighbours; rows likewise.
+// Bound     No excess wavefronts (passes through shared memory) are left; a load still takes 2 wavefronts
+//           for A and 4 for B.
 
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
@@ -17,11 +17,11 @@ constexpr int BM = 128, BN = 128, BK = 16;  // the block's tile: BM x BN of C, B
 constexpr int TM = 8, TN = 8;               // the thread's tile: TM x TN of C
 constexpr int TX = BN / TN, TY = BM / TM;   // threads across and down the tile
 constexpr int THREADS = TX * TY;
-constexpr int PAD = 4;     // shifts each row of As by 4 banks against the one before
+constexpr int PAD = 4;     // shifts each row of As by 4 banks from the row before
 constexpr int COPY_K = 8;  // the block copies COPY_K terms of A and of B at once, 4 elements a thread
 static_assert(BM * COPY_K == THREADS * 4 && COPY_K * BN == THREADS * 4 && BK % COPY_K == 0);
 
-// Element i of a thread's rows or columns, which lie in groups of 4 neighbours, `apart` from group to group.
+// Where a thread's i-th row or column lies: in groups of 4 neighbours, `apart` from one to the next.
 __host__ __device__ constexpr int spread(int i, int apart) { return i / 4 * apart + i % 4; }
 
 template <bool ALIGNED>
@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_bank_conflicts(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int tx = threadIdx.x % TX;  // the thread's columns: tx * 4 + spread(j, BN / 2)
   const int ty = threadIdx.x / TX;  // its rows: ty * 4 + spread(i, BM / 2)
 
-  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then again COPY_K terms
-  // further.
+  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then the same again, COPY_K
+  // terms further on.
   const int a_row = threadIdx.x / (COPY_K / 4), a_k = threadIdx.x % (COPY_K / 4) * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
 

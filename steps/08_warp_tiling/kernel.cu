@@ -1,12 +1,12 @@
 // Step 08: a warp computes a compact tile of its own, and its lanes are numbered so that they share loads.
 //
 // Idea      Per k, a warp of step 07 fetches 16 different elements of A and 128 of B; as 8 x 4 lanes it
-//           would fetch 64 and 32. That alone saves nothing: the hardware takes a load of 128 bits apart
-//           into quarters of the warp, whatever lanes share. But it joins quarters if each lane wants the
-//           same as its neighbour, or the same as the lane 2 further.
-// Change    The block's tile is divided among warps (WM x WN each), the warp's among its lanes, and these
-//           are numbered such that the hardware joins the quarters in loads of A and of B.
-// Bound     8 wavefronts per k and warp instead of 12. Shared memory is no longer what limits the kernel.
+//           would fetch 64 and 32. That alone saves nothing: the hardware splits a load of 128 bits into
+//           quarters of the warp, whatever the lanes share. But it merges quarters if each lane wants the
+//           same as its neighbour, or the same as the lane two further on.
+// Change    The block's tile is divided among warps (WM x WN each), the warp's among its lanes, which are
+//           numbered so that the hardware merges the quarters in loads of A and of B.
+// Bound     8 wavefronts per k and warp instead of 12. Shared memory no longer limits the kernel.
 
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
@@ -20,7 +20,7 @@ constexpr int WM = LM * TM, WN = LN * TN;   // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;            // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
-constexpr int PAD = 4;     // shifts each row of As by 4 banks against the one before
+constexpr int PAD = 4;     // shifts each row of As by 4 banks from the row before
 constexpr int COPY_K = 8;  // the block copies COPY_K terms of A and of B at once, 4 elements a thread
 static_assert(BM * COPY_K == THREADS * 4 && COPY_K * BN == THREADS * 4 && BK % COPY_K == 0);
 
@@ -33,17 +33,17 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiling(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
-  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
+  // Bs then takes two passes through shared memory. With lanes numbered along rows, Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
 
-  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then again COPY_K terms
-  // further.
+  // What this thread copies: 4 neighbours of a row of A, and 4 of a row of B; then the same again, COPY_K
+  // terms further on.
   const int a_row = threadIdx.x / (COPY_K / 4), a_k = threadIdx.x % (COPY_K / 4) * 4;
   const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
 

@@ -1,10 +1,10 @@
 // Step 10: fragments are fetched one k ahead, into a second set of registers.
 //
-// Idea      Within a tile the compiler moves loads ahead by itself, but not across the barrier. With two sets
-//           of fragment registers the first loads of the next tile run under the FFMAs of the last k.
-// Change    a[2], b[2]; in the last k of a tile the first fragments of the next one are fetched, behind the
+// Idea      Within a tile the compiler hoists loads by itself, but not across the barrier. With two sets of
+//           fragment registers the first loads of the next tile overlap the FFMAs of the last k.
+// Change    a[2], b[2]; the last k of a tile fetches the first fragments of the next one, past the
 //           barrier.
-// Bound     The gain is small where two blocks share an SM. With larger tiles, and one block to an SM
+// Bound     The gain is small where two blocks share an SM. With larger tiles, and one block per SM
 //           (step 12), there is less else to hide the loads.
 // Needs     sm_80+: cp.async
 
@@ -21,9 +21,9 @@ constexpr int WM = LM * TM, WN = LN * TN;   // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;            // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
-constexpr int PAD = 4;                    // shifts each row of As by 4 banks against the one before
+constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
 constexpr int STAGES = 2;                 // buffers for the tiles
-constexpr int COPY_K = 8;                 // terms of a row of A that lanes side by side copy: 32 bytes
+constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
 constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_prefetch(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
-  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
+  // Bs then takes two passes through shared memory. With lanes numbered along rows, Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_prefetch(Gemm g) {
   const float* a_from = A + (row0 + a_row) * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
   const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     for (int i = 0; i < BM / A_ROWS; ++i) {
       const int row = a_row + i * A_ROWS;

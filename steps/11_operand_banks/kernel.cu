@@ -1,11 +1,11 @@
-// Step 11: the order of the FFMAs, and the registers of their sums, such that operands arrive in time.
+// Step 11: the order of the FFMAs, and the registers of their sums, chosen so that operands arrive in time.
 //
-// Idea      The registers lie in two banks, by their number's parity, and a bank delivers one operand a
-//           cycle. An FFMA needs three. FFMAs follow each other in every cycle if each finds one operand
-//           in the reuse cache (.reuse), and the other two come from different banks.
-// Change    The FFMAs go down one column of the thread's tile and up the next. And the compiler is asked to
-//           put a column's sums in registers of the other parity than the elements of A that they meet.
-// Bound     What is left beside the FFMAs: loads, copies, addresses, each in a slot of its own.
+// Idea      Registers lie in two banks, by the parity of their numbers, and a bank delivers one operand per
+//           cycle. An FFMA needs three. FFMAs can issue every cycle if each finds one operand in the reuse
+//           cache (.reuse) and takes the other two from different banks.
+// Change    The FFMAs go down one column of the thread's tile and up the next. And the compiler is coaxed to
+//           put each sum in a register of the opposite parity to the element of A that it meets.
+// Bound     What is left besides the FFMAs: loads, copies, addresses, each in an issue slot of its own.
 // Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
@@ -21,9 +21,9 @@ constexpr int WM = LM * TM, WN = LN * TN;   // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;            // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
-constexpr int PAD = 4;                    // shifts each row of As by 4 banks against the one before
+constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
 constexpr int STAGES = 2;                 // buffers for the tiles
-constexpr int COPY_K = 8;                 // terms of a row of A that lanes side by side copy: 32 bytes
+constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
 constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Neighbouring lanes take the same columns, and lanes 2 apart the same rows: a load of 128 bits from As or
-  // Bs then takes two passes through shared memory. With lanes along the rows, one from Bs would take four.
+  // Bs then takes two passes through shared memory. With lanes numbered along rows, Bs would take four.
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;
   const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
   const float* a_from = A + (row0 + a_row) * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
   const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     for (int i = 0; i < BM / A_ROWS; ++i) {
       const int row = a_row + i * A_ROWS;

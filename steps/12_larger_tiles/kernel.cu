@@ -1,12 +1,12 @@
 // Step 12: a thread computes 8 x 16 elements, a block 128 x 256, and an SM holds one block.
 //
-// Idea      One block to an SM may use up to 255 registers a thread, enough for 8 x 16 sums. 6 shared loads
-//           then serve 128 FFMAs instead of 4 serving 64, and a block copies three quarters as much for
-//           each element of C.
-// Change    TN and BN; shared memory is sized at the launch. What the larger tile asks for besides: loads
-//           that stay where they are written, where the compiler would put them off to save registers;
-//           sums asked for in another order; lanes that lie row by row; BK = 8, a shorter loop.
-// Bound     Waiting, of which two warps to a scheduler hide little; and the last wave, which is not full.
+// Idea      With one block per SM, a thread may use up to 255 registers, enough for 8 x 16 sums. 6 shared
+//           loads then serve 128 FFMAs instead of 4 serving 64, and a block copies three quarters as much
+//           per element of C.
+// Change    TN and BN; shared memory is sized at launch. The larger tile also needs loads that stay where
+//           they are written, where the compiler would defer them to save registers; sums in registers of
+//           another order; lanes numbered along rows; and BK = 8, a shorter loop.
+// Bound     Stalls, of which two warps per scheduler hide few; and the last wave, which is not full.
 // Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
@@ -23,9 +23,9 @@ constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile: WM x WN of C
 constexpr int WARPS_N = BN / WN;           // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
-constexpr int PAD = 4;                    // shifts each row of As by 4 banks against the one before
+constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
 constexpr int STAGES = 2;                 // buffers for the tiles
-constexpr int COPY_K = 8;                 // terms of a row of A that lanes side by side copy: 32 bytes
+constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
 constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
@@ -43,11 +43,11 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  // The lanes lie row by row again. In pairs, as in step 08, a load from Bs takes two passes through shared
-  // memory instead of four; but that gains nothing here, and the next steps are faster with lanes in rows.
+  // The lanes are numbered along rows again. In pairs, as in step 08, a load from Bs takes two passes through
+  // shared memory instead of four; but that gains nothing here, and makes the next steps slower.
   const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % WARPS_N * WN + lane % LN * 4;  // its columns: n + spread(j, LN * 4)
 
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(THREADS) sgemm_larger_tiles(Gemm g) {
   const float* a_from = A + (row0 + a_row) * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
   const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     for (int i = 0; i < BM / A_ROWS; ++i) {
       const int row = a_row + i * A_ROWS;

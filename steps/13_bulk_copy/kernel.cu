@@ -1,12 +1,12 @@
-// Step 13: one thread asks for whole tiles, and the Tensor Memory Accelerator (TMA) copies them.
+// Step 13: one thread requests whole tiles, and the Tensor Memory Accelerator (TMA) copies them.
 //
-// Idea      A tile is one request, not thousands. The unit that carries it out computes the addresses,
-//           fills what lies beyond the matrix with zeros, and tells an mbarrier when all bytes have come.
-// Change    Two stages of BK = 64 terms, each filled by two requests. TMA wants rows that begin at
-//           multiples of 16 bytes, and it does not transpose: so A is transposed beforehand by a kernel
-//           of its own, and B is copied where its rows are not aligned (common/cuda/pack.hpp).
-// Bound     The main loop is FFMAs and shared loads, and little else. At 4096 there are 3.9 tiles for each
-//           SM, and the last wave leaves SMs idle (the next step's matter).
+// Idea      A tile is one request, not thousands. TMA computes the addresses, fills what lies beyond the
+//           matrix with zeros, and signals an mbarrier when all bytes have arrived.
+// Change    Two stages of BK = 64 terms, each filled by two requests. TMA requires rows aligned to 16
+//           bytes, and it does not transpose: so a kernel of its own transposes A beforehand, and B is
+//           copied if its rows are not aligned (common/cuda/pack.hpp).
+// Bound     The main loop is FFMAs and shared loads, and little else. At 4096 there are 3.9 tiles per SM:
+//           the last wave leaves SMs idle, which the next step mends.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -27,7 +27,7 @@ constexpr int WARPS_N = BN / WN;            // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
 constexpr int STAGES = 2;  // buffers for the tiles
-constexpr int UNROLL = 8;  // terms in a pass of the innermost loop; with all 64 it runs at half the speed
+constexpr int UNROLL = 8;  // terms in a pass of the innermost loop; with all 64, it runs at half the speed
 static_assert(BK % UNROLL == 0);
 
 struct alignas(128) Tiles {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_bulk_copy(Gemm g, const __grid_
 
   float* C = g.C + blockIdx.z * g.strideC;  // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int m = warp / WARPS_N * WM + lane / LN * 4;  // the thread's rows: m + spread(i, LM * 4)

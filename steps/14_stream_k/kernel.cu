@@ -29,7 +29,7 @@ static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0);
 constexpr int STAGES = 2;  // buffers for the tiles
 constexpr int UNROLL = 8;  // terms in a pass of the innermost loop
 static_assert(BK % UNROLL == 0);
-constexpr int BAND = 4;  // rows of tiles gone through together, column after column
+constexpr int BAND = 4;  // rows of tiles processed together, column by column
 
 struct alignas(128) Tiles {
   float A[STAGES * BK][BM];    // [k][row]: one stage behind the other

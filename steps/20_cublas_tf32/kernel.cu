@@ -1,13 +1,13 @@
 // Step 20: the same product on tensor cores, and the figure to beat there.
 //
-// Idea      Tensor cores multiply numbers of 11 bits of significand, TF32, and sum up in FP32. A, B and C
-//           stay floats in memory; a step of this part loses the last 13 bits of every element of A and B on
-//           the way. cuBLAS does so where it is told that it may, by CUBLAS_COMPUTE_32F_FAST_TF32.
-// Change    Against step 00: the call, and its compute type. How cuBLAS shortens the operands is its own
-//           affair, so this step may cut off (hence the name); measured, cuBLAS rounds. On the CPU device the
-//           plain loops take its place again, with the 13 bits cut off, which loses twice as much.
-// Bound     In TF32 the tensor cores of an SM do 1024 multiply-adds in a cycle on Hopper, 512 on Ampere; its
-//           FP32 units do 128 and 64.
+// Idea      Tensor cores multiply TF32 numbers, with 11 bits of significand, and accumulate in FP32. A, B and
+//           C stay floats in memory; the steps of this part drop the last 13 bits of every element of A and B
+//           on the way. cuBLAS does so if it is allowed to, by CUBLAS_COMPUTE_32F_FAST_TF32.
+// Change    Against step 00: the call, and its compute type. How cuBLAS shortens operands is up to cuBLAS, so
+//           this step may cut bits off (hence the name); measured, cuBLAS rounds. On the CPU device the plain
+//           loops stand in again, and cut the 13 bits off, which loses twice as much.
+// Bound     In TF32 an SM's tensor cores do 1024 multiply-adds per cycle on Hopper, 512 on Ampere; its FP32
+//           units do 128 and 64.
 // Needs     sm_80+: TF32
 
 #include "common/step.hpp"
@@ -49,9 +49,9 @@ void gemm_tf32_cut_off(const Gemm& g) {
 
 namespace {
 
-constexpr int BITS_CUT = 13;  // of a float's 24 bits of significand TF32 has room for 11
+constexpr int BITS_CUT = 13;  // TF32 keeps 11 of a float's 24 bits of significand
 
-// A float without the bits that TF32 has no room for. An infinity stays one.
+// A float without the bits that TF32 does not keep. Infinities stay infinite.
 __device__ float cut_off(float value) {
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, value) & ~0u << BITS_CUT);
 }
@@ -72,7 +72,7 @@ __global__ void gemm_definition_tf32(Gemm g) {
   }
 }
 
-// One thread to a row. Rows beyond a grid's 65535 go in further launches.
+// One thread per row. A grid has at most 65535 rows; further rows take further launches.
 void gemm_tf32_cut_off(const Gemm& g) {
   constexpr int max_rows = 65535;
   for (int row = 0; row < g.M; row += max_rows) {

@@ -1,12 +1,12 @@
-// Step 21: mma.sync: a warp multiplies on the tensor cores, with its sums in registers.
+// Step 21: mma.sync: a warp multiplies on the tensor cores and keeps its sums in registers.
 //
-// Idea      One instruction of a warp, mma.sync, multiplies 16 x 8 elements of A by 8 x 8 of B: 1024
-//           multiply-adds, where the FFMAs of a warp do 32. Each lane holds a part of the three matrices in
-//           registers, a fragment; which part, the hardware says.
+// Idea      One warp-wide instruction, mma.sync, multiplies 16 x 8 elements of A by 8 x 8 of B: 1024
+//           multiply-adds, where a warp's FFMA does 32. Each lane holds a part of each of the three matrices
+//           in registers, a fragment; the hardware says which part.
 // Change    Against step 05: no tile in shared memory yet. A warp loads fragments straight from global
 //           memory, rounds them to TF32, and keeps the sums of its 64 x 32 elements of C in registers.
-// Bound     24 loads from global memory for 16 mma: the L1 cache decides. An element of A is fetched by the
-//           four warps that share its row, one of B by two.
+// Bound     24 loads from global memory for 16 mma: the L1 cache sets the pace. The four warps that share a
+//           row of A each fetch its elements; a column of B is fetched by two.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/mma.hpp"
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(THREADS) gemm_tensor_cores(Gemm g) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row0 = blockIdx.y * BM + warp / WARPS_N * WM;  // of the warp's tile of C
   const int col0 = blockIdx.x * BN + warp % WARPS_N * WN;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
 
   float sums[MMAS_M][MMAS_N][4] = {};
   for (int k0 = 0; k0 < g.K; k0 += MK) {

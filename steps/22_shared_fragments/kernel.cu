@@ -1,11 +1,11 @@
 // Step 22: tiles of A and B in shared memory, rounded once on their way there.
 //
-// Idea      What several warps of a block need, the block fetches once. An element that waits in shared
-//           memory is rounded to TF32 when it is written, not each time that it is read.
-// Change    Tiles of BK terms in shared memory, filled in groups of four elements as in step 06; fragments
-//           come from there.
-// Bound     A fragment's lanes lie in eight rows of A, which begin in the same bank: eight passes through
-//           shared memory for one load. The next step finds them other places.
+// Idea      The block fetches once what several of its warps need. Elements are rounded to TF32 when they
+//           are written to shared memory, not each time that they are read.
+// Change    Tiles of BK terms in shared memory, filled four elements at a time as in step 06; fragments come
+//           from there.
+// Bound     The lanes that load a fragment read eight rows of A, which all begin in the same bank: eight
+//           passes through shared memory for one load. The next step moves them apart.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/float4.hpp"
@@ -20,11 +20,11 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 
-// Four floats rounded to TF32, which are floats whose last bits are zero.
+// Four floats rounded to TF32: floats whose last 13 bits are zero.
 __device__ __forceinline__ float4 round4(float4 v) {
   return make_float4(__uint_as_float(to_tf32(v.x)), __uint_as_float(to_tf32(v.y)),
                      __uint_as_float(to_tf32(v.z)), __uint_as_float(to_tf32(v.w)));
@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(THREADS) gemm_shared_fragments(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread loads: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.

@@ -1,10 +1,10 @@
-// Step 23: elements of a row change places in shared memory, so that no two lanes want the same bank.
+// Step 23: the rows of tiles are swizzled in shared memory, so that no two lanes want the same bank.
 //
-// Idea      Lanes that load a fragment read four neighbours in each of eight rows. All rows begin in bank 0.
-//           If row r takes its groups of four in the order g XOR r, eight rows lie in eight different groups
-//           of banks. That costs no memory, and groups of four stay whole for wide accesses.
+// Idea      Lanes that load a fragment read four neighbours in each of eight rows, which all begin in bank 0.
+//           If row r has group g of four elements at g XOR r, eight rows lie in eight different groups of
+//           banks. This swizzle costs no memory, and groups of four stay whole for wide accesses.
 // Change    Each access to As and Bs goes through a function that says where an element lies.
-// Bound     While a block loads its tiles it multiplies nothing; an SM's second block fills some of the time.
+// Bound     A block does not multiply while it loads its tiles; an SM's second block fills some of the time.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/float4.hpp"
@@ -19,16 +19,16 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 
-// Where the elements of a row lie: a group of four of As where its number, XOR the row's, says; of Bs, whose
-// fragments have four rows and eight columns, a group of eight likewise.
+// Where the elements of a row lie. In As, group g of four lies at g XOR the row, modulo 8: the 128-byte
+// swizzle. In Bs, whose fragments have four rows and eight columns, groups of eight likewise.
 __device__ __forceinline__ int swizzle_128B(int row, int k) { return k ^ row % 8 * 4; }
 __device__ __forceinline__ int swizzle_b(int k, int col) { return col ^ k % 4 * 8; }
 
-// Four floats rounded to TF32, which are floats whose last bits are zero.
+// Four floats rounded to TF32: floats whose last 13 bits are zero.
 __device__ __forceinline__ float4 round4(float4 v) {
   return make_float4(__uint_as_float(to_tf32(v.x)), __uint_as_float(to_tf32(v.y)),
                      __uint_as_float(to_tf32(v.z)), __uint_as_float(to_tf32(v.w)));
@@ -43,10 +43,10 @@ __global__ void __launch_bounds__(THREADS) gemm_swizzle(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread loads: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.

@@ -1,11 +1,11 @@
 // Step 24: cp.async fills three stages of tiles, and a warp rounds the fragments that it loads.
 //
-// Idea      Copies that run by themselves hide the latency of global memory, as in step 09; here they run two
-//           tiles ahead of tensor cores, many times as fast as FFMAs. But what copies itself does not round
-//           itself.
+// Idea      Asynchronous copies hide the latency of global memory, as in step 09; here they run two tiles
+//           ahead, since tensor cores are many times as fast as FFMAs. But cp.async copies bits: it does not
+//           round.
 // Change    A ring of STAGES buffers in dynamic shared memory. Elements are rounded after they are loaded
 //           from it.
-// Bound     For 16 mma a warp issues 24 loads and rounds 24 elements, two instructions each.
+// Bound     Per 16 mma, a warp issues 24 loads and rounds 24 elements, two instructions each.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -20,7 +20,7 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 constexpr int STAGES = 3;  // buffers for the tiles
@@ -38,10 +38,10 @@ __global__ void __launch_bounds__(THREADS) gemm_async_stages(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.
@@ -50,9 +50,9 @@ __global__ void __launch_bounds__(THREADS) gemm_async_stages(Gemm g) {
 
   const float* a_from = A + row0 * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     if (left > 0) {
       for (int i = 0; i < BM / A_ROWS; ++i) {

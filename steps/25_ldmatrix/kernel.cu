@@ -1,12 +1,12 @@
 // Step 25: ldmatrix loads a whole fragment of A at once.
 //
 // Idea      ldmatrix moves 8 x 8 matrices of 16-bit elements from shared memory into the registers where mma
-//           wants them, up to four matrices with one instruction. A TF32 number is two such elements. Then a
-//           matrix has eight rows of four floats, and each lane gets one float, the right one of A. Of B,
-//           whose tile lies row by row, [k][col], it would get the wrong ones: they would have to be
-//           transposed, which ldmatrix does with 16-bit elements only.
+//           wants them, up to four matrices per instruction. A TF32 number counts as two such elements: a
+//           matrix is then eight rows of four floats, and each lane gets one float, of A the right one. Of B,
+//           whose tile lies row by row, [k][col], it would get the wrong one: B would have to be transposed,
+//           which ldmatrix does with 16-bit elements only.
 // Change    One ldmatrix in place of four loads of A.
-// Bound     For 16 mma a warp issues 12 loads, and still rounds 24 elements.
+// Bound     Per 16 mma, a warp issues 12 loads, and still rounds 24 elements.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -22,7 +22,7 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 constexpr int STAGES = 3;  // buffers for the tiles
@@ -40,10 +40,10 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
 
   const float* a_from = A + row0 * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     if (left > 0) {
       for (int i = 0; i < BM / A_ROWS; ++i) {
@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(THREADS) gemm_ldmatrix(Gemm g) {
     for (int k = 0; k < BK; k += MK) {
       std::uint32_t a[MMAS_M][4], b[MMAS_N][2];  // as mma_tf32() says
       for (int i = 0; i < MMAS_M; ++i) {
-        // Four matrices: 16 rows' first four terms, and their second four. Lane l says where row l % 16
-        // begins.
+        // Four matrices: the first four terms of 16 rows, and their second four. Lane l gives the address of
+        // row l % 16.
         const int row = m + i * MM + lane % 16;
         ldmatrix(a[i], &As[stage][row][swizzle_128B(row, k + lane / 16 * 4)]);
         for (int r = 0; r < 4; ++r) a[i][r] = to_tf32(__uint_as_float(a[i][r]));

@@ -1,10 +1,10 @@
 // Step 26: a warp computes 64 x 64 elements.
 //
-// Idea      The product of a column of fragments and a row of fragments: the larger and squarer the warp's
-//           tile, the fewer elements are loaded and rounded for an mma. 64 x 64 need 128 registers of each
-//           lane for their sums.
-// Change    WN = 64, so four warps to a block. Two blocks share an SM.
-// Bound     For 32 mma a warp issues 20 loads and rounds 32 elements.
+// Idea      A warp multiplies a column of fragments by a row of fragments: the larger and squarer its tile,
+//           the fewer elements it loads and rounds per mma. The sums of 64 x 64 take 128 registers of each
+//           lane.
+// Change    WN = 64, so four warps per block. Two blocks share an SM.
+// Bound     Per 32 mma, a warp issues 20 loads and rounds 32 elements.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -20,7 +20,7 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 constexpr int STAGES = 3;  // buffers for the tiles
@@ -38,10 +38,10 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_warp_tiles(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.
@@ -50,9 +50,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_warp_tiles(Gemm g) {
 
   const float* a_from = A + row0 * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     if (left > 0) {
       for (int i = 0; i < BM / A_ROWS; ++i) {
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_warp_tiles(Gemm g) {
     for (int k = 0; k < BK; k += MK) {
       std::uint32_t a[MMAS_M][4], b[MMAS_N][2];  // as mma_tf32() says
       for (int i = 0; i < MMAS_M; ++i) {
-        // Four matrices: 16 rows' first four terms, and their second four. Lane l says where row l % 16
-        // begins.
+        // Four matrices: the first four terms of 16 rows, and their second four. Lane l gives the address of
+        // row l % 16.
         const int row = m + i * MM + lane % 16;
         ldmatrix(a[i], &As[stage][row][swizzle_128B(row, k + lane / 16 * 4)]);
         for (int r = 0; r < 4; ++r) a[i][r] = to_tf32(__uint_as_float(a[i][r]));

@@ -1,11 +1,11 @@
 // Step 27: fragments are loaded one k ahead, into a second set of registers.
 //
 // Idea      As in step 10: while the tensor cores multiply one set of fragments, the next one is on its way.
-//           The last k of a tile loads the first fragments of the next, behind the barrier.
-// Change    a[2], b[2], rounded when they are used. Of which tiles all fragments are loaded, those are free,
-//           so that copies run a tile further ahead in as many stages.
-// Bound     Two warps on each scheduler, which must issue five instructions for each mma, wait for barriers
-//           and for each other.
+//           The last k of a tile loads the first fragments of the next, past the barrier.
+// Change    a[2], b[2], rounded when they are used. A tile whose fragments are all loaded is free, so that
+//           copies run one tile further ahead in as many stages.
+// Bound     Each scheduler must issue five instructions per mma, and its two warps wait at barriers and for
+//           each other.
 // Needs     sm_80+: mma.sync on TF32
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -21,7 +21,7 @@ constexpr int MM = 16, MN = 8, MK = 8;             // an mma's: MM x MN of C, MK
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements a thread
+constexpr int A_ROWS = THREADS * 4 / BK;  // rows of A that the block loads at once, four elements per thread
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0);
 constexpr int STAGES = 3;  // buffers for the tiles
@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
   const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
   float* C = g.C + blockIdx.z * g.strideC;        // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, column of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   // What this thread copies: 4 neighbours of a row of A, A_ROWS rows apart; of a row of B, B_ROWS rows apart.
@@ -51,9 +51,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
 
   const float* a_from = A + row0 * g.lda + a_k;
   const float* b_from = B + b_k * g.ldb + col0 + b_col;
-  int left = g.K;  // terms not yet asked for
+  int left = g.K;  // terms not yet requested
 
-  // Asks for the next tiles. Past the last term there are zeros.
+  // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
     if (left > 0) {
       for (int i = 0; i < BM / A_ROWS; ++i) {
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
   std::uint32_t a[2][MMAS_M][4], b[2][MMAS_N][2];  // not rounded yet: for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
     for (int i = 0; i < MMAS_M; ++i) {
-      // Four matrices: 16 rows' first four terms, and their second four. Lane l says where row l % 16 begins.
+      // Four matrices: the first four terms of 16 rows, and their second. Lane l gives row l % 16's address.
       const int row = m + i * MM + lane % 16;
       ldmatrix(a[set][i], &As[stage][row][swizzle_128B(row, k + lane / 16 * 4)]);
     }
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemm_fragments_ahead(Gemm g) {
       for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], a[set][i], b[set][j]);
     }
   };
-  // The next tiles are complete, nobody needs those before them any more, and others are asked for.
+  // Waits until the next tiles are complete and nobody needs those before them; then requests others.
   int stage = 0;
   const auto next_tiles = [&] {
     async_copy_wait<STAGES - 2>();

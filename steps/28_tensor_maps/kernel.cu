@@ -1,12 +1,12 @@
-// Step 28: the Tensor Memory Accelerator copies the tiles, and rounds them on their way.
+// Step 28: the Tensor Memory Accelerator copies the tiles, and rounds them on the way.
 //
-// Idea      A tensor map can say that its elements are TF32 numbers. Floats that it copies become such,
-//           rounded to the nearest, at no cost. What arrives in shared memory is ready for the tensor cores,
-//           and nobody spends instructions on rounding or on addresses any more.
-// Change    Copies as in step 13, by maps that round and that exchange groups of four within 128 bytes, as
-//           swizzle_128B() does. A and B are copied beforehand where their rows do not begin at multiples of
-//           16 bytes. Loads of B are what is left to save: the mma computes a tile of C transposed, so that B
-//           is the operand of 16 rows, of which a lane takes two neighbouring columns with one LDS.64.
+// Idea      A tensor map can declare its elements TF32. TMA then rounds the floats that it copies to the
+//           nearest TF32 number, at no cost. What arrives in shared memory is ready for the tensor cores, and
+//           no thread spends instructions on rounding or on addresses any more.
+// Change    Copies as in step 13, by maps that round and apply the 128-byte swizzle (swizzle_128B()). A and B
+//           are copied beforehand if their rows are not aligned to 16 bytes. That leaves the loads of B to
+//           save: the mma computes a tile of C transposed, so that B is the operand of 16 rows, of which a
+//           lane takes two neighbouring columns with one LDS.64.
 // Bound     All warps wait for the slowest one at every slab of BK terms.
 // Needs     sm_90+: mbarriers, tensor copies
 
@@ -29,7 +29,7 @@ constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 constexpr int STAGES = 3;  // buffers for the tiles
-constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
+constexpr int GROUP = 32;  // columns of B in a copy: the 128 bytes that are swizzled
 static_assert(BK == 32 && WN % GROUP == 0);
 
 struct alignas(1024) Tiles {
@@ -39,7 +39,7 @@ struct alignas(1024) Tiles {
 };
 
 // The first of the two neighbouring columns, of 16 in a group of 32, that a lane loads: chosen so that 16
-// lanes, of which `quad` has four values, find them in 32 different banks.
+// lanes, with four values of `quad` among them, find theirs in 32 different banks.
 __device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad / 2 % 2 * 16 + quad / 4 * 4; }
 
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP.
@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(THREADS, 2)
 
   float* C = g.C + blockIdx.z * g.strideC;  // [M][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, columns of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   if (threadIdx.x == 0) {
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(THREADS, 2)
   std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
     for (int i = 0; i < MMAS_M; i += 2) {
-      // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
-      // say where the rows of all of them begin.
+      // Four matrices: the first four terms of eight rows, their second four, and both for eight more rows.
+      // Each lane gives the address of one row of one matrix.
       const int row = m + i * MM + lane / 16 * 8 + lane % 8;
       ldmatrix(a[set][i / 2], &As[stage][row][swizzle_128B(row, k + lane / 8 % 2 * 4)]);
     }

@@ -1,12 +1,12 @@
-// Step 29: blocks that stay, and of which four warps only copy.
+// Step 29: persistent blocks with specialised warps: one warpgroup only copies, the others multiply.
 //
-// Idea      Who multiplies waits for tiles, not for each other: mbarriers say which stage is full and which
-//           is empty. A warpgroup of its own asks for copies as soon as a stage is empty, from one tile of C
-//           into the next, so that the stages are full again when the multiplying warps have stored a tile.
-// Change    A producer warpgroup, which gives its registers away; `empty` in place of __syncthreads(); as
-//           many blocks as multiprocessors, which go through the tiles of C in bands of BAND rows. The one
-//           block of an SM computes 128 x 256, in four stages.
-// Bound     The tensor cores' own pace is six cycles for an mma of a scheduler; this takes 7.4.
+// Idea      Warps that multiply wait for tiles, not for each other: mbarriers say which stages are full and
+//           which are empty. A producer warpgroup requests copies as soon as a stage is empty, from one tile
+//           of C into the next, so that the stages are full again when the consumers have stored a tile.
+// Change    A producer warpgroup, which gives most of its registers away; `empty` replaces __syncthreads();
+//           as many blocks as multiprocessors, which go through the tiles of C in bands of BAND rows. The one
+//           block on an SM computes 128 x 256, in four stages.
+// Bound     The tensor cores can take an mma from each scheduler every six cycles; this takes 7.4.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -27,12 +27,12 @@ constexpr int WM = 64, WN = 64;             // the warp's tile of C
 constexpr int MM = 8, MN = 16, MK = 8;      // an mma's: MM x MN of C, MK terms
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
-constexpr int WARPS = BM / WM * WARPS_N;           // that multiply
-constexpr int PRODUCERS = 128;  // threads that do not: a warpgroup, of which one thread copies
-constexpr int STAGES = 4;       // buffers for the tiles
-constexpr int GROUP = 32;  // columns of B that a copy brings: the 128 bytes within which places are exchanged
-constexpr int BAND = 8;    // rows of tiles gone through together, column after column
-constexpr int FEW = 24, MANY = 240;  // registers of a thread that copies, and of one that multiplies
+constexpr int WARPS = BM / WM * WARPS_N;           // consumers, which multiply
+constexpr int PRODUCERS = 128;                     // threads of the producer warpgroup, of which one copies
+constexpr int STAGES = 4;                          // buffers for the tiles
+constexpr int GROUP = 32;                          // columns of B in a copy: the 128 bytes that are swizzled
+constexpr int BAND = 8;                            // rows of tiles processed together, column by column
+constexpr int FEW = 24, MANY = 240;                // registers of a producer thread, and of a consumer
 static_assert(BK == 32 && WN % GROUP == 0);
 static_assert(WARPS % 4 == 0 && PRODUCERS == 128 && PRODUCERS * FEW + WARPS * 32 * MANY <= 65536);
 
@@ -40,7 +40,7 @@ struct alignas(1024) Tiles {
   float A[STAGES][BM][BK];                 // [stage][row][swizzle_128B()], rounded
   float B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][swizzle_128B()], rounded
   std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
-  std::uint64_t empty[STAGES];             // all warps have loaded their fragments of them
+  std::uint64_t empty[STAGES];             // all consumers have loaded their fragments of them
 };
 
 // A tile of C.
@@ -57,7 +57,7 @@ __device__ __forceinline__ Tile find_tile(const Gemm& g, int number) {
 }
 
 // The first of the two neighbouring columns, of 16 in a group of 32, that a lane loads: chosen so that 16
-// lanes, of which `quad` has four values, find them in 32 different banks.
+// lanes, with four values of `quad` among them, find theirs in 32 different banks.
 __device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad / 2 % 2 * 16 + quad / 4 * 4; }
 
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP.
@@ -98,14 +98,14 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
   }
   warpgroup_reg_alloc<MANY>();
 
-  const int quad = lane / 4, t = lane % 4;  // the lane's row of A, columns of B; and its place among four
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, columns of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
     for (int i = 0; i < MMAS_M; i += 2) {
-      // Four matrices: of eight rows the first four terms and the second, of the next eight likewise. Lanes
-      // say where the rows of all of them begin.
+      // Four matrices: the first four terms of eight rows, their second four, and both for eight more rows.
+      // Each lane gives the address of one row of one matrix.
       const int row = m + i * MM + lane / 16 * 8 + lane % 8;
       ldmatrix(a[set][i / 2], &As[stage][row][swizzle_128B(row, k + lane / 8 % 2 * 4)]);
     }
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(WARPS * 32 + PRODUCERS, 1)
             mbarrier_wait(&full[stage], parity);
             load_fragments(0, stage, 0);
           }
-          __syncwarp();  // all lanes have loaded the last fragments of their stage
+          __syncwarp();  // all lanes have loaded the stage's last fragments
           if (lane == 0) mbarrier_arrive(loaded);
         }
         multiply(set);
