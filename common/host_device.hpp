@@ -1,8 +1,8 @@
 #pragma once
 
-// HOST_DEVICE stands before a function that runs on the host and on a GPU alike. It is always inlined: what
-// the compiler keeps as a function of its own, the observed build of a kernel would lend to the rest of the
-// program, observation and all.
+// HOST_DEVICE marks a function that runs on the host and on a GPU alike. It is always inlined: if the
+// compiler emitted it out of line, the linker might let the rest of the program use the copy from a kernel's
+// observed build, observation and all.
 
 #ifdef __CUDACC__
 #define HOST_DEVICE __host__ __device__ __forceinline__

@@ -5,7 +5,7 @@
 #include <new>
 #include <string>
 
-// There is no memory for a workspace (cuda/workspace.hpp): what() names it, with its size.
+// Not enough memory for a workspace (cuda/workspace.hpp): what() gives its name and its size.
 class OutOfMemory : public std::bad_alloc {
  public:
   OutOfMemory(const char* workspace, std::size_t elements, std::size_t element_bytes) {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-// A block of a kernel takes more shared memory than one can have on this GPU: it cannot run there.
+// A kernel's block needs more shared memory than this GPU allows: it cannot run here.
 struct TooLittleShared : std::runtime_error {
   TooLittleShared(std::size_t bytes, int most)
       : std::runtime_error("a block of this kernel takes " + std::to_string(bytes) +

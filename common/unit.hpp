@@ -5,12 +5,13 @@
 
 #include "common/harness/entry.hpp"
 
-// Every name also has an overload that no file defines: the file has only one of them, yet all can be named.
+// Each name also has an overload that no file defines, so that find_step() can mention all of them, whichever
+// the file has.
 struct NoStep;
 using Missing = void(const NoStep&);
 Missing sgemm, gemm_tf32, gemm_tf32_cut_off, gemm;
 
-// For a name that the file has, the first fits: it needs no conversion.
+// If the file has the name, the first overload is chosen: it needs no conversion.
 template <typename T>
 constexpr harness::Entry step_if_any(void (*step)(const GemmOf<T>&), harness::Precision precision) {
   return {step, precision};

@@ -23,7 +23,7 @@ void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
   const void* pc = __builtin_return_address(0);
   Worker& worker = *current_worker;
   if (worker.launch->checked) {
-    // From here on the copy may happen at any time: to others it is a write now ...
+    // From here on the copy may happen at any time: to others it is a write now, ...
     observe_copy(shared, global, bytes, valid, pc);
     mark_pending(shared, bytes, true);
   } else {
@@ -43,7 +43,7 @@ void async_copy_wait(unsigned pending) {
   const AsyncCopies& copies = copies_of_running_thread();
   std::uint64_t number = copies.asked - copies.waiting.size();
   for (const AsyncCopies::Copy& copy : copies.waiting) {
-    if (copy.group + pending >= copies.groups) break;  // this one and all later ones may still be under way
+    if (copy.group + pending >= copies.groups) break;  // this one and all later ones may still be in flight
     ++number;
   }
   finish_copies(worker, worker.current, number, nullptr, 0);
@@ -63,7 +63,7 @@ void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const 
     if (!worker.launch->checked) continue;
     if (by_engine != nullptr) {
       fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, copy->pc);
-    } else {  // ... and a write when it is waited for, at the latest
+    } else {  // ... and again when it is waited for, at the latest
       mark_pending(copy->shared, copy->bytes, false);
       check_shared_write(copy->shared, copy->bytes, copy->pc);
     }

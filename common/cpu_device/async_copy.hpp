@@ -2,7 +2,7 @@
 
 // The CPU device's cp.async; common/cuda/async_copy.hpp says what the functions mean. A copy happens at the
 // latest moment that the rules allow, when its thread waits for it; until then the destination holds a NaN.
-// So a kernel that waits too little, or too late, gives a wrong result here every time.
+// So a kernel that waits for too little, or too late, gives a wrong result here every time.
 
 #include "common/cpu_device/cuda_on_cpu.hpp"
 

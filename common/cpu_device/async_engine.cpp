@@ -10,7 +10,7 @@ namespace cpu_device {
 
 namespace {
 
-// As TFLOAT32 tensor maps of an H200 do: to the nearest, ties to even; all NaN become one.
+// As a TFLOAT32 tensor map does on an H200: to nearest, ties to even; every NaN becomes the same one.
 void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
   for (std::uint32_t at = 0; at < bytes; at += sizeof(float)) {
     std::uint32_t bits;
@@ -21,7 +21,7 @@ void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
   }
 }
 
-// What a copy brings, byte after byte, to where it belongs.
+// Puts a copy's bytes where they belong: the 128-byte swizzle.
 void put(void* shared, const CopiedRows& rows, const std::byte* bytes) {
   constexpr std::uint32_t group = 16, line = 128, lines = 8;
   auto* to = static_cast<std::byte*>(shared);
@@ -58,7 +58,7 @@ bool AsyncEngine::act(Worker& worker) {
   if (waiting_.empty()) return false;
   const Work work = waiting_.front();
   waiting_.pop_front();
-  worker.current = work.thread;  // whoever has asked for it is to blame
+  worker.current = work.thread;  // blame whoever issued it
   const auto found = worker.sync.mbarriers.find(work.mbarrier);
   if (found == worker.sync.mbarriers.end()) {
     report(FaultKind::mbarrier_misuse, work.pc,
@@ -158,7 +158,7 @@ void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, co
     request.addresses[0] = shared_offset(shared);
     request.rows = {};
     tell_request(request);
-    // From here on the copy may happen at any time: to others it is a write now, and one when it is done.
+    // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
     check_memory(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc);
     mark_pending(shared, bytes, true);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Asynchronous work that belongs to the block: what is asked for is done at the latest moment that the rules
-// allow, when no thread can go on without it, the oldest first.
+// Asynchronous work of a block: it is done at the latest moment that the rules allow, when no thread can go
+// on without it, oldest first.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace cpu_device {
 struct Worker;
 class Mbarrier;
 
-// What a copy brings to shared memory: rows of bytes, one right behind the other. A part of them, a
-// rectangle, is read from global memory; the others become zeros.
+// What a copy brings to shared memory: contiguous rows of bytes. A part of them, a rectangle, is read from
+// global memory; the rest becomes zeros.
 struct CopiedRows {
   std::uint32_t rows = 1, row_bytes = 0;
   struct Part {
@@ -30,7 +30,7 @@ struct CopiedRows {
   Convert convert = Convert::nothing;
 
   std::uint32_t bytes() const { return rows * row_bytes; }
-  // Calls f(its first byte's offset in the copy, where it is read) for each row of the part that is read.
+  // Calls f(offset in the copy, address in global memory) for each row of the part that is read.
   template <typename F>
   void for_rows_read(F f) const {
     for (std::uint32_t i = 0; i < read.rows; ++i) {
@@ -43,26 +43,26 @@ struct CopiedRows {
 class AsyncEngine {
  public:
   void new_block();
-  // Copies to shared memory, then tells the mbarrier how many bytes have come.
+  // Copies to shared memory, then tells the mbarrier how many bytes have arrived.
   void copy(void* shared, const CopiedRows& rows, const void* mbarrier, unsigned thread, const void* pc);
-  // Arrives at the mbarrier when all that the thread has asked async_copy() for has come.
+  // Arrives at the mbarrier when everything that the thread has issued with async_copy() has arrived.
   void arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies, const void* pc);
 
-  // Does the oldest of what it was asked for; false: there is nothing to do.
+  // Does the oldest pending work; returns false if there is none.
   bool act(Worker& worker);
 
-  // All threads have exited: copies to shared memory that nobody has waited for are reported. They would come
-  // into memory that may be another block's by then.
+  // All threads have exited: reports copies to shared memory that nobody has waited for. They would arrive in
+  // memory that may belong to another block by then.
   void end_block(Worker& worker) const;
 
-  // The thread that has asked for what an engine did at this tick.
+  // The thread that issued what an engine did at this tick.
   unsigned started_by(unsigned engine, Tick tick) const;
 
  private:
   struct Work {
     void* shared;  // nullptr: only arrives
     CopiedRows rows;
-    std::uint64_t copies;  // of the thread's own, that must have come
+    std::uint64_t copies;  // of the thread's own that must have arrived
     const void* mbarrier;
     unsigned thread;
     const void* pc;
@@ -71,8 +71,8 @@ class AsyncEngine {
   std::map<std::pair<unsigned, Tick>, unsigned> started_by_;  // checked launches only
 };
 
-// The running thread asks for a copy to shared memory that completes on an mbarrier; what is wrong with it is
-// reported.
+// The running thread issues a copy to shared memory that completes on an mbarrier. Reports what is wrong with
+// it.
 void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc);
 
 }  // namespace cpu_device

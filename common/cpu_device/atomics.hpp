@@ -1,12 +1,12 @@
 #pragma once
 
-// The CPU device's atomic operations on global memory, fences, and accesses that bypass the L1 cache. An
-// atomic operation orders nothing by itself, as in CUDA; with __threadfence() on both sides it does. The
-// observed build takes atomic operations on shared memory for a fault: it cannot tell their races.
+// The CPU device's atomic operations on global memory, fences, and accesses that bypass the L1 cache. As in
+// CUDA, an atomic operation by itself orders nothing; with __threadfence() on both sides it does. The
+// observed build reports atomic operations on shared memory as a fault, because it cannot detect their races.
 
 namespace cpu_device {
 
-// What was there before.
+// They return the old value.
 int atomic_add(int* address, int value);
 unsigned atomic_add(unsigned* address, unsigned value);
 float atomic_add(float* address, float value);
@@ -32,7 +32,7 @@ CPU_DEVICE_ATOMICS(float)
 
 inline __attribute__((always_inline)) void __threadfence() { cpu_device::thread_fence(); }
 
-// There are no caches here: accesses like any other.
+// There are no caches here: these are ordinary accesses.
 template <typename T>
 inline __attribute__((always_inline)) T __ldcg(const T* pointer) {
   return *pointer;

@@ -2,8 +2,8 @@
 
 // The CPU device's cp.async.bulk; common/cuda/bulk_copy.hpp says what the functions mean. A copy happens at
 // the latest moment that the rules allow, when no thread of the block can go on without it; until then the
-// destination holds a NaN, and the source can still be changed. So a kernel that reads or overwrites too
-// early gives a wrong result here every time.
+// destination holds a NaN, and the source may still change. So a kernel that reads or overwrites too early
+// gives a wrong result here every time.
 
 #include <cstdint>
 
@@ -20,6 +20,6 @@ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t b
   cpu_device::bulk_copy(shared, global, bytes, barrier);
 }
 
-// Reads by asynchronous copies of what threads have written are not observed yet: there are no copies from
-// shared memory.
+// Nothing to do: there are no copies from shared memory yet, so no asynchronous copy reads what threads have
+// written.
 __forceinline__ void fence_async_proxy() {}

@@ -15,9 +15,9 @@ void Clocks::raise(Clock& clock, unsigned actor, Tick tick) {
   clock[actor] = std::max(clock[actor], tick);
 }
 
-// What a lane has seen of its own warp at barriers that left no trace in its clock.
+// Adds what a lane has seen of its own warp at barriers that its clock does not record.
 void Clocks::add_warp_barriers(Clock& clock, unsigned warp) const {
-  if (warp_barrier_[warp] <= block_barrier_) return;  // everybody knows
+  if (warp_barrier_[warp] <= block_barrier_) return;  // everybody knows that
   for (unsigned lane = lanes_begin(warp); lane < lanes_end(warp); ++lane) {
     raise(clock, lane, warp_barrier_[warp] - 1);
   }

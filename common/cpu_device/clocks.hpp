@@ -1,12 +1,12 @@
 #pragma once
 
-// What happens before what inside a block, by vector clocks. An actor is a thread or an engine that works on
-// its own (async_engine.hpp). One counter of the OS thread gives every event its tick; an actor's clock says
-// up to which tick of each other actor's it has seen everything.
+// What happens before what inside a block, by vector clocks. An actor is a thread or an engine that works
+// asynchronously (async_engine.hpp). A counter per OS thread gives every event its tick; an actor's clock
+// holds, for every other actor, the tick up to which it has seen everything that one did.
 //
 // Barriers of the whole block or of a whole warp, by far the most frequent, cost one step: they order
-// everything before them, so a tick in place of a clock says it all. Clocks proper begin with the first
-// synchronisation of some threads only.
+// everything before them, so one tick does for a whole clock. Real clocks are kept only from the first
+// synchronisation of fewer threads on.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,36 +15,36 @@
 
 namespace cpu_device {
 
-// 32 bits last for 2^32 synchronisations in a block; between blocks the count begins anew in time.
+// 32 bits are enough for 2^32 synchronisations in a block; the count restarts between blocks, in good time.
 using Tick = std::uint32_t;
-using Clock = std::vector<Tick>;  // by actor; what lies beyond its end has not been seen
+using Clock = std::vector<Tick>;  // by actor; actors beyond its end have not been seen
 
 class Clocks {
  public:
   explicit Clocks(unsigned threads);
 
-  // True if ticks begin anew: then what is remembered with a tick must be forgotten.
+  // True if the ticks restart: everything remembered with a tick must then be forgotten.
   bool new_block();
 
   Tick now() const { return now_; }
   Tick block_began() const { return block_began_; }
-  // Everything that threads did before this tick is ordered for all.
+  // Everything that threads did before this tick is ordered for all of them.
   Tick block_barrier_passed() const { return block_barrier_; }
 
   void block_barrier();              // all threads of the block
   void warp_barrier(unsigned warp);  // all lanes of a warp
   void barrier(std::span<const unsigned> threads);
 
-  // What the thread has done and seen is known to who acquires the object; what it does later is not.
+  // Whoever acquires the object knows what the thread has done and seen until now, not what it does later.
   void release(unsigned thread, Clock& object);
   void acquire(unsigned thread, const Clock& object) { join(clocks_[thread], object); }
   // release() to threads of other blocks, which have not seen this block's barriers. Returns the tick before
-  // which all that threads did is known, too.
+  // which everything that this block's threads did is known, too.
   Tick release_to_grid(unsigned thread, Clock& object);
 
-  // A number for another engine. There are 1000; after that they share one.
+  // The number of a new engine. There are 1000; beyond that they share one.
   unsigned new_engine() { return threads_ + (engines_ < 1000 ? engines_++ : engines_ - 1); }
-  // The engine has done something that who acquires the object knows of. Returns its tick.
+  // The engine has done something, which whoever acquires the object knows of. Returns its tick.
   Tick engine_release(unsigned engine, Clock& object);
   bool is_engine(unsigned actor) const { return actor >= threads_; }
 
@@ -75,7 +75,7 @@ class Clocks {
   Tick block_began_ = 1;
   Tick block_barrier_ = 1;
   std::vector<Tick> warp_barrier_;
-  bool in_use_ = false;        // clocks_, in this block
+  bool in_use_ = false;        // whether clocks_ is, in this block
   std::vector<Clock> clocks_;  // of the threads
   Clock seen_by_all_;          // engines only
 };

@@ -1,4 +1,4 @@
-// Lanes that do something at once: they meet, and the last one to come does it for all.
+// Lanes that do something at once: they meet, and the last one to arrive does it for all.
 
 #include <algorithm>
 #include <bit>
@@ -18,7 +18,7 @@ std::uint32_t exited_lanes(const Worker& worker, const Rendezvous& r, unsigned w
   return number < worker.exited.size() ? worker.exited[number] : ~0u;
 }
 
-// The lanes of one of its warps that are still to come.
+// The lanes of one of its warps that have yet to arrive.
 std::uint32_t to_come(const Worker& worker, const Rendezvous& r, unsigned warp) {
   const std::uint32_t gone = exited_lanes(worker, r, warp);
   return r.mask & ~r.arrived[warp] & (r.operation->needs_exited_lanes ? ~0u : ~gone);
@@ -147,7 +147,7 @@ void barrier_warp(unsigned mask, int line) {
 
 namespace {
 
-// PTX ISA, "shfl.sync": the lane whose value `lane` gets; its own if there is none.
+// The lane whose value `lane` gets; its own if there is none. PTX ISA, "shfl.sync".
 unsigned source_lane(const Shuffle& shuffle, unsigned lane) {
   const unsigned width = static_cast<unsigned>(shuffle.width);
   const unsigned segment = lane & ~(width - 1), last = segment | (width - 1);

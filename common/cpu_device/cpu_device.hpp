@@ -1,9 +1,9 @@
 #pragma once
 
-// The CPU device: runs CUDA kernels that were compiled by the host compiler. One fiber per CUDA thread,
-// one block at a time per OS thread, blocks spread over the cores. A kernel that was compiled for
-// observation (-fsanitize=thread, whose callbacks are ours) has every memory access checked.
-// It shows what a kernel does to memory and whether it is correct; it knows nothing about time.
+// The CPU device: runs CUDA kernels that the host compiler has compiled. One fiber per CUDA thread, one block
+// at a time per OS thread, the blocks spread over the cores. Every memory access of a kernel that was
+// compiled for observation (-fsanitize=thread, with callbacks of our own) is checked. The device shows what a
+// kernel does to memory and whether it is correct; it knows nothing about time.
 
 #include <array>
 #include <atomic>
@@ -20,25 +20,25 @@ namespace cpu_device {
 
 // ---- Memory -------------------------------------------------------------------------------------------
 
-// "Global memory". Aligned as cudaMalloc aligns (256 bytes). Throws std::bad_alloc.
+// "Global memory", aligned as by cudaMalloc (256 bytes). Throws std::bad_alloc.
 void* allocate(std::size_t bytes);
 void release(void* pointer);
 
-// What a part of an allocation holds, so that checked runs can say "A[3][80], but A is 100 x 80".
+// What part of an allocation holds, so that checked runs can say "A[3][80], but A is 100 x 80".
 struct MatrixView {
   std::string name;
   const void* data;  // element (0, 0) of the first matrix, inside one allocation
   std::int64_t rows, cols, leading_dimension, batch, stride;  // in elements
-  bool readable;  // false: reading an element before the kernel has written it is a fault
+  bool readable;  // false: to read an element before the kernel has written it is a fault
   bool writable;
   unsigned element_bytes = 4;
-  bool one_index = false;  // it is one row, spoken of as packed[12]
+  bool one_index = false;  // it is one row; messages say packed[12]
 };
 
-// Only elements inside the matrix may be touched from now on by observed kernels; elsewhere in an
-// allocation with a view (padding between rows, guard zones) an access is a fault. A view that begins where
-// an earlier one does takes its place, and what was written before does not count. Throws
-// std::invalid_argument if the view does not lie inside one allocation.
+// From now on observed kernels may touch only the elements of the matrix; an access elsewhere in an
+// allocation with a view (padding between rows, guard zones) is a fault. A view that begins where an earlier
+// one does replaces it, and its elements count as not yet written. Throws std::invalid_argument if the view
+// does not lie inside one allocation.
 void describe(const MatrixView& view);
 
 // ---- Launching -----------------------------------------------------------------------------------------
@@ -67,14 +67,14 @@ enum class FaultKind {
   deadlock,
 };
 
-// "data race on shared memory" and so on: the words that tests and readers see.
+// "data race on shared memory" and so on: the words that users and tests see.
 const char* to_string(FaultKind kind);
 
 struct Fault {
   FaultKind kind;
-  std::string kernel;  // the kernel's name, as the debug information gives it; may be empty
+  std::string kernel;  // its name in the debug information; may be empty
   std::string where;   // file:line, relative to the project
-  std::string detail;  // one line: what was touched and by whom; for races, the other party
+  std::string detail;  // one line: what was touched, and by whom; for races also the other party
   dim3 block{0, 0, 0};
   dim3 thread{0, 0, 0};
   std::uint64_t times = 1;  // at this place
@@ -84,20 +84,20 @@ struct Fault {
 std::string describe(const Fault& fault);
 
 // The faults since the last call, one for each kind and place, at most 20: those of the lowest block first,
-// each block's in the order in which it made them, whichever core was faster. (Of two blocks that race with
-// each other, the later one is reported.) A fault after which the kernel cannot go on (a wild address, a
-// barrier that can never open) ends the launch; the blocks before it run to their end.
+// within a block in program order, whichever core was faster. (Of two blocks that race with each other, the
+// later one is reported.) A fault after which the kernel cannot go on (a wild address, a barrier that can
+// never open) ends the launch; the blocks before it run to completion.
 std::vector<Fault> take_faults();
 
-// Whether kernels compiled for observation report their accesses. Off, they run unchecked.
+// Whether kernels compiled for observation report their accesses; otherwise they run unchecked.
 void set_checking(bool on);
 
-// Called before a crash of a kernel ends the program; nullptr: nothing is. Must be async-signal-safe.
+// Called before a crash in a kernel ends the program, unless it is nullptr. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 
-// What a launch asks for. Of a cluster only the sizes are looked at: its blocks run like others, one by one,
-// in any order. That is all that they can tell, as this device has no words for what only the blocks of a
-// cluster can do: to wait for each other, to reach each other's shared memory, to be given the same copy.
+// What a launch asks for. Of a cluster only the sizes are checked: its blocks run like any others, one by
+// one, in any order. Kernels cannot tell the difference, as this device lacks everything that only the blocks
+// of a cluster can do: wait for each other, access each other's shared memory, receive a multicast copy.
 struct LaunchShape {
   const void* kernel = nullptr;  // see function_name()
   dim3 grid, block;
@@ -106,11 +106,12 @@ struct LaunchShape {
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
 };
 
-// The launches that `body` makes, in order, without running any of them. Launches without blocks are none.
+// The launches that `body` makes, in order, none of which is run. Launches without blocks do not count.
 std::vector<LaunchShape> launches_of(const std::function<void()>& body);
 
 // From now on the first launch runs only the blocks in the first list (linear, x fastest; inside its grid),
-// the second those in the second, and so on; launches beyond the last list run nothing. nullopt: all blocks.
+// the second launch those in the second list, and so on; launches beyond the last list run nothing. nullopt:
+// all blocks run.
 void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch);
 
 // ---- Observing -----------------------------------------------------------------------------------------
@@ -118,35 +119,35 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
 enum class Space : std::uint32_t { global, shared };
 
 struct Access {
-  const void* pc;          // return address of the access: its source location, see source_locations()
+  const void* pc;          // return address of the access; source_locations() tells the source line
   std::uintptr_t address;  // shared: byte offset into the block's shared memory
   std::uint32_t bytes;
   Space space;
   bool write;
   std::uint64_t block;   // linear, x fastest
   std::uint32_t thread;  // linear, x fastest; lane = thread % 32, warp = thread / 32
-  // Another number after each barrier that the thread passes, with all others of its warp.
+  // Changes with each barrier that the thread passes, for all threads of its warp.
   std::uint32_t epoch = 0;
   // An asynchronous copy is two accesses: a read of global memory, unless it writes zeros, and then a write
   // to shared memory, which carries the address that the copy reads, or 0.
   bool copy = false;
   std::uintptr_t source = 0;
-  bool during_copies = false;  // its thread has asked for asynchronous copies and not yet waited for them
+  bool during_copies = false;  // its thread has issued asynchronous copies and not yet waited for them
 };
 
-// matrix: by ldmatrix, whose lanes say where rows lie, and get elements of others.
+// matrix: ldmatrix, whose lanes each give the address of a row, and get elements of others.
 enum class Operation : std::uint32_t { load, store, copy, matrix };
 
-// What a bulk copy reads, if not all its bytes in a row: so many rows, the first of them where the copy
-// begins. They may have fewer bytes than the copy, whose others are zeros.
+// What a bulk copy reads, if its bytes are not contiguous: so many rows, the first of which is where the copy
+// begins. Together they may have fewer bytes than the copy, the rest of which is zeros.
 struct RowsRead {
   std::uint32_t count = 0, bytes = 0;  // count 0: no such rows
   std::int64_t pitch = 0;              // bytes from row to row
 };
 
 // What a warp asks of a memory at once, where the device itself knows it: by a warp-wide instruction, or by
-// an asynchronous copy of a whole tile. Everything else comes lane by lane, as Access. A copy is two
-// requests: what it reads of global memory, then what it writes to shared memory.
+// an asynchronous copy of a whole tile. Everything else is reported lane by lane, as an Access. A copy is two
+// requests: what it reads from global memory, then what it writes to shared memory.
 struct CollectiveRequest {
   const void* pc = nullptr;
   Space space = Space::shared;
@@ -154,16 +155,16 @@ struct CollectiveRequest {
   std::uint32_t bytes = 0;  // of a lane
   std::uint64_t block = 0;  // linear, x fastest
   std::uint32_t warp = 0;
-  // Bit i: lane i takes part. 0: a bulk copy, which has no lanes: of `bytes` bytes in a row, the first of
-  // them at addresses[0].
+  // Bit i: lane i takes part. 0: a bulk copy, which has no lanes: of `bytes` contiguous bytes that begin at
+  // addresses[0].
   std::uint32_t active = 0;
   std::array<std::uintptr_t, 32> addresses{};  // of each lane, as in an Access
   std::uint32_t during_copies = 0;             // bit i: lane i has asynchronous copies under way
-  RowsRead rows = {};                          // by a bulk copy
+  RowsRead rows = {};                          // of a bulk copy
 };
 
 // Is told of every access of an observed kernel, by several OS threads at once; the accesses of one block
-// come from one OS thread, each thread's in program order.
+// come from one OS thread, each CUDA thread's in program order.
 class AccessListener {
  public:
   virtual ~AccessListener() = default;
@@ -175,7 +176,7 @@ class AccessListener {
   virtual void on_block_end(std::uint64_t) {}
 };
 
-// nullptr: nobody listens. Not to be changed during a launch. Works with checking on only.
+// nullptr: none. Not to be called during a launch. Works only while checking is on.
 void set_listener(AccessListener* listener);
 
 struct SourceLocation {
@@ -184,8 +185,9 @@ struct SourceLocation {
   int line = 0;
 };
 
-// Where the return addresses `pcs` lie, by the program's debug information (through addr2line). For code
-// inlined from common/, the place in the step that called it. Unknown places have line 0.
+// The source locations of the return addresses `pcs`, from the program's debug information (through
+// addr2line). For code inlined from common/, the place in the step that called it. Unknown places have line
+// 0.
 std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs);
 
 // The name of the function that begins at this address, as in a SourceLocation; "" if it cannot be told.

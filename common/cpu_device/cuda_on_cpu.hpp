@@ -1,7 +1,7 @@
 #pragma once
 
-// The words of CUDA C++ that the kernels use, for the host compiler: a kernel file compiles as plain C++
-// and runs on the CPU device. Nothing here is needed to understand a kernel.
+// Gives the host compiler the words of CUDA C++ that the kernels use: a kernel file compiles as plain C++ and
+// runs on the CPU device. Nothing here is needed to understand a kernel.
 
 #include <cmath>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include "common/cpu_device/shuffle.hpp"
 #include "common/cuda/launch_config.hpp"
 
-// CUDA has them without std::, and <algorithm> takes long to compile.
+// As CUDA has them, without std::; <algorithm> would take long to compile.
 template <typename T>
 constexpr const T& min(const T& a, const T& b) {
   return b < a ? b : a;
@@ -22,20 +22,20 @@ constexpr const T& max(const T& a, const T& b) {
   return a < b ? b : a;
 }
 
-// A kernel stays a function of its own: inlined into launch() it would lose its name in reports and, in
-// the observed build, the observation.
+// A kernel must stay a function of its own: inlined into launch(), it would lose its name in reports and, in
+// the observed build, its observation.
 #define __global__ __attribute__((noipa))
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-// One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own.
-// constinit: without it an array of float4 would be given a "was it initialised?" flag beside it.
+// One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own. constinit:
+// otherwise an array of float4 would get a flag beside it, "has it been initialised?".
 #define __shared__ constinit thread_local
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// Const to the kernel, which lets the compiler keep them in registers; the scheduler sets them (see there).
+// const for the kernel, so that the compiler can keep them in registers; the scheduler sets them (see there).
 extern const __thread uint3 threadIdx;
 extern const __thread uint3 blockIdx;
 extern const __thread uint3 blockDim;
@@ -49,9 +49,9 @@ using KernelBody = void (*)(const void* arguments);
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
 
-// For kernels that nobody trusts. From now on observed code writes to its own variables and to the device's
-// memory only, or ends the program: on the host below `top`, on the same stack; in a kernel below its frame.
-// nullptr: no longer.
+// For untrusted kernels. From now on observed code may write only to its own variables and to the device's
+// memory, otherwise the program ends; its own variables are, in host code, what lies below `top` on the same
+// stack, and in a kernel what lies below its frame. nullptr: no longer.
 void confine(const void* top);
 // Ends the program with an error.
 [[noreturn]] void refuse(const char* why);
@@ -59,22 +59,22 @@ void confine(const void* top);
 void barrier_block(int line);
 void barrier_warp(unsigned mask, int line);
 
-// Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, the
-// copy of a float4 may become four scalar accesses, and the observation would be false.
-// A misaligned address is a fault, as it is on the GPU.
+// Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, copying a
+// float4 may become four scalar accesses, and the observation would be wrong. A misaligned address is a
+// fault, as on a GPU.
 void copy_vector(void* to, const void* from, unsigned bytes);
 
-// The block's dynamic shared memory: as many bytes as the launch asks for. A fault if it would not have this
+// The block's dynamic shared memory, as many bytes as the launch asks for. A fault if it would lack this
 // alignment on a GPU.
 void* dynamic_shared(std::size_t alignment = 16);
 
-// What reports call the parts of it. `shape` lives as long as the program.
+// Names its parts for reports. `shape` lives as long as the program.
 struct Shape;
 void name_dynamic_shared(const Shape& shape);
 
 }  // namespace cpu_device
 
-// The line tells barriers apart: merged by the compiler, two barriers in two branches would look like one.
+// The line tells barriers apart: two barriers in two branches, merged by the compiler, would look like one.
 inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE()) {
   cpu_device::barrier_block(line);
 }
@@ -105,7 +105,7 @@ struct alignas(16) float4 {
   }
 };
 
-// A load of what nobody writes during the launch; here one like any other.
+// A load of what nobody writes during the launch; here an ordinary load.
 template <typename T>
 __forceinline__ T __ldg(const T* pointer) {
   return *pointer;
@@ -129,9 +129,9 @@ __forceinline__ float __uint_as_float(std::uint32_t x) { return __builtin_bit_ca
 __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }
 __forceinline__ float4 make_float4(float x, float y, float z, float w) { return float4(x, y, z, w); }
 
-// As many as a launch of persistent blocks fills. Few, so that a small problem has blocks with several tiles
-// and tiles with several blocks; and not the number of the host's cores: what a kernel does is the same
-// everywhere.
+// The number for which persistent kernels size their grid. It is small, so that in a small problem blocks
+// have several tiles and tiles several blocks; and it is not the number of the host's cores, so that a kernel
+// does the same everywhere.
 __forceinline__ int multiprocessors() { return 4; }
 
 // The CPU device's launch(); the GPU's is in common/cuda/launch.hpp.

@@ -1,6 +1,6 @@
 #pragma once
 
-// CUDA's sizes and indices in three dimensions, for the host compiler.
+// CUDA's three-dimensional sizes and indices, for the host compiler.
 
 struct uint3 {
   unsigned x, y, z;

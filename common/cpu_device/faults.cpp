@@ -1,18 +1,20 @@
-// Collects what went wrong in kernels and says where: the debug information tells a return address's line.
+// Collects what went wrong in kernels, and says where: debug information maps return addresses to lines.
 
 #include <fmt/format.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <ext/stdio_filebuf.h>
 #include <filesystem>
+#include <istream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -26,10 +28,9 @@ constexpr std::size_t max_faults = 20;
 
 std::mutex faults_mutex;
 std::vector<Recorded> faults;         // to be taken
-std::atomic<bool> any_faults{false};  // whether there are some: spares a look at them
+std::atomic<bool> any_faults{false};  // whether there are any: saves taking the lock
 
-// Of the launch that runs: the blocks under way, and what the blocks did wrong that are not the first of
-// those.
+// Of the current launch: the running blocks, and the faults of those blocks that are not the first of these.
 struct OfBlock {
   std::vector<Recorded> own;
   std::vector<Recorded> seen_by_others;
@@ -53,17 +54,17 @@ void add(std::vector<Recorded>& list, Recorded&& fault) {
   }
 }
 
-// The first block that does not count, as one before it could not go on.
+// The first block that does not count, because one before it could not go on.
 std::uint64_t end_of(const Launch& launch) {
   const std::uint64_t last = launch.stop_after;
-  return std::max(last, last + 1);  // the largest number: no block
+  return std::max(last, last + 1);  // the largest number: all blocks count
 }
 
-// Hands on what the blocks before `end` did wrong. The mutex is held.
+// Passes on the faults of the blocks before `end`. The mutex is held.
 void hand_on(std::uint64_t end) {
   while (!waiting.empty() && waiting.begin()->first < end) {
     OfBlock& block = waiting.begin()->second;
-    // In an order that does not depend on when the others saw them.
+    // In an order that does not depend on when other blocks saw them.
     std::sort(block.seen_by_others.begin(), block.seen_by_others.end(), [](const auto& a, const auto& b) {
       return std::tie(a.fault.kind, a.pc) < std::tie(b.fault.kind, b.pc);
     });
@@ -74,7 +75,7 @@ void hand_on(std::uint64_t end) {
   any_faults = !faults.empty();
 }
 
-// The program's load address: addr2line wants addresses relative to it.
+// The program's load address, to which addr2line's addresses are relative.
 std::uintptr_t load_address() {
   std::uintptr_t address = 0;
   dl_iterate_phdr(
@@ -93,7 +94,7 @@ std::string bare_name(std::string name) {
   const std::string anonymous = "(anonymous namespace)::";
   for (std::size_t at; (at = name.find(anonymous)) != name.npos;) name.erase(at, anonymous.size());
   if (name.starts_with("void ")) name.erase(0, 5);
-  int depth = 0;  // a template argument may have parentheses, too
+  int depth = 0;  // template arguments may contain parentheses
   for (std::size_t i = 0; i < name.size(); ++i) {
     if (name[i] == '<') ++depth;
     if (name[i] == '>') --depth;
@@ -108,7 +109,7 @@ std::string project_relative(const std::string& file) {
   return relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
 }
 
-// An address that source_locations() finds in the function, as it looks at the byte before.
+// An address for which source_locations(), which looks at the byte before it, finds the function.
 const void* after_entry(const void* function) { return static_cast<const char*>(function) + 1; }
 
 }  // namespace
@@ -177,7 +178,7 @@ bool reported_before(FaultKind kind, const void* pc) {
   if (!any_faults) return false;
   const std::lock_guard lock(faults_mutex);
   if (find(faults, kind, pc) == nullptr) return false;
-  own.push_back({{kind, "", "", ""}, pc, nullptr, 0});  // counts; the message is that of a block before
+  own.push_back({{kind, "", "", ""}, pc, nullptr, 0});  // counts; an earlier block has the message
   return true;
 }
 
@@ -279,7 +280,7 @@ std::vector<Fault> take_faults() {
 
 std::string place_of(const void* pc) {
   static std::mutex mutex;
-  static std::map<const void*, std::string> known;  // a race reports the same few places again and again
+  static std::map<const void*, std::string> known;  // races report the same few places again and again
   const std::lock_guard lock(mutex);
   std::string& place = known[pc];
   if (place.empty()) {
@@ -298,50 +299,39 @@ std::string function_name(const void* function) {
 std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {
   std::vector<SourceLocation> locations(pcs.size());
   if (pcs.empty()) return locations;
-  char program[4096];
-  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length < 0) return locations;
-  program[length] = '\0';
-  const char* const prefix = std::getenv("BINUTILS");  // of another processor's, in an emulator
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return locations;
+  const char* const prefix = std::getenv("BINUTILS");  // for another processor's, in an emulator
   std::ostringstream command;
   command << (prefix == nullptr ? "" : prefix) << "addr2line -aCfi -e '" << program << "'" << std::hex;
-  // A return address belongs to the next instruction, maybe to the next line; the call lies one byte before.
+  // A return address belongs to the instruction after the call, maybe to the next line; one byte before it is
+  // the call.
   for (const void* pc : pcs) {
     command << " 0x" << reinterpret_cast<std::uintptr_t>(pc) - load_address() - 1;
   }
   FILE* pipe = popen((command.str() + " 2>/dev/null").c_str(), "r");
   if (pipe == nullptr) return locations;
-  // For each address: a line "0x…", then for each inlined function, innermost first, its name and place.
-  std::size_t index = 0;
-  bool chosen = false;
-  std::string function;
-  char* buffer = nullptr;
-  std::size_t capacity = 0;
-  while (getline(&buffer, &capacity, pipe) > 0) {
-    std::string line(buffer);
-    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
-    if (line.starts_with("0x")) {
-      ++index;
-      chosen = false;
-      function.clear();
-    } else if (function.empty()) {
-      function = line;
-    } else if (index >= 1 && index <= locations.size()) {
-      SourceLocation& location = locations[index - 1];
-      line = line.substr(0, line.find(" (discriminator"));
-      const std::size_t colon = line.rfind(':');
-      const std::string file = project_relative(line.substr(0, colon));
-      const int number = colon == line.npos ? 0 : std::atoi(line.c_str() + colon + 1);
-      location.function = bare_name(function);  // the outermost is the kernel
-      if (!chosen && number > 0) {
-        location.file = file;
-        location.line = number;
-        chosen = !file.starts_with("common/");
-      }
-      function.clear();
+  __gnu_cxx::stdio_filebuf<char> output(pipe, std::ios::in);
+  std::istream lines(&output);
+  // For each address: a line "0x...", then for each inlined function, innermost first, its name
+  // and its place.
+  std::size_t addresses = 0;
+  for (std::string name, place; std::getline(lines, name);) {
+    if (name.starts_with("0x")) {
+      ++addresses;
+      continue;
     }
+    std::getline(lines, place);
+    SourceLocation& location = locations.at(addresses - 1);
+    location.function = bare_name(name);  // the outermost is the kernel
+    const std::size_t colon = place.rfind(':');
+    const int line = colon == place.npos ? 0 : std::atoi(place.c_str() + colon + 1);
+    // The innermost place outside of common/, which is in the step.
+    if (line == 0 || (location.line > 0 && !location.file.starts_with("common/"))) continue;
+    location.file = project_relative(place.substr(0, colon));
+    location.line = line;
   }
-  std::free(buffer);
   pclose(pipe);
   return locations;
 }

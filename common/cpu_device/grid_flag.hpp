@@ -1,8 +1,8 @@
 #pragma once
 
-// The CPU device's flags between blocks; common/cuda/grid_flag.hpp says what the functions mean. Who waits
-// goes on at the latest moment: when all blocks with lower numbers have come to their end. So what a kernel
-// does does not depend on how many cores the host has, and a flag that only a block with a higher number
+// The CPU device's flags between blocks; common/cuda/grid_flag.hpp says what the functions mean. A thread
+// that waits goes on at the latest moment: when all blocks with lower numbers have finished. So a kernel's
+// behaviour does not depend on how many cores the host has, and a flag that only a block with a higher number
 // would set is a deadlock every time.
 
 #include "common/cpu_device/cuda_on_cpu.hpp"

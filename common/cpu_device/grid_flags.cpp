@@ -69,7 +69,7 @@ bool GridFlags::take(Worker& worker, unsigned thread, unsigned* flag, const void
   const bool before_launch = f.set.pc == nullptr && value != 0;
   if (worker.launch->all && !by_earlier && !before_launch) return false;
   if (worker.grid_order) {
-    if (!worker.launch->all) {  // the one that sets it may be none of those that run
+    if (!worker.launch->all) {  // the block that sets it may not be among those that run
       auto everything = std::make_shared<Knowledge>();
       everything->blocks_before = block_number(worker.block);
       worker.grid_order->acquire(thread, everything);
@@ -88,7 +88,7 @@ void GridFlags::end(const Launch& launch) {
   const bool whole = launch.all && launch.stop_after == ~std::uint64_t{0};
   for (auto& [address, flag] : flags_) {
     if (flag.set.pc == nullptr) continue;
-    *address = 0;  // nobody else is at work any more
+    *address = 0;  // nobody else is running any more
     if (!whole) continue;
     report_later_block(
         launch, FaultKind::flag_misuse, flag.set.pc,

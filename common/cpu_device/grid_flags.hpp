@@ -1,6 +1,6 @@
 #pragma once
 
-// The flags of a launch (grid_flag.hpp): who has set them, and what that lets others know.
+// The flags of a launch (grid_flag.hpp): who has set them, and what others learn from that.
 
 #include <cstdint>
 #include <map>
@@ -19,26 +19,26 @@ class GridFlag : public SyncObject {
   std::string awaited_by(const Worker& worker, unsigned thread) const override;
   std::string name() const;  // "the flag ready[3]"
 
-  // A thread of a block, somewhere.
+  // What a thread of some block did, and where.
   struct Event {
     std::uint64_t block = 0;
     unsigned thread = 0;
-    const void* pc = nullptr;  // nullptr: has not happened
+    const void* pc = nullptr;  // nullptr: it has not happened
   };
   unsigned* address = nullptr;
-  Event set, cleared;         // `set` is none if the flag has been cleared since
-  SharedKnowledge knowledge;  // of who has set it; checked launches only
+  Event set, cleared;         // `set` is reset when the flag is cleared
+  SharedKnowledge knowledge;  // of the thread that set it; checked launches only
 };
 
 class GridFlags {
  public:
   void set(Worker& worker, unsigned* flag, const void* pc);
-  // What a thread waits on that waits for this flag.
+  // The object on which threads wait for this flag.
   const GridFlag& at(unsigned* flag);
-  // Clears the flag for the thread if its block or one before it has set it; otherwise false. All blocks
-  // before it have come to their end.
+  // Clears the flag for the thread if its block or one before it has set it; otherwise returns false. All
+  // blocks before it have finished.
   bool take(Worker& worker, unsigned thread, unsigned* flag, const void* pc);
-  // The launch has come to its end: what is still set is a fault, and cleared.
+  // The launch has finished: a flag that is still set is a fault, and is cleared.
   void end(const Launch& launch);
 
  private:
@@ -47,8 +47,8 @@ class GridFlags {
   std::map<unsigned*, GridFlag> flags_;
 };
 
-// When otherwise nothing can happen in the block: waits until the blocks before it have come to their end,
-// and lets threads go on whose flags are set. False: there are none.
+// If nothing else can happen in the block: waits until the blocks before it have finished, then lets the
+// threads go on whose flags are set. Returns false if there are none.
 bool end_flag_waits(Worker& worker);
 
 }  // namespace cpu_device

@@ -1,8 +1,8 @@
 #pragma once
 
-// The CPU device's ldmatrix; common/cuda/ldmatrix.hpp says what the functions mean. Each row is a read of 16
-// bytes by the lane that gave its address, whoever gets the elements: that lane has to have seen what was
-// written there.
+// The CPU device's ldmatrix; common/cuda/ldmatrix.hpp says what the functions mean. Each row is a 16-byte
+// read by the lane that gave its address, whoever gets the elements: it is that lane that must have seen what
+// was written there.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
-// What a launch may ask for: the limits of every GPU since compute capability 3.0, so that what runs here can
-// run there; shared memory as on the GPUs that have most of it, clusters as on every GPU that has them.
+// What a launch may ask for: the limits that hold on every GPU since compute capability 3.0, so that what
+// runs here can run there; for shared memory those of the GPUs with the most of it, for clusters those of
+// every GPU that has them.
 
 #include <fmt/format.h>
 

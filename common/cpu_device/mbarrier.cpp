@@ -9,7 +9,7 @@ namespace cpu_device {
 namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;  // PTX ISA, "mbarrier"
-constexpr std::uint64_t in_use = 0x7ff7ba99e97fed7fu;  // what the memory of an mbarrier holds
+constexpr std::uint64_t in_use = 0x7ff7ba99e97fed7fu;  // in the memory of an mbarrier
 
 std::string plural(std::int64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -166,7 +166,7 @@ bool mbarrier_wait(std::uint64_t* barrier, unsigned parity, bool may_fail) {
   if (parity > 1) {
     misuse(pc, "waits for parity " + std::to_string(parity) + " of " + b.name() + "; a parity is 0 or 1");
   }
-  // True at once if the current phase has the other parity: then the one before it, if any, is the one meant.
+  // If the current phase has the other parity, the one before it is meant, which is over.
   if (b.phase % 2 != parity) {
     if (worker.clocks) worker.clocks->acquire(worker.current, b.completed);
     return true;

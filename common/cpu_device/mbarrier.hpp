@@ -1,8 +1,8 @@
 #pragma once
 
-// The CPU device's mbarriers; common/cuda/mbarrier.hpp says what the functions mean. The state is kept beside
-// the shared memory, where a kernel's stray writes cannot reach it; what lies in the memory only tells if
-// there was one.
+// The CPU device's mbarriers; common/cuda/mbarrier.hpp says what the functions mean. The state is kept
+// outside of shared memory, where a kernel's stray writes cannot reach it; the word in shared memory only
+// tells whether there has been one.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ void mbarrier_invalidate(std::uint64_t* barrier);
 void mbarrier_fence_init();
 void mbarrier_arrive(std::uint64_t* barrier);
 void mbarrier_expect(std::uint64_t* barrier, std::uint32_t bytes, bool arrives);
-// May come back with false, if `may_fail`, when otherwise nothing could happen any more.
+// With `may_fail`, may return false when otherwise the whole block would be stuck.
 bool mbarrier_wait(std::uint64_t* barrier, unsigned parity, bool may_fail);
 void mbarrier_arrive_after_copies(std::uint64_t* barrier);
 

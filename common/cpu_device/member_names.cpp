@@ -6,7 +6,7 @@ namespace cpu_device {
 
 namespace {
 
-// Adds the parts of `shape`, which begins where `part` does and is called as it is.
+// Adds the parts of `shape`, whose beginning and name are those of `part`.
 void add_parts(const Shape& shape, DynamicPart part, bool of_struct, std::vector<DynamicPart>& parts) {
   if (shape.inside == nullptr) {
     part.bytes = shape.bytes;

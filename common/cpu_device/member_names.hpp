@@ -1,7 +1,7 @@
 #pragma once
 
-// The names of a struct's members, which reports show where a kernel sees its dynamic shared memory as a
-// struct. C++ has no way to ask for them; the compiler's text for a pointer to a member tells.
+// The names of a struct's members, for reports about kernels that see their dynamic shared memory as a
+// struct. C++ cannot be asked for them, but the compiler's text for a pointer to a member tells.
 
 #include <array>
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace cpu_device {
 
 struct Struct;
 
-// Something, or arrays of arrays of it.
+// An object, or arrays of arrays of objects.
 struct Shape {
   std::size_t bytes = 0;                 // in all
-  std::span<const std::size_t> extents;  // of the arrays, outermost first; told only of arrays of structs
-  const Struct* inside = nullptr;        // nullptr: no struct, or one whose members cannot be told
+  std::span<const std::size_t> extents;  // of the arrays, outermost first; only for arrays of structs
+  const Struct* inside = nullptr;        // nullptr: not a struct, or its members are not known
 };
 
 struct Member {
@@ -30,12 +30,12 @@ struct Member {
 
 struct Struct {
   std::string_view name;          // "Tiles"
-  const void* address = nullptr;  // of an object that is there for its members' addresses only
+  const void* address = nullptr;  // of an object that exists only for its members' addresses
   std::size_t bytes = 0;
   std::span<const Member> members;  // in order
 };
 
-// Converts to every base of T: the members of a base have no names here.
+// Converts to every base of T: members of bases are not supported.
 template <typename T>
 struct BaseOf {
   template <typename U>
@@ -43,8 +43,8 @@ struct BaseOf {
   operator U() const;
 };
 
-// Pointers to the members of an aggregate, as a tuple; empty if it has more than 16, or bases.
-// One line for each number of members: before C++26 there is no pack of bindings, nor one of {}.
+// Pointers to the members of an aggregate, as a tuple; empty if it has more than 16 members, or bases. A line
+// for each number of members, as C++ before C++26 has no pack of structured bindings, nor one of {}.
 template <typename T>
 constexpr auto member_pointers(const T& object) {
 #define NAMES(...) __VA_ARGS__
@@ -79,7 +79,7 @@ constexpr auto member_pointers(const T& object) {
 #undef NAMES
 }
 
-// Nobody reads or writes it.
+// Never read or written.
 template <typename T>
 struct Nowhere {
   T object;
@@ -102,7 +102,7 @@ constexpr std::pair<std::string_view, std::string_view> names_of_member() {
   std::size_t end = 0;
   for (; end < text.size() && depth > 0; ++end) depth += (text[end] == '(') - (text[end] == ')');
   text = text.substr(0, end - 1);
-  const auto cut_last = [&] {  // what follows the last :: that is not within <> or ()
+  const auto cut_last = [&] {  // what follows the last :: outside of <> and ()
     for (std::size_t i = text.size(); i > 1; --i) {
       depth += (text[i - 1] == '>' || text[i - 1] == ')') - (text[i - 1] == '<' || text[i - 1] == '(');
       if (depth != 0 || text.substr(i - 2, 2) != "::") continue;

@@ -1,4 +1,4 @@
-// "Global memory": the allocations, what may be touched in them, and who touched it.
+// "Global memory": the allocations, what may be accessed in them, and who has accessed it.
 
 #include <fmt/format.h>
 
@@ -19,10 +19,10 @@ namespace cpu_device {
 
 namespace {
 
-// Of each byte of a word two bits.
+// Two bits for each byte of a word.
 constexpr unsigned may_read = 1, may_write = 2;
 
-// One of these for each of the word's bytes that `bytes` names (bit i: byte i).
+// The permission for each of the word's bytes that are in `bytes` (bit i: byte i).
 constexpr std::uint8_t for_bytes(unsigned bytes, unsigned permission) {
   const unsigned spread = (bytes & 1) | (bytes & 2) << 1 | (bytes & 4) << 2 | (bytes & 8) << 3;
   return static_cast<std::uint8_t>(spread * permission);
@@ -32,7 +32,7 @@ struct Free {
   void operator()(void* pointer) const { std::free(pointer); }
 };
 
-// Zeroed memory whose pages appear when they are touched.
+// Zeroed memory whose pages are allocated when touched.
 template <typename T>
 std::unique_ptr<T[], Free> zeroed(std::size_t count) {
   auto* words = static_cast<T*>(std::calloc(count, sizeof(T)));
@@ -40,7 +40,7 @@ std::unique_ptr<T[], Free> zeroed(std::size_t count) {
   return std::unique_ptr<T[], Free>(words);
 }
 
-// An access to some bytes of a word. Its pc takes 48 bits of `what`, see make().
+// An access to some bytes of a word. `what` has 48 bits for its pc; see make().
 struct Touch {
   std::uint64_t what = 0;  // 0: none
   std::uint32_t where = 0;
@@ -60,8 +60,8 @@ struct Touch {
   static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
 };
 
-// Who touched a word in this launch: the latest write, and the latest read. What these have replaced, and is
-// not ordered before them, is among the older ones.
+// Who touched a word in this launch: the latest write and the latest read. What they have replaced without
+// being ordered after it is among the older ones.
 struct Touched {
   Touch write, read;
 };
@@ -76,26 +76,26 @@ struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   std::vector<MatrixView> views;
-  // One entry per 4-byte word, once a view says what lies here.
+  // One entry per 4-byte word, as soon as a view describes the allocation.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<Touched[], Free> touched;  // during checked launches, where a view is writable
+  std::unique_ptr<Touched[], Free> touched;  // during checked launches, if a view is writable
 
   std::size_t words() const { return bytes / 4; }
 };
 
 namespace {
 
-std::mutex allocations_mutex;  // changes only; kernels read the map, and nothing changes it during a launch
-std::map<std::uintptr_t, Allocation> allocations;  // by begin
+std::mutex allocations_mutex;  // for changes; there are none during a launch, so kernels read without it
+std::map<std::uintptr_t, Allocation> allocations;  // by address
 
-// Blocks on several cores touch the same words; one of these serves every 64th.
+// Blocks on several cores touch the same words; each of these serves every 64th word.
 struct Stripe {
   std::mutex mutex;
   std::unordered_map<const Touched*, std::vector<Older>> older;
 };
 std::array<Stripe, 64> stripes;
 
-// The allocation that holds the address, or nullptr.
+// The allocation that contains the address, or nullptr.
 Allocation* find(std::uintptr_t address) {
   auto after = allocations.upper_bound(address);
   if (after == allocations.begin()) return nullptr;
@@ -103,7 +103,7 @@ Allocation* find(std::uintptr_t address) {
   return address < allocation.begin + allocation.bytes ? &allocation : nullptr;
 }
 
-// The same during a launch, in which nothing is allocated: most often it is one of the latest.
+// The same during a launch, which allocates nothing: usually it is one of the latest found.
 Allocation* find(std::uintptr_t address, Worker& worker) {
   for (std::size_t i = 0; i < worker.allocations.size(); ++i) {
     Allocation* allocation = worker.allocations[i];
@@ -162,7 +162,7 @@ std::string describe_element(const Allocation& allocation, std::uintptr_t addres
   return text.substr(0, text.find(", but "));
 }
 
-// Inside a block the clocks say what is ordered, and between two what one has let the other know.
+// Inside a block the clocks tell what is ordered; between two blocks, what one has let the other know.
 bool races(const Touch& other, unsigned bytes, const Worker& worker) {
   if (!other.any() || (other.bytes() & bytes) == 0) return false;
   if (other.block() != block_number(worker.block)) {
@@ -193,7 +193,7 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
   report(FaultKind::race_global, pc, text(write, thread, other.block(), other_wrote, other.pc()));
 }
 
-// A read that the running thread has seen is not needed any more, now that it reads these bytes itself.
+// Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
 void thin_out(std::vector<Older>& older, unsigned bytes, const Worker& worker) {
   std::erase_if(older, [&](const Older& o) {
     return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, worker);
@@ -221,7 +221,8 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
     older->push_back({touch, wrote});
   };
   const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
-  // Who races with an earlier write races with this one, but for two atomic operations that nothing orders.
+  // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
+  // operations.
   const auto replaced = [&](const Touch& touch) {
     return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, worker));
   };
@@ -241,7 +242,7 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
     touched.write = now;
   } else {
     const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
-    // Who races with an earlier read that this one has seen races with this one.
+    // Whatever races with an earlier read that this one has seen races with this one, too.
     if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
         (!covered(touched.read) || races(touched.read, touched.read.bytes(), worker))) {
       keep(touched.read, false);
@@ -255,12 +256,12 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
   if (older != nullptr) touched.read.what |= Touch::has_more;
 }
 
-// What is wrong with an access to these bytes of a word, if anything. False: they lie outside.
+// Reports what is wrong with an access to these bytes of a word. Returns false if they lie outside.
 bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
   std::uint8_t& permission = allocation.permission[word];
   const std::uint8_t readable = for_bytes(bytes, may_read), writable = for_bytes(bytes, may_write);
   const std::uint8_t has = __atomic_load_n(&permission, __ATOMIC_RELAXED);
-  const auto first = [&](std::uint8_t lacking) {  // byte that lacks the permission
+  const auto first = [&](std::uint8_t lacking) {  // the first byte that lacks it
     return allocation.begin + word * 4 + static_cast<unsigned>(std::countr_zero(lacking)) / 2;
   };
   const auto any = static_cast<std::uint8_t>(has | (has >> 1 & 0x55));
@@ -272,7 +273,7 @@ bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, 
   if (const auto lacking = static_cast<std::uint8_t>(~has & writable); write && lacking != 0) {
     report(FaultKind::read_only, pc, "writes " + describe_element(allocation, first(lacking)));
   }
-  // Where only some blocks run, one of the others may have been to write it.
+  // If only some blocks run, one of the others might have written it.
   const bool expected = current_worker->launch->all;
   if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0 && expected) {
     report(FaultKind::uninitialised_global, pc,
@@ -360,7 +361,7 @@ void forget_global_accesses() {
   for (auto& [begin, allocation] : allocations) {
     const auto writable = [](const MatrixView& view) { return view.writable; };
     if (std::none_of(allocation.views.begin(), allocation.views.end(), writable)) continue;
-    // New memory: of a large matrix only the part that the launch touches will take any.
+    // Fresh pages: of a large matrix only what the launch touches takes memory.
     allocation.touched.reset();
     allocation.touched = zeroed<Touched>(allocation.words());
   }
@@ -407,7 +408,7 @@ std::string describe_global(std::uintptr_t address) {
 NamedArray global_array_at(std::uintptr_t address) {
   const Allocation* allocation = find(address);
   if (allocation == nullptr) return {};
-  // The last view that begins at or before the address; the first one if none does.
+  // The last view that begins at or before the address; the first view if none does.
   const MatrixView* at = nullptr;
   for (const MatrixView& view : allocation->views) {
     const auto begin = reinterpret_cast<std::uintptr_t>(view.data);

@@ -1,8 +1,8 @@
 #pragma once
 
 // The CPU device's mma.sync; common/cuda/mma.hpp says what the functions mean. The last lane of the warp to
-// come puts the matrices together from the fragments of all and multiplies them. The sums are the tensor
-// core's (tensor_core.hpp), not those of FP32 arithmetic.
+// arrive assembles the matrices from all lanes' fragments and multiplies them. Sums are those of a tensor
+// core (tensor_core.hpp), not of FP32 arithmetic.
 
 #include <cstdint>
 
@@ -10,13 +10,14 @@
 
 namespace cpu_device {
 
-// Of one lane: four registers of A, two of B and four of D.
+// One lane's operands: four registers of A, two of B and four of D.
 void mma_tf32(float* d, const std::uint32_t* a, const std::uint32_t* b, bool unrounded, int line);
 void mma_bf16(float* d, const std::uint32_t* a, const std::uint32_t* b, int line);
 
 }  // namespace cpu_device
 
-// As the machine code that nvcc 13.0 makes of cvt.rna.tf32.f32: a NaN or an infinity is cut, not rounded.
+// Does what nvcc 13.0's machine code for cvt.rna.tf32.f32 does: a NaN or an infinity is truncated, not
+// rounded.
 __forceinline__ std::uint32_t to_tf32(float x) {
   std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
   if ((bits & 0x7fffffff) < 0x7f800000) bits += 0x1000;

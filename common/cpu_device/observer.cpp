@@ -1,5 +1,5 @@
-// Receives the memory accesses of kernels that were compiled with -fsanitize=thread: the compiler calls
-// __tsan_read4(address) and so on before each access, and these are our functions, not the sanitizer's.
+// Receives the memory accesses of kernels compiled with -fsanitize=thread: the compiler calls
+// __tsan_read4(address) and so on before each access, and these functions are ours, not the sanitizer's.
 
 #include <atomic>
 #include <cstdio>
@@ -23,11 +23,10 @@ AccessListener* listener = nullptr;
                        !worker.async_copies[worker.current].waiting.empty()});
 }
 
-// Where an address lies in the block's shared memory, the variables first, then what the launch added
-// dynamically.
+// Where an address lies in the block's shared memory: the variables come first, then dynamic shared memory.
 struct SharedPlace {
   bool shared = false;
-  bool inside = false;  // of a variable, wholly
+  bool inside = false;  // wholly in one variable
   std::size_t offset = 0;
 };
 
@@ -95,7 +94,7 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
   if (!check_global(address, bytes, write, pc)) stop_at_wild_address(address, write, pc);
 }
 
-// `copy`: a side of an asynchronous copy, `source` where it reads; see Access.
+// `copy`: one side of an asynchronous copy, `source`: where it reads; see Access.
 [[gnu::always_inline]] inline void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes,
                                                   bool write, const void* pc, bool copy,
                                                   std::uintptr_t source) {
@@ -103,10 +102,9 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
   tell_and_check(worker, address, bytes, write, pc, false, copy, source);
 }
 
-// See confine(). What is the program's own, the kernel's frame and those that it makes lie below; 0: anything
-// goes.
+// See confine(). The untrusted program's own frames lie below; 0: not confined.
 std::uintptr_t confined_below = 0;
-// Where a kernel's frame begins: so many bytes below the top of a fiber's stack, the same in all threads of a
+// Where a kernel's frame begins, in bytes below the top of a fiber's stack: the same for all threads of a
 // launch.
 std::atomic<std::uintptr_t> above_kernel = 0;
 
@@ -115,7 +113,7 @@ std::atomic<std::uintptr_t> above_kernel = 0;
   std::_Exit(1);
 }
 
-// Whether this is the thread's own stack, which stands for registers and local memory.
+// Whether this is on the thread's own stack, which stands for registers and local memory.
 inline bool on_stack(const Worker& worker, std::uintptr_t address, bool write) {
   const auto bottom = reinterpret_cast<std::uintptr_t>(worker.stack_bottom);
   const auto top = reinterpret_cast<std::uintptr_t>(worker.stack_top);
@@ -134,7 +132,7 @@ void observe_host(std::uintptr_t address, bool write) {
   }
 }
 
-// Most accesses are to a thread's own stack: nothing to observe.
+// Most accesses are to the thread's own stack: not observed.
 inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
                            std::uintptr_t source) {
   Worker* worker = current_worker;
@@ -295,18 +293,18 @@ void __tsan_write_range(void* address, std::size_t bytes) {
                       __builtin_return_address(0));
 }
 
-// Whether a static variable of a function has been initialised, such as a workspace of sgemm(): no kernel
-// asks.
+// Asks whether a function's static variable, such as a workspace of sgemm(), has been initialised; not in
+// kernels.
 std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* address, int) {
   return __atomic_load_n(address, __ATOMIC_ACQUIRE);
 }
-// ... and of 64 bits on aarch64.
+// The same on aarch64, where it has 64 bits.
 std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* address, int) {
   return __atomic_load_n(address, __ATOMIC_ACQUIRE);
 }
 
 void __tsan_init() {}
-// Of a kernel that is confined: of such, frames are chained.
+// Called by confined kernels, which are compiled with chained frames.
 void __tsan_func_entry(void*) {
   const cpu_device::Worker* worker = cpu_device::current_worker;
   if (worker == nullptr || cpu_device::confined_below == 0) return;
@@ -316,14 +314,14 @@ void __tsan_func_entry(void*) {
 #pragma GCC diagnostic pop
 #ifdef __aarch64__
   frame = *reinterpret_cast<const char* const*>(
-      frame);  // a frame begins with what it saves, and variables follow
+      frame);  // a frame begins with the saved registers, and the variables follow
 #endif
   cpu_device::above_kernel = static_cast<std::uintptr_t>(worker->stack_top - frame);
 }
 void __tsan_func_exit() {}
 
-// -fsanitize=bounds: an index outside the array that the source names. The address alone would not tell:
-// past the end of one __shared__ array the next one begins.
+// -fsanitize=bounds: an index outside the array in the source. The address alone would not tell, as the next
+// __shared__ array begins where one ends.
 struct UbsanOutOfBounds {
   const char* file;
   std::uint32_t line, column;

@@ -1,6 +1,6 @@
-// Data races on shared memory: two threads touch one byte, one of them writes, and nothing orders the two.
-// What is remembered of each word is enough to find every race, in whatever order the fibers run: the latest
-// write, and every read since that no later read has seen.
+// Data races on shared memory: two threads touch a byte, at least one of them writes, and nothing orders the
+// two. To find every race, in whatever order the fibers run, it is enough to remember for each word the
+// latest write, and every read since that no later read has seen.
 
 #include "common/cpu_device/race.hpp"
 
@@ -67,7 +67,7 @@ SharedShadow::More* SharedShadow::recent_more(Word& word) {
   return more.empty() ? nullptr : &more;
 }
 
-// Moves a touch to the older ones, before another one replaces it.
+// Adds a touch to the older ones, before another one replaces it.
 void SharedShadow::keep(Word& word, const Touch& touch) {
   if (!touch.write() && !touch.by_engine()) {
     const Touch alike = touch.with_group(0);
@@ -84,7 +84,7 @@ void SharedShadow::keep(Word& word, const Touch& touch) {
     more_.emplace_back();
     word.more = static_cast<std::uint32_t>(more_.size());
   }
-  recent_more(word);  // forgets what is over
+  recent_more(word);  // forgets what a barrier has settled
   More& more = more_[word.more - 1];
   if (more.size() == more.capacity() && more.size() >= 16) thin_out(more);
   more.push_back(touch);
@@ -92,7 +92,7 @@ void SharedShadow::keep(Word& word, const Touch& touch) {
   word.more_engine |= touch.by_engine();
 }
 
-// Of a thread that touches the same again and again, only the latest touch counts.
+// If a thread touches the same bytes again and again, only its latest touch counts.
 void SharedShadow::thin_out(More& more) {
   for (std::size_t newer = more.size(); newer-- > 0;) {
     for (std::size_t older = 0; older < newer; ++older) {
@@ -149,7 +149,7 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
   }
   conflict(word.write, index, bytes, thread, write, pc);
 
-  // Of bytes that were accessed apart, the latest write to each.
+  // If bytes were accessed separately: the latest write to each.
   if (More* more = word.more_writes ? recent_more(word) : nullptr) {
     for (const Touch& touch : *more) {
       if (touch.write()) conflict(touch, index, bytes, thread, write, pc);
@@ -180,7 +180,7 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
     for (auto touch = more->rbegin(); touch != more->rend() && !found; ++touch) {
       if (!touch->write()) found = conflict(*touch, index, bytes, thread, write, pc);
     }
-    // Who races with one of these from now on races with this write, too.
+    // Whatever races with one of these from now on races with this write, too.
     std::erase_if(*more, [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; });
     word.more_writes = word.more_engine = false;
     for (const Touch& touch : *more) {

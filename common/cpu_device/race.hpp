@@ -1,6 +1,6 @@
 #pragma once
 
-// Who touched each word of the block's shared memory, and when; one per worker.
+// Who touched each word of a block's shared memory, and when; one for each worker.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,29 +31,29 @@ inline __attribute__((always_inline)) void for_words(std::size_t offset, std::si
 class SharedShadow {
  public:
   SharedShadow(std::size_t words, const Clocks& clocks);
-  void forget();  // the ticks begin anew
+  void forget();  // the ticks restart
 
-  // An access by `thread` to some bytes (bit i: byte i) of word number `word`. Reports races, reads of what
-  // nobody wrote and accesses to what a copy is still to fill.
+  // An access by `thread` to some bytes (bit i: byte i) of word `word`. Reports races, reads of what nobody
+  // has written, and accesses to what a copy has yet to fill.
   void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc) {
     Word& touched = words_[word];
     const Touch now =
         Touch::make(pc, bytes, thread / 32, write, clocks_.now(), std::uint32_t{1} << thread % 32);
     if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
-      touched.read.lanes |= now.lanes;  // as another lane of the warp just before
+      touched.read.lanes |= now.lanes;  // like another lane of the warp just before
     } else {
       access(touched, word, now, thread);
     }
   }
 
-  // An asynchronous copy to these bytes is under way, or has come to its end: then nobody may touch them.
+  // An asynchronous copy to these bytes is in flight, so that nobody may touch them, or has finished.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
-  // An engine has filled them at this tick; who has not acquired that may not touch them.
+  // An engine has filled them at this tick; whoever has not acquired that must not touch them.
   void fill(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 
  private:
-  // Accesses to the same bytes from one place by lanes of one warp between two synchronisations, or one by an
-  // engine. One number says most of it, as it is compared most often.
+  // Accesses to the same bytes from one place by lanes of one warp between two synchronisations, or one
+  // access by an engine. Most of it is in one number, as it is compared very often.
   struct Touch {
     std::uint64_t what = 0;  // see make()
     Tick tick = 0;           // 0: none
@@ -75,33 +75,33 @@ class SharedShadow {
   };
   struct Word {
     Touch write, read;  // the latest
-    // Earlier reads that differ in nothing but the warp: most often all of them are such. Its own group is 0.
+    // Earlier reads that differ only in their warps, as most do. Its own group is 0.
     Touch alike;
     std::uint32_t alike_warps = 0;
-    std::uint32_t more = 0;    // its number in more_, plus 1; 0: has none
-    Tick more_since = 0;       // the block barrier before these
-    std::uint8_t written = 0;  // bytes, if `write` is of this block
+    std::uint32_t more = 0;    // its index in more_, plus 1; 0: none
+    Tick more_since = 0;       // the block barrier before those
+    std::uint8_t written = 0;  // which bytes, if `write` is of this block
     std::uint8_t pending = 0;  // likewise
     bool more_writes = false;  // among them
     bool more_engine = false;  // likewise
   };
-  // The older touches of a word that are not yet ordered before a newer one.
+  // A word's older touches that are not yet ordered before a newer one.
   using More = std::vector<Touch>;
 
-  // The first actor of a touch that `thread` has not seen; nobody: it has seen all.
+  // The first actor of a touch that `thread` has not seen; nobody: it has seen them all.
   static constexpr unsigned nobody = ~0u;
   unsigned unseen(const Touch& touch, unsigned thread) const;
   bool is_recent(const Touch& touch) const {
     return touch.tick >= clocks_.block_barrier_passed() ||
            (touch.by_engine() && touch.tick >= clocks_.block_began());
   }
-  // All of it has been written in this block, before the latest block barrier.
+  // Whether all of it was written in this block before the latest block barrier.
   bool is_settled(const Word& word) const {
     return word.write.tick >= clocks_.block_began() && !is_recent(word.write) && word.written == whole_word &&
            word.pending == 0;
   }
   void access(Word& word, std::size_t index, const Touch& now, unsigned thread);
-  // Reports it if the thread has not seen the touch.
+  // Reports a race if the thread has not seen the touch.
   bool conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
                 const void* pc) const {
     return is_recent(earlier) && (earlier.bytes() & bytes) != 0 &&
@@ -109,7 +109,7 @@ class SharedShadow {
   }
   bool report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
                      const void* pc) const;
-  // The older touches that a barrier of the block does not order before everything to come; nullptr: none.
+  // The older touches since the latest block barrier, which orders those before it; nullptr: none.
   More* recent_more(Word& word);
   void keep(Word& word, const Touch& touch);
   static void thin_out(More& more);

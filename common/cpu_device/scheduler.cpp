@@ -1,4 +1,4 @@
-// Runs the blocks of a grid: fibers for the threads, which wait and are woken (sync.hpp).
+// Runs the blocks of a grid. Threads are fibers, which wait and are woken (sync.hpp).
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 
 #include "common/cpu_device/internal.hpp"
 
-// The kernel's threadIdx and friends. Declared const there, hence the second name for the same object.
+// The kernel's threadIdx and the like, which are const there: hence a second name for the same object.
 __thread uint3 current_thread_index __asm__("threadIdx");
 __thread uint3 current_block_index __asm__("blockIdx");
 __thread uint3 current_block_dim __asm__("blockDim");
@@ -36,12 +36,12 @@ constexpr std::size_t stack_bytes = 64 * 1024;
 
 bool checking = false;
 
-std::vector<LaunchShape>* noted_launches = nullptr;  // of launches_of(), while it runs
+std::vector<LaunchShape>* noted_launches = nullptr;  // for launches_of(), while it runs
 std::optional<std::vector<std::vector<std::uint64_t>>> selection;
 std::size_t launches_since_selection = 0;
 
-// Stacks for the fibers of one block, each with a guard page below. The mapping is kept between launches:
-// making it costs more than a small launch.
+// Stacks for the fibers of one block, each with a guard page below. The mapping is kept from launch to
+// launch, as making it costs more than a small launch.
 class Stacks {
  public:
   Stacks() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), pitch_(stack_bytes + page_) {
@@ -61,7 +61,7 @@ class Stacks {
   int take() {
     const int stack = free_.back();
     free_.pop_back();
-    if (stack >= guarded_) {  // first use: the page below becomes a guard
+    if (stack >= guarded_) {  // first use: makes the page below a guard
       mprotect(base_ + pitch_ * stack, page_, PROT_NONE);
       guarded_ = stack + 1;
     }
@@ -78,7 +78,7 @@ class Stacks {
   int guarded_ = 0;
 };
 
-// Stacks wait here between launches.
+// Stacks between launches.
 std::mutex idle_mutex;
 std::vector<std::unique_ptr<Stacks>> idle_stacks;
 
@@ -100,7 +100,7 @@ bool has_exited(const Worker& worker, unsigned thread) {
   return (worker.exited[thread / warpSize] >> thread % warpSize & 1) != 0;
 }
 
-// The block cannot go on; those after it need not.
+// The block cannot go on, and those after it need not.
 void end_launch(Worker& worker) {
   worker.ended = true;
   std::atomic<std::uint64_t>& stop = worker.launch->stop_after;
@@ -113,7 +113,7 @@ void leave_to_scheduler(Worker& worker) {
   worker.scheduler = context::jump_fcontext(worker.scheduler, nullptr).fctx;
 }
 
-// Takes nothing over from before the kernel: registers that it had saved come from its stack.
+// Keeps nothing from before the kernel, as the registers saved then are on the thread's stack.
 [[noreturn]] __attribute__((noinline)) void end_thread() {
   Worker& worker = *current_worker;
   Thread& thread = worker.threads[worker.current];
@@ -147,18 +147,18 @@ void resume(Worker& worker, Stacks& stacks, unsigned index) {
   worker.stack_top = stacks.top(thread.stack);
   current_thread_index = unflatten(index, worker.launch->block);
   thread.context = context::jump_fcontext(thread.context, &worker).fctx;
-  if (has_exited(worker, index)) {  // its stack serves the next thread that starts
+  if (has_exited(worker, index)) {  // its stack is for the next thread that starts
     stacks.give_back(thread.stack);
     thread.stack = -1;
   }
 }
 
-// Whether to give up the block, as it or one before it cannot go on.
+// Whether to give the block up because it, or one before it, cannot go on.
 bool stopped(const Worker& worker) {
   return worker.ended || worker.launch->stop_after.load(std::memory_order_relaxed) < worker.block;
 }
 
-// Runs the lanes of a warp until each has exited or waits for other warps.
+// Runs the lanes of a warp until each of them has exited or waits for other warps.
 void run_warp(Worker& worker, Stacks& stacks, unsigned warp) {
   while (worker.ready[warp] != 0) {
     for (std::uint32_t lanes = std::exchange(worker.ready[warp], 0); lanes != 0; lanes &= lanes - 1) {
@@ -168,7 +168,7 @@ void run_warp(Worker& worker, Stacks& stacks, unsigned warp) {
   }
 }
 
-// Threads that can go on without what they wait for do so, when nothing else can happen. If that changes
+// If nothing else can happen, threads that can go on without what they wait for do so. If that changes
 // nothing for long, nothing ever will.
 bool give_up_waiting(Worker& worker, std::uint64_t& progress, unsigned& vain) {
   constexpr unsigned long_enough = 100;
@@ -235,7 +235,7 @@ void run_block(Worker& worker, Stacks& stacks) {
       return;
     }
     if (any || worker.engine.act(worker) || end_flag_waits(worker)) continue;
-    if (stopped(worker)) return;  // while it waited for the blocks before it
+    if (stopped(worker)) return;  // by a block before it, while it waited for that
     if (give_up_waiting(worker, progress, vain)) continue;
     report_stuck_block(worker);
     end_launch(worker);
@@ -265,12 +265,12 @@ void work(Launch& launch, std::uint64_t blocks) {
     if (launch.checked) tell_block_end(worker.block);
     end_block_faults(worker);
   }
-  poison_shared(worker);  // the host, which may go on in this OS thread, gets no sight of it
+  poison_shared(worker);  // the host, which may go on in this OS thread, must not see it
   current_worker = nullptr;
   keep_stacks(std::move(stacks));
 }
 
-// A wild access that nothing checked ends the program with one line instead of "Segmentation fault".
+// A wild, unchecked access ends the program with one line instead of "Segmentation fault".
 void on_crash(int signal, siginfo_t* info, void*) {
   char text[512];
   int length = 0;
@@ -292,7 +292,7 @@ void on_crash(int signal, siginfo_t* info, void*) {
   _exit(1);
 }
 
-// Signal handlers need a stack of their own: the fiber's may be the problem.
+// For signal handlers: the fiber's own stack may be the problem.
 thread_local std::vector<char> handler_stack(64 * 1024);
 
 void install_crash_handler() {
@@ -366,7 +366,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
     forget_global_accesses();
     tell_launch(shape);
   }
-  shared_variables();  // read the symbol table before the workers ask for it
+  shared_variables();  // reads the symbol table before the workers need it
   const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < min(cores, blocks); ++i) {

@@ -1,6 +1,6 @@
-// Finds the kernels' __shared__ variables. On the CPU device they are thread-locals of the program, so its
-// ELF symbol table tells their names, offsets and sizes: enough to name a variable in a report, to notice
-// reads of what no thread of the block wrote, and to give every block fresh contents.
+// Finds the kernels' __shared__ variables. On the CPU device these are thread_local variables of the program,
+// so that its ELF symbol table has their names, offsets and sizes: enough to name a variable in a report, to
+// notice reads of what no thread of the block has written, and to reset the contents for every block.
 
 #include <cxxabi.h>
 #include <elf.h>
@@ -17,8 +17,8 @@
 #include "common/cpu_device/internal.hpp"
 #include "common/poison.hpp"
 
-// A thread-local with a known name: the symbol table says where it lies in the thread's block, the program
-// where it lies in memory. And one that is none, for the rest of the program.
+// A thread_local with a known name: the symbol table says where it lies in the thread's TLS block, the
+// program where it lies in memory. And a variable that is not thread_local, for the rest of the program.
 extern "C" {
 __thread char cpu_device_tls_anchor;
 char cpu_device_anchor;
@@ -32,11 +32,11 @@ struct TlsLayout {
   std::size_t anchor_offset = 0;
   std::size_t bytes = 0;
   std::vector<SharedVariable> shared;
-  std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel that begins here
+  std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel there
 };
 
-// How the mangled name of a variable begins that is local to a function in the unnamed namespace, or in that
-// namespace itself: a step's kernels are there, and nothing else in a program has thread-locals there.
+// How the mangled names of variables begin that are local to a function in the unnamed namespace, or in that
+// namespace itself. The kernels of steps are there, and nothing else in a program has thread_locals there.
 constexpr std::string_view in_kernel = "_ZZN12_GLOBAL__N_1", beside_kernels = "_ZN12_GLOBAL__N_1";
 
 std::string variable_name(const char* mangled) {
@@ -52,8 +52,8 @@ TlsLayout read_layout() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   TlsLayout layout;
-  std::vector<std::string_view> variables;                             // by their mangled names
-  std::vector<std::pair<std::string_view, std::uintptr_t>> functions;  // a kernel may be there twice
+  std::vector<std::string_view> variables;                             // by mangled name
+  std::vector<std::pair<std::string_view, std::uintptr_t>> functions;  // a kernel may occur twice
   std::uintptr_t anchor = 0;
   Elf64_Ehdr header;
   if (image.size() < sizeof header) return layout;
@@ -130,12 +130,12 @@ std::size_t tls_bytes() {
 
 std::byte* tls_base() {
   auto* anchor = reinterpret_cast<std::byte*>(&cpu_device_tls_anchor);
-  __asm__("" : "+r"(anchor));  // more lies around it than the compiler knows
+  __asm__("" : "+r"(anchor));  // the compiler must not assume that nothing lies around it
   return anchor - layout().anchor_offset;
 }
 
-// A quiet NaN that no arithmetic makes, as float, bfloat16 and half: a kernel that uses it spoils its result
-// visibly.
+// A quiet NaN, as float, bfloat16 and half, that arithmetic never makes: a kernel that uses it visibly spoils
+// its result.
 void poison(void* begin, std::size_t bytes) {
   constexpr std::uint32_t nan = poison_bits | quiet_bits;
   for (std::size_t i = 0; i < bytes; i += 4) {

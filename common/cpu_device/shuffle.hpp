@@ -1,7 +1,7 @@
 #pragma once
 
-// The CPU device's __shfl_sync and its kin: lanes of a warp exchange values. They do not order memory
-// accesses, as CUDA does not promise it.
+// The CPU device's __shfl_sync and relatives: lanes of a warp exchange values. They do not order memory
+// accesses, as CUDA does not promise that they do.
 
 #include <bit>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace cpu_device {
 
-// What a lane brings and takes away. Values of 4 bytes are in the lower half.
+// What a lane contributes and receives. 4-byte values are in the lower half.
 struct Shuffle {
   enum class Kind : std::uint8_t { index, up, down, exclusive_or } kind;
   int by;  // the lane, or how far away it is

@@ -23,12 +23,12 @@ std::string doing(const Worker& worker, unsigned thread) {
 void report_stuck_block(const Worker& worker) {
   constexpr unsigned none = ~0u;
   const SyncObject* all = &worker.sync.barriers[0];
-  unsigned first = none;      // thread that waits
-  unsigned other = none;      // that waits for something else than the first
+  unsigned first = none;      // a thread that waits
+  unsigned other = none;      // one that waits for something other than the first
   unsigned exited = none;     // thread
-  unsigned operation = none;  // thread that waits for lanes of its warp
-  unsigned flag = none;       // thread that waits for another block
-  bool only_all = true;       // everybody waits for all threads
+  unsigned operation = none;  // one that waits for lanes of its warp
+  unsigned flag = none;       // one that waits for another block
+  bool only_all = true;       // everyone waits for all threads
   for (unsigned i = 0; i < worker.threads.size(); ++i) {
     if (has_exited(worker, i)) {
       exited = std::min(exited, i);
@@ -47,7 +47,7 @@ void report_stuck_block(const Worker& worker) {
   };
   const auto place = [&](unsigned thread) { return place_of(worker.threads[thread].wait.pc); };
 
-  if (flag != none) {  // whatever the others wait for
+  if (flag != none) {  // no matter what the others wait for
     const unsigned beside = first == flag ? other : first;
     std::string detail = "waits here for " + worker.threads[flag].wait.on->awaited_by(worker, flag);
     if (beside != none) detail += ", while " + thread_name(worker, beside) + " " + doing(worker, beside);

@@ -1,4 +1,4 @@
-// Barriers: that of all threads of the block, and those that count threads.
+// Barriers: the one of all threads of the block, and those that count threads.
 
 #include "common/cpu_device/sync.hpp"
 
@@ -30,7 +30,7 @@ void Barrier::reset() {
   threads_.clear();
 }
 
-// Lanes of a warp that has not come as a whole stay.
+// Lanes of a warp that has not arrived as a whole remain.
 void Barrier::begin_anew() {
   in_use_ = diverged_ = false;
   arrived_ = 0;

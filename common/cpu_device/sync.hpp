@@ -1,8 +1,8 @@
 #pragma once
 
-// What threads of a block wait for: barriers, operations of whole warps, mbarriers. A thread that waits,
-// waits on an object; a block that is not done, and in which nothing is ready, is stuck, and its objects say
-// what they lack.
+// What threads of a block wait for: barriers, warp-wide operations, mbarriers. A thread that waits does so on
+// an object; a block that is not done, but in which nothing is ready, is stuck, and its objects say what they
+// lack.
 
 #include <array>
 #include <cstddef>
@@ -28,20 +28,20 @@ class SyncObject {
 struct Wait {
   const SyncObject* on = nullptr;  // nullptr: the thread can run, or has exited
   const void* pc = nullptr;
-  int line = 0;           // tells two calls apart that the compiler has merged
-  unsigned phase = 0;     // on an mbarrier
-  bool may_fail = false;  // it can go on without, too
+  int line = 0;           // tells apart two calls that the compiler has merged
+  unsigned phase = 0;     // of an mbarrier
+  bool may_fail = false;  // it can also go on without
 };
 
 // ---- sync.cpp --------------------------------------------------------------------------------------------
 
-// The barrier of all threads (number 0), or one that counts threads. Those count whole warps: a warp has come
-// when all its lanes have that have not left the kernel.
+// The barrier of all threads (number 0), or one that counts threads. The latter count whole warps: a warp has
+// arrived when all of its lanes that have not left the kernel have.
 class Barrier : public SyncObject {
  public:
   explicit Barrier(unsigned id = 0) : id_(id) {}
-  // The running thread arrives, and waits unless `only_arrives`. The line counts for the barrier of all
-  // threads alone: threads that wait at two of those do not meet.
+  // The running thread arrives, and waits unless `only_arrives`. The line matters only for the barrier of all
+  // threads: threads that wait at two different lines do not meet.
   void arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc);
   void thread_exited(Worker& worker, unsigned thread);
   std::string awaited_by(const Worker& worker, unsigned thread) const override;
@@ -55,28 +55,28 @@ class Barrier : public SyncObject {
   unsigned expected_ = 0, arrived_ = 0;  // threads
   bool in_use_ = false;
   int line_ = 0;
-  const void* pc_ = nullptr;  // of the first to arrive
+  const void* pc_ = nullptr;  // of the first thread to arrive
   bool diverged_ = false;
-  std::array<std::uint32_t, 32> lanes_{};  // of each warp, that have arrived while others have not
-  std::uint32_t warps_ = 0;                // that have come
+  std::array<std::uint32_t, 32> lanes_{};  // of each warp: those that have arrived while others have not
+  std::uint32_t warps_ = 0;                // that have arrived
   std::vector<unsigned> threads_;          // that wait
-  std::array<Clock, 32> released_;         // of each warp, by those lanes
-  Clock clock_;                            // by the warps that have come
+  std::array<Clock, 32> released_;         // for each warp, by those lanes
+  Clock clock_;                            // by the warps that have arrived
 };
 
 // ---- collective.cpp --------------------------------------------------------------------------------------
 
 class Rendezvous;
 
-// An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last of them to
+// An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last lane to
 // arrive executes it for all.
 struct Collective {
   const char* name;         // as the kernel writes it
-  bool needs_exited_lanes;  // otherwise lanes that have left the kernel are not waited for
-  bool is_barrier;          // orders the memory accesses of those who take part
-  // nullptr: they only meet. Not to be compiled for observation, as the operands lie on other threads'
-  // stacks. It may set worker.current to the thread on whose behalf it accesses memory: that is who has to
-  // have seen what it reads, and who is to blame. See check_memory() and tell_request().
+  bool needs_exited_lanes;  // otherwise nobody waits for lanes that have left the kernel
+  bool is_barrier;          // orders the participants' memory accesses
+  // nullptr: they only meet. Must not be compiled for observation, as the operands lie on other threads'
+  // stacks. It may set worker.current to the thread on whose behalf it accesses memory, which is the one that
+  // must have seen what is read there, and the one to blame. See check_memory() and tell_request().
   void (*execute)(Worker&, Rendezvous&);
 };
 
@@ -93,13 +93,13 @@ class Rendezvous : public SyncObject {
   std::array<std::uint32_t, max_warps> arrived{};
 
   bool has(unsigned index) const { return (arrived[index / 32] >> index % 32 & 1) != 0; }
-  // Of the lane number `index`, counted from `first`, which has arrived.
+  // Of lane `index`, counted from `first`, which has arrived.
   void* operand(unsigned index) const { return operands_[index]; }
   const void* pc(unsigned index) const { return pcs_[index]; }
   unsigned thread(unsigned index) const { return first + index; }
 
   std::string awaited_by(const Worker& worker, unsigned thread) const override;
-  // The first thread that is still to come.
+  // The first thread that has yet to arrive.
   unsigned missing(const Worker& worker) const;
 
  private:
@@ -108,8 +108,8 @@ class Rendezvous : public SyncObject {
   std::array<const void*, max_warps * 32> pcs_{};
 };
 
-// The running thread takes part in the operation of those lanes that `mask` names, in its warp (`warps` is 1)
-// or in each warp of its warpgroup (4), and returns when it is done. The operand is the operation's business.
+// The running thread takes part in the operation of the lanes in `mask`, in its warp (`warps` is 1) or in
+// each warp of its warpgroup (4). Returns when that is done. Only the operation knows what the operand is.
 void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
           const void* pc);
 // A thread has exited: nobody waits for it any more.
@@ -120,11 +120,11 @@ void leave_rendezvous(Worker& worker, unsigned thread);
 class Mbarrier : public SyncObject {
  public:
   std::size_t offset = 0;        // in shared memory, as an Access has it
-  unsigned count = 0;            // arrivals that a phase takes
-  unsigned phase = 0;            // the current one, since init
-  int pending = 0;               // arrivals to come in it
+  unsigned count = 0;            // arrivals that complete a phase
+  unsigned phase = 0;            // the current one, counted since init
+  int pending = 0;               // arrivals still missing in it
   std::int64_t bytes = 0;        // announced in it and not yet arrived
-  unsigned engine = 0;           // the actor that stands for the asynchronous work that completes here
+  unsigned engine = 0;           // the actor for the asynchronous work that completes here
   bool known_to_engine = false;  // a fence has followed the init
   unsigned init_thread = 0;
   Tick init_tick = 0;
@@ -143,12 +143,13 @@ class Mbarrier : public SyncObject {
 
 using Mbarriers = std::map<const void*, Mbarrier>;  // of the block, by address
 
-// The mbarrier there, for use by the running thread; ends the launch if there is none. `does`: "arrives at".
+// The mbarrier at that address, for the running thread; ends the launch if there is none. `does`: "arrives
+// at".
 Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc);
 
 // ---- stuck.cpp -------------------------------------------------------------------------------------------
 
-// No thread can run and the block is not done: says why.
+// No thread can run, and the block is not done: reports why.
 void report_stuck_block(const Worker& worker);
 
 // ---- All that a block has of these -----------------------------------------------------------------------
@@ -159,7 +160,7 @@ struct SyncObjects {
 
   static constexpr unsigned named_barriers = 16;
   std::vector<Barrier> barriers;  // number 0 is that of all threads
-  // Of each group of four warps, what is open. Closed ones wait to be used again.
+  // The open ones of each group of four warps. Closed ones are kept for reuse.
   std::array<std::vector<std::unique_ptr<Rendezvous>>, 8> open;
   std::vector<std::unique_ptr<Rendezvous>> closed;
   Mbarriers mbarriers;

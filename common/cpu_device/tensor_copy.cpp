@@ -9,7 +9,7 @@ namespace cpu_device {
 
 namespace {
 
-// Of `box` places from `first` on, those inside [0, size): how many, and after how many others.
+// How many of `box` indices from `first` on are inside [0, size), and how many come before those.
 std::pair<std::uint32_t, std::uint32_t> inside(std::int64_t first, int box, int size) {
   const std::int64_t begin = std::clamp<std::int64_t>(-first, 0, box);
   const std::int64_t end = std::clamp<std::int64_t>(size - first, begin, box);

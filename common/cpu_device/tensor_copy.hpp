@@ -1,7 +1,7 @@
 #pragma once
 
 // The CPU device's tensor maps and cp.async.bulk.tensor; common/cuda/tensor_copy.hpp says what the functions
-// mean. A copy happens when a bulk copy does (bulk_copy.hpp): at the latest moment that the rules allow.
+// mean. A copy happens when a bulk copy does (bulk_copy.hpp), at the latest moment that the rules allow.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ __forceinline__ TensorMap tensor_map(const T* matrix, int rows, int cols, std::i
       {matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert});
 }
 
-// There is nothing to fetch it from.
+// There is no cache to prefetch it into.
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
 
 __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,

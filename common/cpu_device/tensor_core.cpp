@@ -12,7 +12,7 @@ namespace {
 
 using Rounding = TensorCoreArithmetic::Rounding;
 
-// significand * 2^(exponent - fraction), where the exponent is what alignment compares.
+// significand * 2^(exponent - fraction). Alignment compares exponents.
 struct Term {
   std::int64_t significand = 0;  // with its sign
   int exponent = 0;
@@ -31,7 +31,7 @@ std::int64_t significand_of(std::uint32_t bits) {
   return bits >> 31 != 0 ? -magnitude : magnitude;
 }
 
-// Of a number other than zero.
+// Of a nonzero number.
 int leading_bit(std::int64_t value) {
   return 63 - std::countl_zero(static_cast<std::uint64_t>(value < 0 ? -value : value));
 }
@@ -104,10 +104,10 @@ float step(const TensorCoreArithmetic& model, const Factor* a, const Factor* b, 
   return to_float(sum, largest - model.fraction_bits, model.result);
 }
 
-// The sum of two floats, each wholly kept: rounded once.
+// The exact sum of two floats, rounded once.
 float add(float x, float y, Rounding rounding) {
   if (rounding == Rounding::to_nearest) return x + y;
-  const double sum = static_cast<double>(x) + static_cast<double>(y);  // nearest; so is its rest, exactly
+  const double sum = static_cast<double>(x) + static_cast<double>(y);  // to nearest; `rest` makes it exact
   const double bigger = std::max(std::fabs(x), std::fabs(y)) == std::fabs(x) ? x : y;
   const double rest = (bigger == x ? y : x) - (sum - bigger);
   float result = static_cast<float>(sum);
@@ -121,7 +121,7 @@ float add(float x, float y, Rounding rounding) {
   return result;
 }
 
-// What has a NaN or an infinity among its operands.
+// The result if there is a NaN or an infinity among the operands.
 float special(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b, std::uint32_t c) {
   bool nan = is_nan(c), positive = false, negative = false;
   const auto infinite = [&](bool sign) { (sign ? negative : positive) = true; };
@@ -136,7 +136,7 @@ float special(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b
   return positive ? infinity : -infinity;
 }
 
-// Finite operands.
+// The result for finite operands.
 float all_steps(const TensorCoreArithmetic& model, const Factor* a, const Factor* b, int K, float c) {
   float d = c;
   for (int k = 0; k < K; k += model.products) {
@@ -149,8 +149,8 @@ float all_steps(const TensorCoreArithmetic& model, const Factor* a, const Factor
 
 // ---- In double ------------------------------------------------------------------------------------------
 //
-// Products of operands are exact in double, and so are their multiples of a power of two: where all that does
-// not fit is cut off, as on Hopper, converting to an integer does just that. Several times as fast as step().
+// Products of operands are exact in double, and so are their multiples of a power of two. If terms are
+// truncated, as on Hopper, converting them to integers does just that. Several times as fast as step().
 
 constexpr int at_once = 8;  // terms, each below 2^27: their sum is an int
 
@@ -160,7 +160,7 @@ bool fits_double(const TensorCoreArithmetic& model) {
          !model.zeros_have_exponents && model.least_exponent >= -252;
 }
 
-struct Row {  // finite operands, of A's row or B's column
+struct Row {  // finite operands: a row of A or a column of B
   std::array<double, max_products> values;
   std::array<int, max_products> exponents;
 };

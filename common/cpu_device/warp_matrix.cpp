@@ -23,7 +23,7 @@ constexpr unsigned all_lanes = 0xffffffff;
 struct MmaOperand {  // of a lane
   float* d;
   const std::uint32_t *a, *b;
-  bool unrounded;  // is meant to be
+  bool unrounded;  // on purpose
 };
 
 // Element i of the fragment in these registers, as the bits of a float.
@@ -32,7 +32,7 @@ std::uint32_t element(MmaBf16Shape, const std::uint32_t* registers, int i) {
   return i % 2 == 0 ? registers[i / 2] << 16 : registers[i / 2] & 0xffff0000;
 }
 
-// A NaN is no matter of rounding: it may stand for what was never written, which others report.
+// A NaN is not a question of rounding: it may stand for what was never written, which is reported elsewhere.
 bool is_unrounded(std::uint32_t bits) {
   return (bits & ~tf32_mask) != 0 && (bits & 0x7f800000) != 0x7f800000;
 }
@@ -52,7 +52,7 @@ template <typename Shape>
 void multiply(Worker& worker, Rendezvous& r) {
   constexpr bool tf32 = Shape::K == MmaTf32Shape::K;
   std::array<std::array<std::uint32_t, Shape::K>, Shape::M> a;
-  std::array<std::array<std::uint32_t, Shape::K>, Shape::N> b;  // a column of B in a row
+  std::array<std::array<std::uint32_t, Shape::K>, Shape::N> b;  // each row is a column of B
   std::array<std::array<float, Shape::N>, Shape::M> d;
   for (unsigned lane = 0; lane < 32; ++lane) {
     const auto& operand = *static_cast<const MmaOperand*>(r.operand(lane));
@@ -103,7 +103,7 @@ struct LoadOperand {  // of a lane
 
 using Row = std::array<std::uint16_t, row_bytes / sizeof(std::uint16_t)>;
 
-// Reads the row that a lane points to, on its behalf.
+// Reads the row that a lane points to, on the lane's behalf.
 Row read_row(Worker& worker, const Rendezvous& r, unsigned lane) {
   const void* from = static_cast<const LoadOperand*>(r.operand(lane))->row;
   const auto address = reinterpret_cast<std::uintptr_t>(from);
@@ -155,7 +155,7 @@ void load(Worker& worker, Rendezvous& r) {
   }
 }
 
-// By the number of matrices, halved.
+// Indexed by half the number of matrices.
 constexpr std::array<Collective, 3> loads{{{"ldmatrix", true, false, load<1, false>},
                                            {"ldmatrix", true, false, load<2, false>},
                                            {"ldmatrix", true, false, load<4, false>}}};

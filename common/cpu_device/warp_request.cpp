@@ -10,24 +10,24 @@ constexpr unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;
 
 bool is_active(const WarpRequest& request, unsigned lane) { return (request.active >> lane & 1) != 0; }
 
-// As std::sort; most often there is nothing to do.
+// std::sort, but usually there is nothing to do.
 template <typename Iterator>
 void sort(Iterator begin, Iterator end) {
   if (!std::is_sorted(begin, end)) std::sort(begin, end);
 }
 
-// Calls found(first, end) for the pieces of memory of SIZE bytes, at multiples of it, that the lanes touch.
-// Numbers, in ascending order, none twice.
+// Calls found(first, end) with the numbers of the pieces of memory, SIZE bytes each, that the lanes touch:
+// ascending, none twice.
 template <unsigned SIZE, typename Found>
 void for_each_piece(const WarpRequest& request, unsigned bytes, const Found& found) {
-  // Sorted, the lanes touch ascending pieces, of which a lane's first may be the last of the lane before.
+  // In sorted order, lanes touch ascending pieces; a lane's first may be the last of the lane before.
   std::array<std::uintptr_t, 32> addresses;
   std::size_t count = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (is_active(request, lane)) addresses[count++] = request.addresses[lane];
   }
   sort(addresses.begin(), addresses.begin() + count);
-  std::uintptr_t next = 0;  // all pieces before have been found
+  std::uintptr_t next = 0;  // all pieces before this one have been found
   for (std::size_t i = 0; i < count; ++i) {
     const std::uintptr_t first = std::max(next, addresses[i] / SIZE);
     const std::uintptr_t end = (addresses[i] + bytes - 1) / SIZE + 1;
@@ -48,7 +48,7 @@ unsigned pieces(const WarpRequest& request, unsigned bytes) {
 
 template <unsigned SIZE>
 unsigned pieces(const MemoryRows& rows) {
-  std::uintptr_t result = 0, next = 0;  // all pieces before have been found
+  std::uintptr_t result = 0, next = 0;  // all pieces before this one have been found
   for (std::uint32_t row = 0; row < rows.count; ++row) {
     const std::uintptr_t first = std::max(next, rows.begin(row) / SIZE);
     const std::uintptr_t end = (rows.begin(row) + rows.bytes - 1) / SIZE + 1;

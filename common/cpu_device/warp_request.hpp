@@ -1,7 +1,7 @@
 #pragma once
 
 // What the memories need to serve one access by the lanes of a warp at once, as the hardware counts it: the
-// model behind the X-ray. Held to counters of an H200 by tests.
+// model behind the X-ray. Tests hold it to the counters of an H200.
 
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace cpu_device {
 
-// One access by the lanes of a warp at once, of equally many bytes each.
+// One access by the lanes of a warp at once, with the same number of bytes for each.
 struct WarpRequest {
   std::uint32_t active = 0;                    // bit i: lane i takes part
   std::array<std::uintptr_t, 32> addresses{};  // bytes
@@ -17,16 +17,16 @@ struct WarpRequest {
 
 // ---- Global memory -------------------------------------------------------------------------------------
 
-// The 32-byte sectors that the lanes touch. A sector counts once, however many lanes want it.
+// How many 32-byte sectors the lanes touch. A sector counts once, however many lanes want it.
 unsigned sectors(const WarpRequest& request, unsigned bytes);
 
-// The same, by the address of their first bytes, in order.
+// The addresses of these sectors, in order.
 std::vector<std::uintptr_t> sector_addresses(const WarpRequest& request, unsigned bytes);
 
-// The bytes that the lanes want, each counted once.
+// How many bytes the lanes want, each counted once.
 unsigned distinct_bytes(const WarpRequest& request, unsigned bytes);
 
-// The same of rows of memory, `pitch` bytes from one to the next, as a bulk copy reads them.
+// The same for rows in memory, `pitch` bytes apart, as a bulk copy reads them.
 struct MemoryRows {
   std::uintptr_t address;
   std::uint32_t count, bytes;  // of each
@@ -46,32 +46,32 @@ struct Wavefronts {
   bool operator==(const Wavefronts&) const = default;
 };
 
-// 32 banks, each of which delivers one 4-byte word per wavefront, to however many lanes want that word.
-// Up to 4 bytes are served for the whole warp at once, 8 bytes in two half-warps, 16 bytes in four
-// quarter-warps. Where every active lane i wants the same as lane i ^ 1 (or every lane i the same as lane
-// i ^ 2), two parts become one; a lane that is not active hinders nobody. Measured on an H200.
+// There are 32 banks, each of which delivers one 4-byte word per wavefront, to however many lanes want that
+// word. Up to 4 bytes are served for the whole warp at once, 8 bytes in two half-warps, 16 bytes in four
+// quarter-warps. If every active lane i wants the same as lane i ^ 1 (or every one the same as lane i ^ 2),
+// two parts become one; inactive lanes do not matter. Measured on an H200.
 Wavefronts wavefronts(const WarpRequest& request, unsigned bytes);
 
-// What is served at once: of lanes [first_lane, last_lane] the bytes [first_byte, last_byte], which are all
-// of them unless no instruction moves so many.
+// What is served at once: the bytes [first_byte, last_byte] of lanes [first_lane, last_lane]; these are all
+// of a lane's bytes unless no instruction moves so many.
 struct Part {
   unsigned first_lane, last_lane;
   unsigned first_byte, last_byte;
-  std::array<unsigned, 32> words;  // wanted of each bank; the most of them is the part's wavefronts
+  std::array<unsigned, 32> words;  // wanted of each bank; their maximum is the part's wavefronts
   unsigned wavefronts() const;
 };
 
-// The parts in which some lane takes part. Their wavefronts add up to the request's; without bank conflicts
-// each takes one.
+// The parts with any active lane. Their wavefronts add up to the request's; without bank conflicts each takes
+// one.
 std::vector<Part> parts(const WarpRequest& request, unsigned bytes);
 
-// Of an ldmatrix, whose lanes give the addresses of rows of 16 bytes: the eight rows of a matrix are served
-// at once, as eight lanes with 16 bytes each are, and in one wavefront if they lie in different banks; no two
-// matrices are. To be held against a GPU's counters.
+// Of an ldmatrix, whose lanes give the addresses of 16-byte rows: the eight rows of a matrix are served at
+// once, like eight lanes with 16 bytes each, and in one wavefront if they lie in different banks; two
+// matrices never are. To be held against a GPU's counters.
 Wavefronts matrix_wavefronts(const WarpRequest& request);
 std::vector<Part> matrix_parts(const WarpRequest& request);
 
-// Of a bulk copy, which has no lanes: a wavefront for each line of 128 bytes that a row touches.
+// Of a bulk copy, which has no lanes: a wavefront for each 128-byte line that a row touches.
 Wavefronts bulk_wavefronts(const MemoryRows& rows);
 
 }  // namespace cpu_device

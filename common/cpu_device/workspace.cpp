@@ -23,7 +23,7 @@ void* WorkspaceMemory::at_least(std::size_t elements) {
     capacity_ = elements;
     new_ = true;
   }
-  if (launches_are_noted()) return memory_;  // nobody will look into it, and it may be large
+  if (launches_are_noted()) return memory_;  // nobody will read it, and it may be large
   if (!zero_) {
     poison(memory_, bytes);
   } else if (new_) {

@@ -1,8 +1,8 @@
 #pragma once
 
 // The CPU device's workspaces; common/cuda/workspace.hpp says what they are. Each at_least() begins a new
-// use: the memory holds NaN, and to read an element before the kernels have written it is a fault. So is an
-// access behind the elements asked for, even if there were more before.
+// use: the memory holds NaNs, and reading an element before the kernels have written it is a fault. So is an
+// access beyond the elements asked for, even if there used to be more.
 
 #include <cstddef>
 

@@ -11,7 +11,7 @@ namespace cpu_device {
 
 namespace {
 
-// Lines of source files, stripped; "" where there is none.
+// Lines of source files, stripped; "" for a line that does not exist.
 class Sources {
  public:
   const std::string& line(const std::string& file, int number) {
@@ -38,8 +38,8 @@ class Sources {
 
 constexpr unsigned word_bytes = 4;
 
-// Reads what a lane of a request is about to read into that lane's words. Nothing if the access is narrower
-// than a word. `address`: of shared memory the offset into the block's.
+// Copies what a lane of a request is about to read to that lane's words, unless the access is narrower than a
+// word. `address`: in shared memory, the offset into the block's.
 void read_words(std::vector<std::uint32_t>& words, unsigned lane, Space space, std::uintptr_t address,
                 unsigned bytes) {
   const std::size_t count = bytes / word_bytes;
@@ -160,9 +160,9 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
   }
 }
 
-// Most often the lanes want what they wanted the last time, all of them so many bytes further on. Then it
-// meets other banks, but no fewer or more; and at other places of sectors only if these bytes are no
-// multiple.
+// Usually each lane wants what it wanted last time, all of them the same number of bytes further on. Then the
+// request meets other banks, but just as many, and other sectors, but just as many if that number is a
+// multiple of their size.
 const Xray::Cost& Xray::cost(Stream& stream, Space space, const WarpRequest& request, unsigned bytes) {
   constexpr unsigned word = 4, sector = 32;
   Stream::Latest& latest = stream.latest[static_cast<unsigned>(space)];
@@ -184,7 +184,7 @@ const Xray::Cost& Xray::cost(Stream& stream, Space space, const WarpRequest& req
   return latest.cost;
 }
 
-// Counts the stream's request number `index`.
+// Counts request `index` of the stream.
 void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
   const Instruction& instruction = key.instruction;
   const OpenRequest& open = stream.requests[index];
@@ -217,14 +217,14 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
               std::max(own.banks.wavefronts, reading), open.during_copies, words});
 }
 
-// Counts the requests for which lanes are missing, as no lane will join them any more, and begins anew.
+// Counts the requests that lack lanes, as no more lanes will join them, and starts over.
 void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
   for (; stream.complete < stream.requests.size(); ++stream.complete) {
     count(runner, key, stream, stream.complete);
   }
   stream.before += stream.requests.size();
   stream.complete = 0;
-  constexpr std::size_t worth_keeping = 1024;  // the memory of so many requests: there are many streams
+  constexpr std::size_t worth_keeping = 1024;  // the memory of that many requests, as there are many streams
   const auto empty = [](auto& all) {
     all.clear();
     if (all.capacity() > worth_keeping) all.shrink_to_fit();
@@ -254,14 +254,14 @@ std::uint64_t Xray::new_identity() {
 
 [[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
   constinit thread_local static std::uint64_t this_thread = 0;
-  constinit thread_local static std::uint64_t instance = 0;  // which `runner` belongs to
+  constinit thread_local static std::uint64_t instance = 0;  // to which `runner` belongs
   constinit thread_local static Runner* runner = nullptr;
   if (instance == identity_) return *runner;
   if (this_thread == 0) this_thread = new_identity();
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Runner>& mine = runners_[std::this_thread::get_id()];
   if (mine == nullptr) mine = std::make_unique<Runner>();
-  if (mine->os_thread != this_thread) {  // the id's last owner is gone
+  if (mine->os_thread != this_thread) {  // the id's previous owner is gone
     end_block(*mine);
     mine->os_thread = this_thread;
   }
@@ -280,7 +280,7 @@ void Xray::on_launch(const LaunchShape& shape) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, runner] : runners_) {
     end_block(*runner);
-    runner->warps.clear();  // they know the sums of the kernel before
+    runner->warps.clear();  // they refer to the previous kernel's sums
     runner->latest = nullptr;
   }
   ++launches_;
@@ -323,7 +323,7 @@ void Xray::on_request(const CollectiveRequest& collective) {
   Runner& runner = runner_in(collective.block);
   const Key key{{collective.pc, collective.bytes, collective.space, collective.operation}, collective.warp};
   Stream& stream = stream_of(runner, key);
-  if (!stream.requests.empty()) count_open(runner, key, stream);  // no lane joins these any more
+  if (!stream.requests.empty()) count_open(runner, key, stream);  // no more lanes will join these
   const WarpRequest request{collective.active, collective.addresses};
   const auto& [count, bytes, pitch] = collective.rows;
   Cost cost;
@@ -351,7 +351,7 @@ void Xray::on_request(const CollectiveRequest& collective) {
 
 void Xray::on_access(const Access& access) {
   if (access.copy && access.space == Space::global)
-    return;  // the other side comes next and knows of this one
+    return;  // the other side comes next, and includes this one
   Runner& runner = runner_in(access.block);
   const Operation operation = access.copy    ? Operation::copy
                               : access.write ? Operation::store
@@ -403,7 +403,7 @@ XrayReport Xray::report() {
     if (!kernels.contains(key.kernel)) kernels[key.kernel] = function_name(key.kernel);
   }
 
-  // One line of the source may have become several instructions. Unknown places stay apart.
+  // A source line may have become several instructions. Unknown places are kept apart.
   using RowKey =
       std::tuple<std::string, std::string, int, const void*, Space, Operation, std::string, unsigned>;
   std::map<RowKey, Sum> rows;

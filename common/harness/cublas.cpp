@@ -44,7 +44,7 @@ Mode mode_of(Precision precision) {
   return {CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_PEDANTIC_MATH, "cublasSgemm"};
 }
 
-// Either variable would silently change what a precision means.
+// Either of two environment variables would silently change what a precision means.
 void check_environment(Precision precision) {
   const auto refuse = [&](const char* variable) {
     throw std::runtime_error(
@@ -125,8 +125,8 @@ struct Cublas::Impl {
                           workspace, workspace_bytes, nullptr);
   }
 
-  // Calls run(problem) with one problem after the other, `runs` times; seconds of one run. Whether a run
-  // failed goes into `well`.
+  // Calls run(problem) `runs` times, with one problem after the other; returns the seconds per run. Clears
+  // `well` if a run fails.
   template <typename Run>
   double sample(const Run& run, const std::vector<AnyGemm>& problems, int runs, bool& well) {
     cudaEvent_t start = nullptr, stop = nullptr;
@@ -143,8 +143,8 @@ struct Cublas::Impl {
     return ms / 1e3 / runs;
   }
 
-  // Seconds of one run, the best of three samples; negative if the candidate fails. A sample is as many runs
-  // as fill half a millisecond: of a single short one the events' own time would be a large part.
+  // Seconds per run, the best of three samples; negative if the candidate fails. A sample has enough runs to
+  // fill half a millisecond: the events' own time would be a large part of a single short run.
   template <typename Run>
   double time(const Run& run, const std::vector<AnyGemm>& problems) {
     bool well = true;
@@ -206,7 +206,7 @@ void Cublas::choose(const std::vector<AnyGemm>& alike) {
     i.plain_call(problem);
     return true;
   };
-  // An idle GPU's clock rises only under load: what is tried first would seem slow.
+  // An idle GPU's clock rises only under load: the first candidate would seem slow.
   bool well = true;
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {

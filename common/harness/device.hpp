@@ -1,6 +1,7 @@
 #pragma once
 
-// What the harness asks of a device. Two exist: the GPU (device_gpu.cpp) and the CPU device (device_cpu.cpp).
+// What the harness asks of a device. There are two: the GPU (device_gpu.cpp) and the CPU device
+// (device_cpu.cpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -21,19 +22,19 @@ class Device;
 struct Observation;
 struct XrayPlan;
 
-// One step, compiled for each device that this build has.
+// One step, compiled for each device that this build supports.
 struct Step {
   const char* name = "";
   Entry gpu = {}, cpu = {}, cpu_observed = {};
   const char* needs = "";  // of a GPU; see needs.hpp
-  // Of a build with CUDA whose GPUs all lack the instructions, these GPUs: "sm_75".
+  // In a build with CUDA for GPUs that all lack the instructions: those GPUs, "sm_75".
   const char* gpu_built_for = nullptr;
-  // Where the step is in another program: a device that has it computed there, and looks at the result with
+  // If the step is in another program: makes a device that has it computed there and checks the result with
   // this one.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> elsewhere = {};
 
   Input input() const { return cpu.input(); }
-  // Of an experiment, which changes the GPU's kernel only, the GPU's.
+  // The GPU's, if there is one: an experiment changes the GPU's kernel only.
   Precision precision() const { return (gpu ? gpu : cpu).precision(); }
 };
 
@@ -53,7 +54,7 @@ struct DeviceInfo {
   }
 };
 
-// Elements of a buffer that must have kept the poison and did not.
+// Elements of a buffer that should still hold the poison and do not.
 struct StrayWrites {
   std::int64_t count = 0;
   std::int64_t first = 0;  // element offset from element (0, 0) of the matrix; may be negative
@@ -76,18 +77,18 @@ class Device {
   // Uniform in [-1, 1) and exact in the type, a function of seed and position alone: the same on every
   // device.
   virtual void fill_uniform(void* data, Input type, const Extent& extent, std::uint64_t seed) = 0;
-  // Copies the elements of a matrix, not what lies between its rows.
+  // Copies the elements of a matrix, but not the gaps between its rows.
   virtual void copy_matrix(float* to, const float* from, const Extent& extent) = 0;
-  // Looks at the whole buffer but for the matrix in it, which begins at element number `origin`.
+  // Looks at the whole buffer except for the matrix in it, which begins at element `origin`.
   virtual StrayWrites stray_writes(const void* buffer, Input type, std::size_t elements, std::int64_t origin,
                                    const Extent& extent) = 0;
 
-  // Runs the step once and waits. Faults found by a checking device are in faults() afterwards.
+  // Runs the step once and waits. Afterwards faults() has what a checking device found.
   virtual void run(const Step& step, const AnyGemm& gemm) = 0;
   virtual std::vector<std::string> faults() { return {}; }
-  // Runs it and watches every access, if this is a checking CPU device.
+  // Runs it and observes every access; for a checking CPU device.
   virtual Observation observe(const Step& step, const AnyGemm& gemm, const XrayPlan& plan);
-  // What the last run took, if the device knows it better than a clock around run().
+  // The time of the last run, if the device knows it better than a clock around run().
   virtual std::optional<double> last_run_us() const { return {}; }
   // Tells a checking device what the buffers hold. c_readable: beta is not 0.
   virtual void describe(const AnyGemm& gemm) { (void)gemm; }
@@ -96,7 +97,7 @@ class Device {
   virtual Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) = 0;
 
   // Times the step on `sets`, which are the same problem in different memory. `baseline_c` is where the
-  // baseline writes, one for each set. The CPU device has no baseline, and no protocol but one after the
+  // baseline writes, one for each set. The CPU device has no baseline, and simply runs one set after the
   // other.
   virtual Timing time(const Step& step, const std::vector<AnyGemm>& sets,
                       const std::vector<float*>& baseline_c, int repeat, Protocol protocol) = 0;
@@ -104,7 +105,7 @@ class Device {
 
 std::unique_ptr<Device> make_cpu_device(bool check);
 
-// The GPU that will run, or nullptr with the reason why none can.
+// The GPU to run on, or nullptr and the reason why there is none.
 std::unique_ptr<Device> make_gpu_device(std::string& why_not);
 
 }  // namespace harness

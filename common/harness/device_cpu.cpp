@@ -1,4 +1,4 @@
-// The CPU device as the harness sees it: memory from cpu_device, the reference product on the host's cores.
+// The CPU device as the harness sees it: cpu_device's memory, and a reference product on the host's cores.
 
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ class CpuDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
-  // MemAvailable counts what can be reclaimed; sysinfo's free memory does not.
+  // MemAvailable includes what can be reclaimed; sysinfo's free memory does not.
   std::size_t free_bytes() override {
     std::ifstream file("/proc/meminfo");
     std::string word;
@@ -116,7 +116,7 @@ class CpuDevice : public Device {
     return verify_on_host(gemm, c0, tolerance);
   }
 
-  // The time that the simulation takes; it says nothing about a GPU.
+  // The time of the simulation, which says nothing about a GPU.
   Timing time(const Step& step, const std::vector<AnyGemm>& sets, const std::vector<float*>&, int repeat,
               Protocol) override {
     std::vector<double> samples;

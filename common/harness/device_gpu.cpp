@@ -92,7 +92,7 @@ std::unique_ptr<Device> make_gpu_device(std::string& why_not) {
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
   if (status != cudaSuccess) {
-    // CUDA reports a machine without a driver as one with an old driver.
+    // To CUDA a machine without a driver is one with an old driver.
     why_not = status == cudaErrorInsufficientDriver
                   ? "there is no NVIDIA driver, or one older than this program's CUDA"
                   : cudaGetErrorString(status);

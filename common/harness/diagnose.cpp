@@ -1,5 +1,5 @@
-// Names the mistake behind a wrong element, where the value gives it away: recomputes the element the way
-// that well-known bugs do and looks which bug fits all the elements examined.
+// Names the mistake behind a wrong element where its value gives it away: recomputes the element as
+// well-known bugs would, and looks for the bug that fits all the elements examined.
 
 #include <fmt/format.h>
 
@@ -21,7 +21,8 @@ struct Element {
   double old = 0;                            // C0 there
   std::vector<double> terms;                 // a[k] * b[k]
   std::vector<double> wrong_lda, wrong_ldb;  // the same with a leading dimension taken for dense
-  // What elements in other places would make of the sum, and whose mistake that is; NAN where there are none.
+  // What the sum would be with elements from other places, and which mistake that is; NAN if there are no
+  // such elements.
   std::vector<std::pair<std::string, double>> other_sums;
   double reference = 0;
   Magnitude magnitude{};
@@ -33,7 +34,7 @@ float fetch(Device& device, const float* from) {
   return value;
 }
 
-// `count` elements of A or B in a row, the first of them `offset` behind the matrix's.
+// `count` consecutive elements of A or B, from `offset` elements after the matrix's first.
 std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* matrix, std::int64_t offset,
                                 int count = 1) {
   return with_element(g.input, [&]<typename T>(T) {
@@ -43,8 +44,8 @@ std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* ma
   });
 }
 
-// The sums of kernels that take elements from other places: matrices or tiles turned over, tiles of the first
-// terms only.
+// The sums of kernels that take elements from the wrong places: matrices or tiles transposed, always the
+// first tile.
 void add_other_sums(const AnyGemm& g, const auto& a_at, const auto& b_at, Element& e) {
   const auto add = [&](std::string mistake, const auto& term) {
     double sum = 0;
@@ -112,8 +113,8 @@ std::uint32_t bits_of(float value) {
   return bits;
 }
 
-// What is known of the origin of a wrong NaN that is not the poison itself. On the CPU device arithmetic
-// makes a NaN quiet and keeps its other bits; a GPU makes one and the same NaN of all. What comes from a BF16
+// What is known about the origin of a wrong NaN that is not the poison itself. On the CPU device arithmetic
+// makes a NaN quiet and keeps its other bits; a GPU turns every NaN into the same one. A NaN from a BF16
 // element has nothing in its lower half.
 std::string origin_of_nan(float value, bool on_cpu) {
   constexpr std::uint32_t sign = 1u << 31, made = 0x7fc00000, quiet = poison_bits | quiet_bits;
@@ -127,7 +128,8 @@ std::string origin_of_nan(float value, bool on_cpu) {
   return "NaN, which the kernel read outside the matrices, from an unwritten C, or made itself";
 }
 
-// Says of an element that was never written where the others are, if there are any: their place may tell why.
+// For an element that was never written: where others like it are, if there are any, as their place may tell
+// why.
 std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t matrix) {
   constexpr std::int64_t max_elements = 1 << 24;
   const std::int64_t elements = (g.M - 1) * g.ldc + g.N;
@@ -151,7 +153,8 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
       fmt::format("the {} elements in rows {} to {} and columns {} to {} were never written", count, top,
                   bottom, left, right);
   if (count != (bottom - top + 1) * (right - left + 1)) return alone + "; nor were others: " + place;
-  // Blocks of T x T, as many as M x N takes, cover N rows and M columns if the two are exchanged, rounded up.
+  // As many blocks of T x T as M x N takes, with row and column exchanged, cover N rows and M columns,
+  // rounded up.
   for (const int tile : {8, 16, 32, 64, 128, 256}) {
     const int rows = (g.N + tile - 1) / tile * tile, cols = (g.M + tile - 1) / tile * tile;
     if ((rows >= g.M && top == 0 && bottom == g.M - 1 && left == cols && right == g.N - 1) ||
@@ -162,8 +165,8 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
   return place;
 }
 
-// Whether rows of A taken to lie K elements apart explain a whole column of C: the elements that are NaN, as
-// part of their row comes from between the rows of A, those that are wrong, and those that are right.
+// Whether a leading dimension of A of K explains a whole column of C: its NaNs, for which part of the row
+// comes from between the rows of A, its wrong elements, and its right ones.
 bool fits_dense_a(Device& device, const AnyGemm& g, const float* c0, double tolerance, std::int64_t matrix,
                   std::int64_t col) {
   constexpr int max_rows = 64;
@@ -172,7 +175,7 @@ bool fits_dense_a(Device& device, const AnyGemm& g, const float* c0, double tole
   const void* B = g.behind(g.B, matrix * g.strideB);
   std::vector<float> b;
   for (int k = 0; k < g.K; ++k) b.push_back(fetch_inputs(device, g, B, k * g.ldb + col)[0]);
-  bool telling = false;  // there is a number that is wrong, and just as wrong as expected
+  bool telling = false;  // some number is wrong, and precisely as expected
   for (std::int64_t row = 0; row < std::min(g.M, max_rows); ++row) {
     const std::vector<float> a = fetch_inputs(device, g, A, row * g.lda, g.K);
     const std::vector<float> dense_a = fetch_inputs(device, g, A, row * g.K, g.K);
@@ -213,7 +216,7 @@ class Suspects {
     if (g_.beta != 0 && fits([&](const Element& e) { return e.old; })) {
       return "the old value, as if the element had never been written";
     }
-    // -1.7e38 is what the exercises' build has GCC put into a float that is given no value.
+    // In the exercises' build GCC initialises a float without a value to -1.7e38.
     if (std::fabs(elements_[0].value) > 1e37f) return "fits a variable that was used before it had a value";
     if (g_.K > 0) {
       if (fits([&](const Element& e) { return g_.beta * e.old; })) {
@@ -236,7 +239,7 @@ class Suspects {
         return fmt::format("fits a leading dimension of B of {} (its row length) instead of {}", g_.N,
                            g_.ldb);
       }
-      // What follows tries so many sums that a single element may fit one of them by chance.
+      // The rest tries so many sums that a single element might fit one of them by chance.
       if (elements_.size() == 1) return "";
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
@@ -272,12 +275,12 @@ class Suspects {
     return true;
   }
 
-  // A tile of K counted in another's place, as with a stale buffer.
+  // A k-tile used in place of another, as with a stale buffer.
   std::string stale_tile() const {
     for (const int width : {8, 16, 32, 64}) {
       const int tiles = (g_.K + width - 1) / width;
       if (tiles < 2 || tiles > 64) continue;
-      // Beyond K the last tile may still hold the one before it.
+      // Beyond K, the last tile may still hold the one before it.
       const int begin = g_.K - width, end = (tiles - 1) * width;
       if (fits([&](const Element& e) {
             return g_.alpha * (sum(e) + sum_of(e.terms, begin, end)) + g_.beta * e.old;
@@ -318,7 +321,7 @@ class Suspects {
   double tolerance_;
 };
 
-// Elements that have the value of another one in their row or column.
+// Elements that hold the value of another one in their row or column.
 std::string changed_places(Device& device, const AnyGemm& g, const std::vector<Element>& elements,
                            double tolerance) {
   constexpr std::int64_t max_inputs = 1 << 20;
@@ -352,13 +355,13 @@ std::string changed_places(Device& device, const AnyGemm& g, const std::vector<E
 
 std::string diagnose(Device& device, const AnyGemm& g, const float* c0, double tolerance,
                      std::int64_t first_wrong) {
-  constexpr int max_k = 4096;  // element by element from the device: keep it short
+  constexpr int max_k = 4096;  // the elements come from the device one by one: keep it short
   const std::int64_t matrix = first_wrong / g.N / g.M, row = first_wrong / g.N % g.M, col = first_wrong % g.N;
   const float value = fetch(device, g.C + matrix * g.strideC + row * g.ldc + col);
   std::string text = fmt::format("first C[{}][{}]{} = {}", row, col,
                                  g.batch > 1 ? fmt::format(" of matrix {}", matrix) : "", value);
   if (g.K > max_k) return text;
-  // The elements after it are most likely wrong in the same way; those that are right are left out.
+  // The elements after it are most likely wrong in the same way; right ones are left out.
   std::vector<Element> wrong;
   const std::int64_t end = std::min(first_wrong + 8, (matrix + 1) * g.M * g.N);
   for (std::int64_t i = first_wrong; i < end && wrong.size() < 3; ++i) {

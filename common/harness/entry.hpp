@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the type of a step's inputs ends: a step takes a Gemm, a GemmBf16 and so on; the harness has one
-// problem, AnyGemm, and one Entry to call any step with it.
+// Erases the type of a step's inputs: a step takes a Gemm, a GemmBf16 and so on; the harness has one kind of
+// problem, AnyGemm, and calls any step with it through an Entry.
 
 #include <exception>
 #include <variant>
@@ -11,7 +11,7 @@
 
 namespace harness {
 
-// <stdexcept> takes long to compile.
+// Not a std::runtime_error: <stdexcept> takes long to compile.
 struct WrongInput : std::exception {
   const char* what() const noexcept override {
     return "a step was given inputs of another type than its own";
@@ -29,7 +29,7 @@ struct AnyGemm : GemmOf<void> {
                      g.B, g.ldb, g.strideB, g.beta,  g.C,     g.ldc, g.strideC},
         input(input_of<T>) {}
 
-  // Throws WrongInput if the inputs are of another type.
+  // Throws WrongInput if the inputs have another type.
   template <typename T>
   GemmOf<T> as() const {
     if (input != input_of<T>) throw WrongInput();
@@ -41,13 +41,14 @@ struct AnyGemm : GemmOf<void> {
   }
 
   std::size_t element_bytes() const { return traits(input).bytes; }
-  // The address `elements` behind an input's.
+  // An address in an input, `elements` further on.
   const void* behind(const void* matrix, std::int64_t elements) const {
     return static_cast<const char*>(matrix) + elements * static_cast<std::int64_t>(element_bytes());
   }
 };
 
-// The function of a step that launches its kernel on the whole problem, or none; and what it computes in.
+// A step's function, which launches its kernel on the whole problem, and what it computes in; empty: there is
+// none.
 class Entry {
  public:
   constexpr Entry() = default;

@@ -4,7 +4,7 @@
 
 namespace harness {
 
-// Bad usage or input. The message is one line that names the problem and the remedy; exit status 2.
+// Bad usage or input; exit status 2. The message is one line that names the problem and the remedy.
 struct InputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

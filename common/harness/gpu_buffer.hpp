@@ -4,7 +4,7 @@
 
 namespace harness::gpu {
 
-// A value in the GPU's memory that kernels write to.
+// A value in GPU memory, for kernels to write to.
 template <typename T>
 class Result {
  public:
@@ -17,7 +17,7 @@ class Result {
 
   T* pointer() const { return pointer_; }
   void set(const T& value) { CUDA_CHECK(cudaMemcpy(pointer_, &value, sizeof value, cudaMemcpyHostToDevice)); }
-  // Waits for the kernels before.
+  // Waits for the kernels launched before.
   T get() const {
     T value;
     CUDA_CHECK(cudaMemcpy(&value, pointer_, sizeof value, cudaMemcpyDeviceToHost));

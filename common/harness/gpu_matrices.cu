@@ -12,7 +12,7 @@ namespace {
 
 constexpr int threads = 256;
 
-// Enough blocks of `threads` for `count` elements; the kernels below stride over the rest.
+// Blocks of `threads` for `count` elements; if there are more, the kernels below stride over the rest.
 int blocks_for(std::int64_t count) {
   return static_cast<int>(std::min<std::int64_t>((count + threads - 1) / threads, 1 << 16));
 }
@@ -24,7 +24,7 @@ __global__ void poison_kernel(std::uint32_t* words, std::int64_t count) {
   for (std::int64_t i = first_index(); i < count; i += index_step()) words[i] = poison_bits;
 }
 
-// Where element number i of the dense matrix lies.
+// Where element number i, counted as if the batch were dense, lies.
 __device__ std::int64_t offset_of(const Extent& e, std::int64_t i) {
   return e.offset_of_line(i / e.cols) + i % e.cols;
 }

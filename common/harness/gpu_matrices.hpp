@@ -1,6 +1,6 @@
 #pragma once
 
-// What the GPU does with matrices for the harness, beside running steps: fill, copy, inspect, verify.
+// What the GPU does with matrices for the harness besides running steps: fill, copy, inspect, verify.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace harness::gpu {
 
-// As Device's functions of these names.
+// Like the functions of Device with these names.
 void poison(void* buffer, std::size_t bytes);
 void fill_uniform(void* data, Input type, const Extent& extent, std::uint64_t seed);
 void copy_matrix(float* to, const float* from, const Extent& extent);
@@ -17,7 +17,7 @@ StrayWrites stray_writes(const void* buffer, Input type, std::size_t elements, s
                          const Extent& extent);
 Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance);
 
-// Any of the kernels: whether the program holds code for the GPU shows when one is looked up.
+// Any one of the kernels, to look up whether the program has code for the GPU.
 const void* some_kernel();
 
 }  // namespace harness::gpu

@@ -17,7 +17,7 @@ class Event {
   Event(const Event&) = delete;
   ~Event() { cudaEventDestroy(event_); }
   void record() { CUDA_CHECK(cudaEventRecord(event_)); }
-  // Waits for both; in microseconds.
+  // In microseconds; waits for both.
   static double between(const Event& start, const Event& stop) {
     float ms = 0;
     CUDA_CHECK(cudaEventSynchronize(stop.event_));

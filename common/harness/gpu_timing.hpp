@@ -1,6 +1,6 @@
 #pragma once
 
-// How a step and cuBLAS run on the GPU to be timed; in which order is the matter of protocol.hpp.
+// How a step and cuBLAS are run on the GPU to be timed; protocol.hpp decides in which order.
 
 #include <memory>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace harness::gpu {
 
-// As Device::time(). `cublas` is made when it is first needed: that takes a second.
+// Like Device::time(). `cublas` is made when first needed, as that takes a second.
 Timing time(const Entry& step, const std::vector<AnyGemm>& sets, const std::vector<float*>& baseline_c,
             int repeat, Protocol protocol, Sampler& sampler, std::unique_ptr<Cublas>& cublas);
 

@@ -14,7 +14,7 @@ namespace harness::gpu {
 namespace {
 
 struct Sum {
-  unsigned long long max_error_bits;  // of doubles >= 0, whose bits order as they do
+  unsigned long long max_error_bits;  // of doubles >= 0, which compare as their bits do
   unsigned long long max_relative_bits;
   unsigned long long max_over_bits;
   unsigned long long wrong;
@@ -22,16 +22,16 @@ struct Sum {
   double error_along_product, product_squared;
 };
 
-constexpr int TILE = 32;  // the verifying block's; its rows are warps
+constexpr int TILE = 32;  // of the verifying block, whose rows are warps
 
 // Adds the values of a warp to *to.
 __device__ void add_of_warp(double* to, double value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-  if (threadIdx.x == 0) atomicAdd(to, value);  // a row of a block is a warp
+  if (threadIdx.x == 0) atomicAdd(to, value);  // once per warp
 }
 
-// One thread computes one element of the reference in double precision and judges C's. Simple tiles in
-// shared memory: fast enough, and independent of everything that it verifies.
+// One thread computes one element of the reference in double precision and judges C's. Simple tiles in shared
+// memory: fast enough, and independent of everything they verify.
 template <typename T>
 __global__ void verify_kernel(GemmOf<T> g, const float* c0, double tolerance, Sum* verdict) {
   __shared__ double a_tile[TILE][TILE + 1];  // [row][k]
@@ -46,7 +46,7 @@ __global__ void verify_kernel(GemmOf<T> g, const float* c0, double tolerance, Su
     a_tile[ty][tx] = row < g.M && k0 + tx < g.K ? static_cast<float>(A[row * g.lda + k0 + tx]) : 0.0;
     b_tile[ty][tx] = k0 + ty < g.K && col < g.N ? static_cast<float>(B[(k0 + ty) * g.ldb + col]) : 0.0;
     __syncthreads();
-    const int depth = min(TILE, g.K - k0);  // beyond it 0 * NaN could arise from a NaN in the matrix
+    const int depth = min(TILE, g.K - k0);  // beyond it, a NaN in the matrix would give 0 * NaN
     for (int k = 0; k < depth; ++k) {
       const double product = a_tile[ty][k] * b_tile[k][tx];
       sum += product;
@@ -109,7 +109,7 @@ Verdict verify(const AnyGemm& g, const float* c0, double tolerance) {
     verdict.product_squared += sum.product_squared;
     verdict.wrong += static_cast<std::int64_t>(sum.wrong);
     if (sum.wrong == 0 || verdict.first_wrong >= 0) return;
-    // The kernel counts from the panel's first element.
+    // The kernel counts elements from the panel's first.
     const auto index = static_cast<std::int64_t>(sum.first_wrong);
     const std::int64_t line = index / g.N;
     const std::int64_t whole = (matrix + line / panel.M) * g.M + row + line % panel.M;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The types that A and B may have, and what the harness must know of each. What a step computes in is
-// another matter; see precision.hpp.
+// The types that A and B may have, and what the harness needs to know of each. What a step computes in is a
+// different question; see precision.hpp.
 
 #include <cstddef>
 #include <type_traits>
@@ -15,7 +15,7 @@ enum class Input { fp32, bf16 };
 struct InputTraits {
   const char* name;
   std::size_t bytes;     // of an element
-  int significand_bits;  // of an element, the leading 1 among them
+  int significand_bits;  // of an element, including the leading 1
 };
 
 inline constexpr InputTraits input_traits[] = {{"FP32", 4, 24}, {"BF16", 2, 8}};

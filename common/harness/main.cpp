@@ -1,4 +1,5 @@
-// The main program of every step. The build names the step (STEP_NAME) and links the devices it has.
+// The main program of every step. The build defines the step's name (STEP_NAME) and links its units for each
+// device.
 
 #include "common/harness/run.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a kernel needs of a GPU, as the line `Needs` of its header comment says it and the build passes it on
+// What a kernel needs of a GPU, from the line `Needs` of its header comment, which the build passes on
 // (common/tools/needs.py): alternatives such as "sm_80+", that architecture or a newer one, or "sm_90a",
 // exactly that target; "" is any GPU.
 

@@ -38,7 +38,7 @@ File open_regular(const std::string& path) {
   std::error_code ignored;  // fopen will report it
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_directory(status)) fail(path, "is a directory; give the path of a .npy file");
-  // Refused before fopen, which would block on a FIFO.
+  // Refused here, as fopen would block on a FIFO.
   if (fs::is_other(status)) fail(path, "is not a regular file; give the path of a .npy file");
   File file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) {
@@ -54,7 +54,7 @@ void read_at(const File& file, const std::string& path, std::int64_t offset, voi
   fail(path, "cannot be read to its end; write it again with numpy.save, and not while it is being read");
 }
 
-// The dtype, and NumPy's name for it if it is a number: dtype "<f8" (float64).
+// The dtype, with NumPy's name if it is numeric: dtype "<f8" (float64).
 std::string describe_dtype(std::string_view dtype) {
   constexpr std::string_view kinds = "fiuc";
   constexpr std::string_view names[] = {"float", "int", "uint", "complex"};
@@ -111,7 +111,8 @@ class HeaderParser {
     if (!take(token)) malformed(fmt::format("expected '{}'", token));
   }
 
-  // Items between brackets, separated by commas. Says whether a comma came last, as Python allows.
+  // Items between brackets, separated by commas. Returns whether there is a trailing comma, which Python
+  // allows.
   bool list(std::string_view open, std::string_view close, auto parse_item) {
     bool comma = true;
     for (expect(open); !take(close); comma = take(",")) {
@@ -125,7 +126,7 @@ class HeaderParser {
     const char quote = take("'") ? '\'' : '"';
     if (quote == '"') expect("\"");
     const std::string_view value = rest_.substr(0, rest_.find(quote));
-    // No key and no dtype that is accepted needs an escape.
+    // None of the accepted keys and dtypes needs an escape.
     if (value.size() == rest_.size() || value.find_first_of("\\\r\n") != value.npos) malformed("bad string");
     rest_.remove_prefix(value.size() + 1);
     return value;
@@ -173,7 +174,7 @@ class HeaderParser {
 std::int64_t promised_bytes(const std::string& path, const NpyHeader& header) {
   std::int64_t bytes = sizeof(float);
   for (const std::int64_t size : header.shape) {
-    if (size == 0) continue;  // the other sizes must fit all the same: elements() multiplies them first
+    if (size == 0) continue;  // the other sizes must still fit, as elements() multiplies them first
     if (bytes > (std::numeric_limits<std::int64_t>::max() - header.data_offset) / size) {
       fail(path, "promises 2^63 bytes or more; save the array again with numpy.save");
     }

@@ -6,7 +6,7 @@
 
 namespace harness {
 
-// What the header of a .npy file says, checked.
+// The header of a .npy file, checked.
 struct NpyHeader {
   std::vector<std::int64_t> shape;  // empty for a 0-d array, which has one element
   bool fortran_order = false;       // true: the first index varies fastest

@@ -67,13 +67,13 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   app.add_option("--json", o.json, "Where to write the results as JSON")->group(files);
 }
 
-// CLI11's messages end in hints of several lines now and then; a user gets one line.
+// Some of CLI11's messages have hints on further lines; a user gets one line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// CLI11 takes an empty value for none at all, as in --size "$UNSET".
+// CLI11 takes an empty value, as in --size "$UNSET", for no value at all.
 void check_no_empty_value(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_name() == "--sweep") continue;  // may stand without a value
+    if (option->get_name() == "--sweep") continue;  // may have no value
     for (const std::string& value : option->results()) {
       if (value.empty()) throw InputError(fmt::format("{} is empty; give a value", option->get_name()));
     }
@@ -107,7 +107,7 @@ std::optional<int> parse_command_line(int argc, const char* const* argv, const s
   try {
     app.parse(argc, argv);
     if (const CLI::Option* option = app.get_option("--sweep"); option->count() > 0) {
-      // Without a value CLI11 hands over one that is empty.
+      // Without a value CLI11 passes an empty one.
       const bool without = option->results().size() == 1 &&
                            option->results()[0].find_first_of("0123456789") == std::string::npos;
       o.sweep = without ? std::vector<std::int64_t>{} : sweep;

@@ -9,7 +9,7 @@
 
 namespace harness {
 
-// The command line, as typed; what it means is decided in run.cpp. Absent options are empty.
+// The command line as typed; run.cpp decides what it means. Absent options are empty.
 struct Options {
   // The problem.
   std::optional<std::int64_t> size, m, n, k;
@@ -36,13 +36,13 @@ struct Options {
   std::string a, b, c, out, json;
 };
 
-// Parses the command line; --help names the step and its inputs. Returns the exit status to leave
-// with after --help, otherwise nothing. Throws InputError, with one line, for what cannot be understood.
+// Parses the command line; --help mentions `step` and `inputs`. Returns the exit status after --help,
+// otherwise nothing. Throws InputError, with one line, for what it cannot understand.
 std::optional<int> parse_command_line(int argc, const char* const* argv, const std::string& step,
                                       const std::string& inputs, Options& options);
 
-// The problems of a --cases file: one per line, written as options; `#` starts a comment. Options that the
-// line does not give keep the command line's values. Throws InputError naming file and line.
+// The problems of a --cases file: one per line, written as options; `#` starts a comment. Options that a line
+// does not give keep the command line's values. Throws an InputError that names file and line.
 std::vector<Options> read_cases(const std::string& path, const Options& defaults);
 
 }  // namespace harness

@@ -24,8 +24,8 @@ namespace {
 
 std::string errno_text() { return std::generic_category().message(errno); }
 
-// The temporary files that exist, for a signal handler, which may not touch the heap. A file that finds no
-// place in the table is left behind by a crash, no worse.
+// The existing temporary files, for a signal handler, which must not touch the heap. If the table is full, a
+// crash leaves a file behind, no worse.
 struct Temporary {
   std::atomic<bool> taken, exists;
   std::array<char, PATH_MAX> path;
@@ -51,7 +51,7 @@ void forget_temporary(const std::string& path) {
 
 void on_fatal_signal(int signal) {
   remove_temporaries();
-  raise(signal);  // comes when this returns, and then ends the program: SA_RESETHAND
+  raise(signal);  // delivered when this returns, and then ends the program: SA_RESETHAND
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
   if (path_.empty()) throw InputError("the path of an output file is empty; give one");
   if (stat(path_.c_str(), &existing) != 0) {
     if (errno != ENOENT) fail(errno_text());
-    // A rename would replace the link itself, /dev/stdout for example when standard output is closed.
+    // The rename would replace the link itself, for example /dev/stdout when standard output is closed.
     std::error_code ignored;
     if (std::filesystem::is_symlink(path_, ignored)) fail("Broken symbolic link");
     open_temporary();
@@ -72,7 +72,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
     struct stat stream{};
     if (fstat(standard, &stream) != 0) continue;
     if (stream.st_dev != existing.st_dev || stream.st_ino != existing.st_ino) continue;
-    std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // what was printed before comes before
+    std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // so that earlier output comes first
     fd_ = fcntl(standard, F_DUPFD_CLOEXEC, 0);
     if (fd_ < 0) fail(errno_text());
     return;
@@ -82,12 +82,12 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
     if (fd_ < 0) fail(errno_text());
     return;
   }
-  if (access(path_.c_str(), W_OK) != 0) fail(errno_text());  // the rename would not ask
+  if (access(path_.c_str(), W_OK) != 0) fail(errno_text());  // rename() would not check
   std::error_code error;
   target_ = std::filesystem::canonical(path_, error).string();
   if (error) fail(error.message());
   open_temporary();
-  // It fails only on a file system that has no permissions to keep.
+  // Fails only on a file system without permissions.
   static_cast<void>(fchmod(fd_, existing.st_mode & 0777));
 }
 
@@ -95,7 +95,7 @@ OutputFile::~OutputFile() { discard(); }
 
 void OutputFile::open_temporary() {
   const std::filesystem::path directory = std::filesystem::path(target_).parent_path();
-  // O_EXCL and the loop, not mkstemp, which would ignore the umask.
+  // Not mkstemp, which would ignore the umask.
   for (int attempt = 0; fd_ < 0; ++attempt) {
     temporary_ = (directory / fmt::format(".gemm-ladder-{}-{}.tmp", getpid(), attempt)).string();
     fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -124,7 +124,7 @@ void OutputFile::write(const void* bytes, std::size_t count) {
 
 void OutputFile::commit() {
   if (fd_ < 0) throw std::logic_error("OutputFile::commit after commit or a failure");
-  // A network file system may report an error only now.
+  // A network file system may report an error as late as here.
   const bool closed = close(std::exchange(fd_, -1)) == 0;
   if (closed && temporary_.empty()) return;
   if (!closed || std::rename(temporary_.c_str(), target_.c_str()) != 0) {

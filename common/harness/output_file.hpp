@@ -6,19 +6,19 @@
 namespace harness {
 
 // An output file that appears only when it is complete. The bytes go to a temporary file in the directory of
-// `path`, which commit() renames to `path`; without commit() the destructor removes it and `path` stays as it
-// was. A new file gets the usual permissions (umask); one that is replaced keeps its own. Written to directly
-// instead: a device or pipe (/dev/null), and whatever is this process's standard output or error, even when
-// the shell redirected that to a regular file (/dev/stdout).
+// `path`, which commit() renames to `path`; without commit() the destructor removes it, and `path` stays as
+// it was. A new file gets the usual permissions (umask); a replaced one keeps its own. These are written to
+// directly: devices and pipes (/dev/null), and this process's standard output or error, even if the shell has
+// redirected it to a regular file (/dev/stdout).
 class OutputFile {
  public:
-  // Throws InputError if `path` cannot be written, so that it is known before any work.
+  // Throws InputError if `path` cannot be written, so that this is known before any work begins.
   explicit OutputFile(std::string path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  // Appends. Throws InputError (the disk is full, …) and then gives the file up, so that it cannot be
+  // Appends. On an error (the disk is full, …), throws InputError and gives the file up: it can no longer be
   // committed.
   void write(const void* bytes, std::size_t count);
 
@@ -36,11 +36,11 @@ class OutputFile {
   int fd_ = -1;            // owned; -1 after commit() or a failure
 };
 
-// Removes the temporary files of all that is neither committed nor destroyed. Async-signal-safe.
+// Removes the temporary files of all objects that are neither committed nor destroyed. Async-signal-safe.
 void remove_temporaries() noexcept;
 
-// Has the signals that end a program (Ctrl-C, kill, a crash, ...) remove them first. What is ignored stays
-// so.
+// Makes the signals that end a program (Ctrl-C, kill, a crash, ...) remove them first. Ignored signals stay
+// ignored.
 void remove_temporaries_on_signals();
 
 }  // namespace harness

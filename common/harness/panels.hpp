@@ -6,8 +6,8 @@
 
 namespace harness {
 
-// A grid has at most 65535 blocks in y and in z. So that no step needs to care, a problem comes in panels of
-// at most 2^20 rows and 2^15 matrices: body(panel, the panel's first matrix, its first row).
+// A grid has at most 65535 blocks in y and in z. So that no step has to care, a problem is split into panels
+// of at most 2^20 rows and 2^15 matrices: calls body(panel, the panel's first matrix, its first row).
 template <typename Body>
 void for_each_panel(const AnyGemm& gemm, const Body& body) {
   constexpr int max_rows = 1 << 20, max_matrices = 1 << 15;

@@ -4,7 +4,7 @@ namespace harness {
 
 namespace {
 
-// Of the FP32 units, each of which does one multiply-add in a cycle. CUDA programming guide, arithmetic
+// Of the FP32 units, each of which does one multiply-add per cycle. CUDA programming guide, arithmetic
 // throughput.
 int of_fp32_units(int compute_capability) {
   switch (compute_capability) {
@@ -19,11 +19,10 @@ int of_fp32_units(int compute_capability) {
   }
 }
 
-// Of the tensor cores, dense matrices, sums in FP32. NVIDIA A100 Tensor Core GPU Architecture: 1024 FMA for
-// each SM in a cycle in BF16, which makes 312 TFLOP/s of 108 SMs at 1410 MHz. NVIDIA H100 Tensor Core GPU
-// Architecture: twice as many, which makes 989.4 TFLOP/s of 132 SMs at 1830 MHz. In TF32 each does half of
-// that. 8.6 and 8.9 are left out: there GeForce products do half of what the others do, and nothing tells
-// them apart.
+// Of the tensor cores, for dense matrices and FP32 sums. NVIDIA A100 Tensor Core GPU Architecture: 1024 FMA
+// per SM and cycle in BF16, 312 TFLOP/s with 108 SMs at 1410 MHz. NVIDIA H100 Tensor Core GPU Architecture:
+// twice as many, 989.4 TFLOP/s with 132 SMs at 1830 MHz. TF32 runs at half that rate. 8.6 and 8.9 are left
+// out: there GeForce products do half of what the others do, and nothing tells them apart.
 int of_tensor_cores_bf16(int compute_capability) {
   switch (compute_capability) {
     case 80:

@@ -12,7 +12,7 @@ namespace harness {
 
 namespace {
 
-// The command line makes the largest number of every one that is larger still.
+// The command line turns every number that is too large into the largest one.
 std::string as_typed(std::int64_t number) {
   if (number == std::numeric_limits<std::int64_t>::max()) return "2^63 - 1 or more";
   if (number == std::numeric_limits<std::int64_t>::min()) return "-2^63 or less";

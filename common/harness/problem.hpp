@@ -19,28 +19,28 @@ struct Problem {
   Layout layout = Layout::row_major;
 };
 
-// Sizes are int in the kernels, and a tile may reach past the edge without overflow.
+// Kernels have int sizes, and a tile that reaches past the edge must not overflow.
 constexpr std::int64_t max_dimension = std::int64_t{1} << 30;
 constexpr std::int64_t max_batch = std::int64_t{1} << 20;
 
-// Fills in dense leading dimensions and checks everything that does not depend on a device.
-// Throws InputError: negative or absurd sizes, a leading dimension below the row (or column) length, a
-// matrix whose size in bytes does not fit 63 bits.
+// Fills in missing leading dimensions (dense) and checks everything that does not depend on a device. Throws
+// InputError for negative or absurd sizes, a leading dimension below the row (or column) length, and a matrix
+// whose size in bytes does not fit 63 bits.
 Problem checked(Problem problem);
 
-// Throws InputError, which names the option, unless 0 <= size <= limit.
+// Throws an InputError that names the option unless 0 <= size <= limit.
 void check_size(const char* option, std::int64_t size, std::int64_t limit = max_dimension);
 
-// The problem as the steps see it, with inputs of this type, pointers still null. A column-major product is
-// the row-major product of the operands exchanged: C^T = B^T A^T, and the transpose of a column-major matrix
-// is that matrix, read row by row.
+// The problem as the steps see it, with inputs of this type, and pointers still null. A column-major product
+// is the row-major product of the exchanged operands: C^T = B^T A^T, and the transpose of a column-major
+// matrix is the same memory, read row by row.
 AnyGemm to_row_major(const Problem& problem, Input input);
 
 Extent extent_a(const AnyGemm& gemm);
 Extent extent_b(const AnyGemm& gemm);
 Extent extent_c(const AnyGemm& gemm);
 
-// "4096 x 4096 x 4096", and whatever is not as usual: batch, leading dimensions, alpha, beta, layout.
+// "4096 x 4096 x 4096", and whatever is unusual: batch, leading dimensions, alpha, beta, layout.
 std::string to_string(const Problem& problem);
 
 }  // namespace harness

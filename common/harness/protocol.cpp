@@ -15,20 +15,20 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// A kernel that takes seconds (the naive one at 16384 takes 18) needs no 20 repetitions to be timed to a
-// fraction of a percent.
+// A kernel that takes seconds (the naive one takes 18 at 16384) can be timed to a fraction of a percent
+// without 20 repetitions.
 constexpr int enough_samples = 3;
 constexpr double enough_seconds = 10;
 
-// Several launches to a sample where one is short against the resolution of events (about 1 us).
+// Several launches per sample if one is short compared with the resolution of events (about 1 us).
 int launches_to_a_sample(double us) { return std::clamp(static_cast<int>(300 / std::max(us, 1.0)), 1, 50); }
 
-// So many that they take the time.
+// Enough of them to take that time.
 int launches_to_fill(double ms, double us) {
   return static_cast<int>(std::clamp(std::ceil(1e3 * ms / std::max(us, 0.5)), 1.0, 1e6));
 }
 
-// Runs the pair until the last five times of the step agree within 2 %, for 0.2 s at least and 2 s at most.
+// Runs the pair until the step's last five times agree within 2 %, for at least 0.2 s and at most 2 s.
 void warm_up(Contest& contest, int launches) {
   const double start = contest.now();
   std::vector<double> last;
@@ -43,13 +43,14 @@ void warm_up(Contest& contest, int launches) {
   }
 }
 
-// The pairs. Before each run the GPU idles for so long, 0: not at all; then it is looked at after each, too.
+// Runs the pairs. If idle_before_ms is not 0, the GPU idles before each run, and clock and power are read
+// after it.
 void time_pairs(Contest& contest, int repeat, double idle_before_ms, Timing& timing) {
-  // Of the last run; no more launches lead the first than one.
+  // Of the last run; initially such that a single launch leads the first.
   double last_us[] = {1e3 * wake_ms, 1e3 * wake_ms};
   const auto us_of = [&](Who who) -> double& { return last_us[who == Who::step ? 0 : 1]; };
   std::vector<double> step_us, baseline_us, ratios;
-  double spent = 0;  // idling left out
+  double spent = 0;  // without idling
   const auto run = [&](Who who) {
     if (idle_before_ms > 0) contest.idle(idle_before_ms);
     const double start = contest.now();
@@ -77,8 +78,8 @@ void time_pairs(Contest& contest, int repeat, double idle_before_ms, Timing& tim
   }
 }
 
-// One sustained run, in microseconds for one launch. As a GPU at its power limit is slower than a rested one,
-// what took us_rested is enough to fill the time; the tenth more is for the case that it is not.
+// One sustained run; returns microseconds per launch. A GPU at its power limit is slower than a rested one,
+// so launches of us_rested each fill the time; a tenth more in case it is not.
 double run_sustained(Contest& contest, Who who, double us_rested, Sustained& sustained) {
   contest.run(who, launches_to_fill(sustained_lead_ms, us_rested), false);
   contest.begin(who, true);

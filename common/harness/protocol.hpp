@@ -1,6 +1,6 @@
 #pragma once
 
-// In what order a step and the baseline run to be timed, and how long a GPU rests between;
+// In which order a step and the baseline are run to be timed, and how long the GPU rests in between;
 // docs/concepts/measuring.md says why. What runs them is behind an interface: a GPU (gpu_timing.cpp), or a
 // test's model of one.
 
@@ -11,19 +11,19 @@
 
 namespace harness {
 
-// In turn: the step, the baseline, the step, and so on without a break. Where neither takes all the power
-// that the board may draw, the clock is the same for both. Rested: the same, but the GPU idles before each
-// timed run and then wakes up, so that none pays for the heat and the power of the one before it; and then
-// sustained: each for half a second and more without a break, as in a program that does nothing else, at the
-// clock that its own power leaves it.
+// In turn: the step, the baseline, the step, and so on without a break. As long as neither reaches the
+// board's power limit, the clock is the same for both. Rested: the same, but the GPU idles before each timed
+// run and is then woken up, so that no run pays for the heat and the power of the one before it. After these,
+// sustained runs: each for half a second or more without a break, as in a program that does nothing else, at
+// the clock that its own power permits.
 enum class Protocol { in_turn, rested };
 const char* name_of(Protocol protocol);
 
 constexpr double idle_ms = 40;  // before a rested run
 constexpr double wake_ms =
-    0.5;  // of launches that lead a rested run: the first one after any rest seems slow
+    0.5;  // of untimed launches before a rested run: the first launch after a rest seems slow
 constexpr int sustained_rounds = 3;
-constexpr double sustained_lead_ms = 200;   // before a sustained run, of the same program and not counted
+constexpr double sustained_lead_ms = 200;   // before a sustained run: the same launches, not counted
 constexpr double sustained_least_ms = 500;  // of a sustained run
 
 // Times are for one launch.
@@ -43,10 +43,10 @@ struct Timing {
   double baseline_us = 0;  // 0: no baseline
   double ratio = 0;        // baseline time / step time, the median over the pairs
   std::string baseline;    // what cuBLAS ran
-  // In turn: of the whole time, both together. Rested: as it was right after each run.
+  // In turn: over the whole time, of both together. Rested: as read right after each run.
   Telemetry telemetry;
-  std::optional<Telemetry> baseline_telemetry;  // where it was looked at by itself
-  std::optional<Sustained> sustained;           // by the protocol of that name
+  std::optional<Telemetry> baseline_telemetry;  // where it was read separately
+  std::optional<Sustained> sustained;           // rested only
 };
 
 // What runs the two.
@@ -56,21 +56,21 @@ class Contest {
 
   virtual ~Contest() = default;
   virtual bool has_baseline() const = 0;
-  // Launches it so many times back to back, each on the next copy of the problem, and waits; returns
-  // microseconds for one launch. `counted`: this is a measurement. So many launches as `lead` says go
-  // before, are not timed, and nobody waits between: the timed ones are in the GPU's queue by then.
+  // Launches it `launches` times back to back, each on the next copy of the problem, and waits; returns the
+  // microseconds per launch. `counted`: this is a measurement. `lead` untimed launches precede them, without
+  // waiting in between: by the time these have run, the timed ones are in the GPU's queue.
   virtual double run(Who who, int launches, bool counted, int lead = 0) = 0;
   virtual void idle(double ms) = 0;
-  // Seconds since any moment before.
+  // In seconds, since some fixed moment.
   virtual double now() = 0;
-  // The GPU's clock and power: from begin() to end(), looked at all the time or, without `continuous`,
-  // whenever look() is called. The one does not end what the other began.
+  // The GPU's clock and power from begin() to end(), sampled all the time or, without `continuous`, whenever
+  // look() is called. The step's and the baseline's are independent of each other.
   virtual void begin(Who who, bool continuous) = 0;
   virtual void look(Who who) = 0;
   virtual Telemetry end(Who who) = 0;
 };
 
-// Runs as many pairs as `repeat` says, fewer of what takes long; at least one.
+// Runs `repeat` pairs, or fewer if they take long; at least one.
 Timing time_by(Protocol protocol, Contest& contest, int repeat);
 
 }  // namespace harness

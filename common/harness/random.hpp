@@ -6,8 +6,8 @@
 
 namespace harness {
 
-// Element number `index` of the random matrix `seed`: uniform in [-1, 1), a multiple of 2^-23. A function of
-// its arguments (splitmix64's mixing steps, Steele, Lea and Flood 2014), so that host and GPU agree.
+// Element `index` of the random matrix `seed`: uniform in [-1, 1), a multiple of 2^-23. A pure function of
+// its arguments (the mixing steps of splitmix64, Steele, Lea and Flood 2014), so that host and GPU agree.
 HOST_DEVICE float uniform(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t x = (index + 1) * 0x9e3779b97f4a7c15u + seed * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -16,7 +16,7 @@ HOST_DEVICE float uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<float>(static_cast<std::int32_t>(x >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-// The same, cut to so many bits of significand: exact in a type that has them, and still in [-1, 1).
+// The same, truncated to that many bits of significand: exact in a type that has them, and still in [-1, 1).
 HOST_DEVICE float uniform(std::uint64_t seed, std::uint64_t index, int significand_bits) {
   const auto bits = __builtin_bit_cast(std::uint32_t, uniform(seed, index));
   return __builtin_bit_cast(float, bits & ~0u << (24 - significand_bits));

@@ -1,4 +1,4 @@
-// A file of its own because it is compiled for speed: its inner loop is all the time that a test takes.
+// A file of its own so that it is compiled for speed: tests spend nearly all their time in its inner loop.
 
 #include "common/harness/reference_cpu.hpp"
 

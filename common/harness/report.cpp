@@ -56,7 +56,7 @@ nlohmann::json number_or_null(double value) {
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
-// The power at the moment, or where the driver does not tell, its average.
+// The current power or, if the driver does not tell, its average.
 double power_now(const Telemetry& t) { return t.power_watts_now > 0 ? t.power_watts_now : t.power_watts; }
 
 std::string clock_and_power(const Telemetry& t) {
@@ -77,7 +77,7 @@ void print_sustained(const Result& result) {
   fmt::print("{}\n", text);
 }
 
-// What the rested protocol adds to a record. Clock and power of a sustained run are of its own half second.
+// What the protocol adds to a record. Clock and power of a sustained run are those of its own half second.
 void add_protocol(nlohmann::json& object, const Result& result) {
   const Timing& t = *result.timing;
   object["protocol"] = name_of(t.protocol);
@@ -100,13 +100,13 @@ void add_protocol(nlohmann::json& object, const Result& result) {
   object["sustained_cublas_power_watts"] = number_or_null(power_now(s.baseline_telemetry));
 }
 
-// A column of the table: what it shows of a result, and what the JSON has of it.
+// A column of the table, and the JSON key for the same figure.
 struct Column {
   std::string heading;
   std::size_t width;
   std::function<std::string(const Result&)> cell;
-  const char* key = nullptr;                                // in the JSON; nullptr: several keys say it
-  std::function<nlohmann::json(const Result&)> value = {};  // discarded: without this key
+  const char* key = nullptr;                                // nullptr: several keys hold it
+  std::function<nlohmann::json(const Result&)> value = {};  // discarded: the key is left out
 };
 
 std::vector<Column> columns_of(const DeviceInfo& device, Precision precision) {
@@ -168,7 +168,7 @@ std::vector<Column> columns_of(const DeviceInfo& device, Precision precision) {
   };
 }
 
-// The first column and the last are flush left, the others flush right.
+// The first and the last column are flush left, the others flush right.
 void print_row(const std::vector<Column>& columns, const std::function<std::string(const Column&)>& text) {
   std::string row = fmt::format("{:<{}}", text(columns.front()), columns.front().width);
   for (std::size_t i = 1; i + 1 < columns.size(); ++i) {

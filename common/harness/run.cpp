@@ -22,7 +22,7 @@ namespace harness {
 
 namespace {
 
-// The device that `--device` names, and a line that says which it is and why.
+// The device that `--device` names; prints a line that says which it is and why.
 std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   constexpr std::array known{"auto", "gpu", "cpu"};
   if (std::find(known.begin(), known.end(), o.device) == known.end()) {
@@ -67,7 +67,7 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
   return cpu;
 }
 
-// One dimension from up to two sources that must agree: an option and the arrays.
+// A size from up to two sources, an option and the arrays, which must agree.
 std::int64_t agree(const char* option, const std::optional<std::int64_t>& given, std::int64_t in_file,
                    const std::string& file) {
   if (given && *given != in_file) {
@@ -77,7 +77,7 @@ std::int64_t agree(const char* option, const std::optional<std::int64_t>& given,
   return in_file;
 }
 
-// Rows, columns and batch of a matrix file. The order of its elements must be the layout's.
+// Rows, columns and batch of a matrix file, whose elements must be in the layout's order.
 struct FileShape {
   std::int64_t rows, cols, batch;
 };
@@ -104,7 +104,7 @@ FileShape file_shape(const std::string& path, Layout layout) {
   return shape;
 }
 
-// default_shape: M, N and K where the options say nothing.
+// default_shape: M, N and K if the options say nothing.
 Problem problem_of(const Options& o, const std::array<std::int64_t, 3>& default_shape) {
   Problem p;
   if (o.layout != "row" && o.layout != "col") {
@@ -197,7 +197,7 @@ Protocol protocol_of(const std::string& option, Precision precision) {
   throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn or rested", option));
 }
 
-// Every problem of the command line, checked before the first one runs.
+// Every problem of the command line, all checked before the first one runs.
 std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu) {
   check_xray_options(o);
   if (o.repeat && (*o.repeat < 0 || *o.repeat > 100000)) {
@@ -271,7 +271,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
 }
 
 int run_all(const Step& step, const Options& o) {
-  // Everything the user may have got wrong is found before any work starts.
+  // Everything the user may have got wrong is found before any work begins.
   std::unique_ptr<Device> device = choose_device(o, step);
   const std::vector<Request> requests = requests_of(o, step, device->info().kind == "gpu");
   if (step.elsewhere) device = step.elsewhere(std::move(device));
@@ -299,7 +299,7 @@ int run_all(const Step& step, const Options& o) {
   return passed == static_cast<std::ptrdiff_t>(results.size()) ? 0 : 1;
 }
 
-// One line, whatever is in it: a path may hold line ends and worse.
+// One line, whatever the message contains: a path may have newlines and worse.
 int complain(const std::string& message, int status) {
   std::string line;
   for (const char c : message) {

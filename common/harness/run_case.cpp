@@ -14,12 +14,12 @@ namespace harness {
 
 namespace {
 
-// Elements before and after every matrix that must keep the poison; a multiple of 256 bytes.
+// How many elements before and after every matrix must keep the poison; a multiple of 256 bytes.
 constexpr std::int64_t guard = 4096;
 
 std::size_t buffer_bytes(Input type, const Extent& extent) {
   const std::size_t bytes = (extent.elements() + 2 * guard) * traits(type).bytes;
-  return (bytes + 3) / 4 * 4;  // as the poison comes
+  return (bytes + 3) / 4 * 4;  // the poison comes in words
 }
 
 // A batch of matrices in device memory between guard zones.
@@ -57,7 +57,7 @@ class DeviceMatrix {
   void* buffer_ = nullptr;
 };
 
-// C is float, whatever A and B are.
+// For C, which is float whatever A and B are.
 class FloatMatrix : public DeviceMatrix {
  public:
   FloatMatrix(Device& device, const Extent& extent) : DeviceMatrix(device, Input::fp32, extent) {}
@@ -78,7 +78,7 @@ std::size_t bytes_of(const AnyGemm& g, bool timed_on_gpu) {
 }
 
 void check_memory(Device& device, std::size_t needed) {
-  const std::size_t free = device.free_bytes() / 20 * 19;  // leave a little for everything else
+  const std::size_t free = device.free_bytes() / 20 * 19;  // leaves a little for everything else
   if (needed <= free) return;
   constexpr double gib = 1 << 30;
   throw InputError(
@@ -86,9 +86,9 @@ void check_memory(Device& device, std::size_t needed) {
                   needed / gib, free / gib));
 }
 
-// Reads a file into a device matrix. The file holds the matrix as the user sees it; its lines are rows in
+// Reads a file into a device matrix. The file holds the matrix as the user sees it: its lines are rows in
 // row-major and columns in column-major layout, in either case what the steps see as rows. Returns how many
-// elements changed when they were rounded to the matrix's type.
+// elements changed in rounding to the matrix's type.
 std::int64_t load(Device& device, const std::string& path, const DeviceMatrix& matrix) {
   const NpyHeader header = read_npy_header(path);
   std::vector<float> values(static_cast<std::size_t>(header.elements()));
@@ -155,7 +155,7 @@ class Case {
     judge("");
     if (timed && result_.pass) {
       measure();
-      if (gemm_.beta != 0) {  // every timed run changed C: start over for the second look
+      if (gemm_.beta != 0) {  // every timed run changed C: start over for the second comparison
         device_.copy_matrix(sets_[0].c.data(), sets_[0].c0->data(), sets_[0].c.extent());
         device_.run(step_, gemm(0));
       }
@@ -182,7 +182,7 @@ class Case {
     if (gemm_.beta != 0) set.c0.emplace(device_, extent_c(gemm_));
     if (with_baseline) set.baseline_c.emplace(device_, extent_c(gemm_));
 
-    // Operands in the order of the user, who in column-major layout calls our A "B".
+    // Operands in the user's order: in column-major layout, our A is the user's B.
     const bool swap = request_.problem.layout == Layout::column_major;
     const std::uint64_t seed = (request_.seed << 20) + 4 * sets_.size();
     std::int64_t rounded = 0;
@@ -220,7 +220,7 @@ class Case {
 
   void judge(const std::string& when) {
     for (const std::string& fault : device_.faults()) fail(fault);
-    const bool whole = !request_.xray || request_.xray->all;  // all of C was computed
+    const bool whole = !request_.xray || request_.xray->all;  // the whole of C was computed
     if (!request_.verify || !whole) return;
     result_.verified = true;
     const AnyGemm g = gemm(0);
@@ -240,7 +240,7 @@ class Case {
                        std::int64_t{g.batch} * g.M * g.N,
                        diagnose(device_, g, c0, tolerance_, verdict.first_wrong)));
     }
-    // Where a term is missing there is a bias, too; the elements say more then.
+    // A missing term causes a bias, too, but then the elements say more.
     const bool rounding = verdict.max_error_over_bound * tolerance_ <= baseline_tolerance_;
     if (rounding && std::fabs(verdict.bias()) > bias_limit_) {
       fail(fmt::format("wrong result{}: {}", when,
@@ -257,7 +257,7 @@ class Case {
     }
   }
 
-  // Enough copies of the problem that the L2 cache holds none of the next one's inputs.
+  // With enough copies of the problem that none of the next one's inputs are in the L2 cache.
   void measure() {
     const std::size_t bytes = bytes_of(gemm_, true);
     if (request_.cold_cache && request_.files.a.empty()) {
@@ -273,8 +273,8 @@ class Case {
     }
     result_.timing = device_.time(step_, gemms, baseline_c, request_.repeat, request_.protocol);
 
-    // A baseline in less precision would be no baseline: it has to pass the same test, but that it may cut
-    // off its operands. What it makes of them is its own affair, and in the record.
+    // A less precise baseline would be no baseline: it has to pass the same test, except that it may truncate
+    // its operands. The record has its error.
     if (!request_.verify || result_.timing->baseline.empty() || gemm_.beta != 0) return;
     AnyGemm baseline = gemm(0);
     baseline.C = sets_[0].baseline_c->data();

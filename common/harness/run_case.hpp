@@ -12,7 +12,7 @@
 
 namespace harness {
 
-// The matrices of a problem when they come from files; empty paths: random.
+// The files that a problem's matrices come from; an empty path: random.
 struct Files {
   std::string a, b, c;
 };
@@ -34,9 +34,9 @@ struct Result {
   bool pass = true;
   Input input = Input::fp32;
   Precision precision = Precision::fp32;
-  std::optional<std::int64_t> rounded_inputs;  // elements of files that the type of A and B changed
-  Verdict verdict;                             // the worst of before and after timing
-  std::optional<double> bias_limit;            // of verdict.bias(), where it can tell something
+  std::optional<std::int64_t> rounded_inputs;  // elements of files that changed in rounding
+  Verdict verdict;                             // the worse of those before and after timing
+  std::optional<double> bias_limit;            // of verdict.bias(), if it is conclusive
   std::optional<Verdict> baseline;             // the baseline's result, if it was compared
   std::optional<Timing> timing;
   std::optional<Observation> xray;
@@ -44,16 +44,17 @@ struct Result {
 };
 
 // Runs one problem on a device: fills the matrices (C and everything around it with a NaN), runs the step,
-// compares, looks for stray writes, times, and compares again. `out`, if given, receives C as .npy once it
-// has passed. Throws InputError if the device has not enough memory, before allocating any.
+// compares, looks for stray writes, times, and compares again. If C passes, it is written to `out`, unless
+// that is nullptr, as .npy. Throws InputError if the device does not have enough memory, before allocating
+// any.
 Result run_case(Device& device, const Step& step, const Request& request, OutputFile* out);
 
-// Looks at up to three wrong elements and says which well-known mistake gives just these values, or "".
+// Looks at up to three wrong elements and says which well-known mistake gives exactly these values, if any.
 // `c0`: the old C, nullptr when beta is 0.
 std::string diagnose(Device& device, const AnyGemm& gemm, const float* c0, double tolerance,
                      std::int64_t first_wrong);
 
-// The same of a result that is as a whole too large or too small; see bias_limit().
+// The same for a result that is too large or too small on the whole; see bias_limit().
 std::string diagnose_bias(double bias, double limit, Precision precision);
 
 }  // namespace harness

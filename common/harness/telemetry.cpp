@@ -11,8 +11,7 @@ namespace harness {
 
 namespace {
 
-// The few declarations of NVML that are used here (NVML API reference); its header does not come with every
-// CUDA toolkit.
+// The few NVML declarations used here (NVML API reference): not every CUDA toolkit comes with its header.
 using NvmlDevice = struct NvmlDeviceHandle*;
 constexpr int nvml_success = 0, nvml_clock_sm = 1, nvml_clock_memory = 2, nvml_temperature_gpu = 0;
 using NvmlInit = int (*)();
@@ -20,7 +19,7 @@ using NvmlByBusId = int (*)(const char*, NvmlDevice*);
 using NvmlClock = int (*)(NvmlDevice, int, unsigned*);
 using NvmlPower = int (*)(NvmlDevice, unsigned*);  // milliwatts
 using NvmlTemperature = int (*)(NvmlDevice, int, unsigned*);
-// A figure by its number, several in one call; each says whether it was read.
+// For nvmlDeviceGetFieldValues, which reads several figures by number; each has a status of its own.
 struct NvmlFieldValue {
   unsigned field, scope;
   long long timestamp, latency;

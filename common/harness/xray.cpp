@@ -21,12 +21,11 @@ using cpu_device::XrayKernel;
 using cpu_device::XrayReport;
 using cpu_device::XrayRow;
 
-// Above this many multiply-adds a sample is observed: a second or two of observing for the slowest kernel.
+// Above this many multiply-adds only a sample is observed. So many take the slowest kernel a second or two.
 constexpr std::int64_t max_products = std::int64_t{1} << 25;
 
-// How many blocks a sample of a launch should have, so that observing it takes some seconds: 9 at K = 4096,
-// fewer if a block computes much, or has few threads to do it. The accesses of a block grow with K, whatever
-// the size of its tile.
+// How many blocks a sample of a launch should have to take a few seconds: 9 at K = 4096, fewer if a block
+// computes a lot, or has few threads to do it. A block's accesses grow with K, whatever the size of its tile.
 std::int64_t sample_size(int k, double products_per_block, const dim3& block) {
   const double threads = static_cast<double>(block.x) * block.y * block.z;
   const double counts[] = {9.0 * (1 << 12) / k, 9.0 * (1 << 26) / products_per_block,
@@ -35,7 +34,7 @@ std::int64_t sample_size(int k, double products_per_block, const dim3& block) {
   return static_cast<std::int64_t>(std::clamp(least, threads < 32 ? 2.0 : 4.0, 64.0));
 }
 
-// `count` indices below `extent`, evenly spread, the first and the last among them; all if there are no more.
+// `count` evenly spread indices below `extent`, including the first and the last; all if there are no more.
 std::vector<std::uint64_t> spread(std::int64_t extent, std::int64_t count) {
   std::vector<std::uint64_t> indices;
   count = std::min(count, extent);
@@ -55,7 +54,7 @@ std::vector<std::uint64_t> sample(const dim3& grid, std::int64_t count) {
   count /= in_z;
   std::int64_t side = 1;
   while ((side + 1) * (side + 1) <= count) ++side;
-  // As many in x as in y, and in one more where the other has no more.
+  // As many in x as in y; more in one if the grid has fewer in the other.
   std::int64_t in_x = std::min<std::int64_t>(grid.x, side);
   const std::int64_t in_y = std::min<std::int64_t>(grid.y, count / in_x);
   in_x = std::min<std::int64_t>(grid.x, count / in_y);
@@ -72,7 +71,7 @@ double per_request(std::uint64_t count, const XrayCounts& c) {
   return c.requests == 0 ? 0 : static_cast<double>(count) / static_cast<double>(c.requests);
 }
 
-// 2 decimals, or none where they are zeros.
+// 2 decimals, or none if both are zero.
 std::string short_number(double value) {
   const std::string text = fmt::format("{:.2f}", value);
   return text.ends_with(".00") ? text.substr(0, text.size() - 3) : text;
@@ -88,15 +87,15 @@ std::string grouped(std::uint64_t number) {
   return fmt::format("{} {:03}", grouped(number / 1000), number % 1000);
 }
 
-// How much of the sectors the lanes want.
+// The part of the sectors that the lanes want.
 std::string used(const XrayCounts& c) {
   if (c.sectors == 0) return "-";
   return fmt::format("{:.0f} %",
                      100.0 * static_cast<double>(c.bytes_used) / (32.0 * static_cast<double>(c.sectors)));
 }
 
-// line, source, operation, array, bytes, requests, lanes; then what depends on the memory. A long name of an
-// array takes its room from the source.
+// line, source, operation, array, bytes, requests, lanes; then what depends on the memory. A long array name
+// takes its room from the source.
 constexpr const char* row_format = "{:>5}  {:<{}} {:<5} {:<{}} {:>5} {:>9} {:>5}";
 constexpr std::size_t source_and_array = 48 + 8, least_array = 8, most_array = 28;
 constexpr const char* global_format = " {:>9} {:>6} {:>10}\n";   // sectors, used, wavefronts
@@ -113,7 +112,8 @@ void print_heading(Space space, std::size_t array) {
   }
 }
 
-// Wavefronts of copies beyond what the banks of shared memory need: their words take as long to be read.
+// Wavefronts of copies beyond those that the banks of shared memory need: reading their words takes that
+// long.
 std::uint64_t waiting_for_source(const XrayCounts& c) {
   return c.wavefronts - c.ideal_wavefronts - c.conflicts;
 }
@@ -138,7 +138,7 @@ void print_row(const XrayRow& row, std::size_t array) {
 void print_rows(const XrayKernel& kernel, Space space) {
   const XrayCounts total = kernel.totals(space);
   if (total.requests == 0) return;
-  std::size_t array = least_array;  // letters of the column
+  std::size_t array = least_array;  // width of the column
   for (const XrayRow& row : kernel.rows) {
     if (row.space == space) array = std::clamp(row.array.size(), array, most_array);
   }
@@ -180,11 +180,11 @@ nlohmann::json addresses_of(const cpu_device::XrayExample& request) {
   return addresses;
 }
 
-// The request to be looked at, with what the memory makes of it: sectors, or parts of the lanes that the
-// banks serve at once. Places are bytes from the array's first one, which begins a sector and is in bank 0.
+// The example request, and how the memory serves it: in sectors, or in parts that the banks serve at once.
+// Addresses are bytes from the array's first one, which begins a sector and is in bank 0.
 nlohmann::json example_of(const XrayRow& row) {
   const cpu_device::XrayExample& example = row.example;
-  if (example.active == 0) return nullptr;  // a bulk copy has no lanes to be looked at
+  if (example.active == 0) return nullptr;  // a bulk copy has no lanes to show
   cpu_device::WarpRequest request{example.active, {}};
   for (unsigned lane = 0; lane < 32; ++lane) {
     request.addresses[lane] = static_cast<std::uintptr_t>(example.offset[lane]);
@@ -255,7 +255,7 @@ XrayPlan plan_xray(const Step& step, const AnyGemm& gemm, const std::optional<Bl
 
 XrayReport run_xray(Device& device, const Step& step, const AnyGemm& gemm, const XrayPlan& plan) {
   cpu_device::Xray xray(plan.keep_requests);
-  struct Observation {  // ends even if the launch is refused
+  struct Observation {  // ends it even if the launch is refused
     explicit Observation(cpu_device::Xray& xray) { cpu_device::set_listener(&xray); }
     ~Observation() {
       cpu_device::select_blocks(std::nullopt);

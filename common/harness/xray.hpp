@@ -1,6 +1,6 @@
 #pragma once
 
-// --xray: which blocks of a problem to observe, and what is printed and written of what was seen.
+// --xray: which blocks of a problem to observe, and how to print and write what was seen.
 
 #include <array>
 #include <cstdint>
@@ -24,16 +24,16 @@ struct XrayPlan {
   bool keep_requests = false;  // every request, for the JSON, not one example of each line
 };
 
-// What was seen: the report, or, of a run in another process, its JSON.
+// What was seen: the report or, if it ran in another process, its JSON.
 struct Observation {
   std::optional<cpu_device::XrayReport> report;
   std::string json;
 };
 
-// Whether the X-ray looks at all blocks of this problem, and not at a sample.
+// Whether the X-ray observes all blocks of this problem rather than a sample.
 bool is_small(const AnyGemm& gemm);
 
-// All blocks of a small problem, an evenly spread sample of a large one, or `only` that block, which must be
+// All blocks of a small problem, an evenly spread sample of a large one, or the block `only`, which must be
 // in the first launch. Nothing runs yet. Throws InputError if there is no such block.
 XrayPlan plan_xray(const Step& step, const AnyGemm& gemm, const std::optional<BlockIndex>& only);
 
@@ -44,8 +44,8 @@ cpu_device::XrayReport run_xray(Device& device, const Step& step, const AnyGemm&
 // `verified`: the result was compared with the reference.
 void print_xray(const cpu_device::XrayReport& report, bool verified);
 
-// As printed, with an example for each line; common/cpu_device/xray.hpp says what the numbers are. An
-// example:
+// What print_xray() prints, and an example for each line; common/cpu_device/xray.hpp says what the numbers
+// are. An example:
 //   block, warp, execution   which it is
 //   addresses                of each lane, null if it takes no part
 //   sectors, bytes_used      of global memory: where the wanted sectors begin, and how many bytes are wanted
@@ -56,8 +56,8 @@ void print_xray(const cpu_device::XrayReport& report, bool verified);
 // bulk copy has no lanes: its example is null.
 //
 // If all requests were kept, `requests_kept` of each line has them in their order in the block: warp,
-// execution and addresses (of a bulk copy one), `sequence` (a number in the block, over all lines), and the
-// `words` that they read; see XrayRequest.
+// execution and addresses (one for a bulk copy), `sequence` (their number in the block, over all lines), and
+// the `words` that they read; see XrayRequest.
 nlohmann::json to_json(const cpu_device::XrayReport& report, bool verified);
 
 }  // namespace harness

@@ -1,11 +1,11 @@
-// Judges a student's program, of which nothing is linked here: draws the problems, has the program compute
-// them, and looks at the results with the matrices that only it has. As a step's program it prints a table
-// and writes --json.
+// Judges a student's program without linking any of it: draws the problems, has the program compute them, and
+// checks the results with matrices that only the judge has. Like a step's program, it prints a table and
+// writes --json.
 //
 //   judge PRECISION SECONDS OPTIONS... -- PROGRAM...
 //
 // PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one
-// problem; OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and what keeps it in.
+// problem; OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and its sandbox.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@
 
 namespace {
 
-// Which no one calls: another process has the function.
+// Never called: the function is in another process.
 harness::Entry entry_of(std::string_view precision) {
   using Floats = void (*)(const Gemm&);
   if (precision == "bf16") return static_cast<void (*)(const GemmBf16&)>(nullptr);

@@ -70,7 +70,7 @@ class RemoteDevice : public Device {
   }
 
  private:
-  // The allocation around an address, and where it lies in the shared memory.
+  // The allocation around an address, and its place in the shared memory.
   Place place(const void* data, std::size_t& end) const {
     auto after = buffers_.upper_bound(static_cast<const char*>(data));
     const auto& [buffer, bytes] = *--after;
@@ -108,7 +108,7 @@ class RemoteDevice : public Device {
     take_faults(answer);
     order.what = Do::fetch;
     worker_.tell(order);
-    // A copy first: the program could write on.
+    // A copy, as the program could go on writing.
     const std::vector<char> results(memory, memory + end);
     for (const auto& [name, of] : {std::pair{"A", order.a}, {"B", order.b}}) {
       if (std::memcmp(&results[of.buffer], &inputs[of.buffer], of.bytes) == 0) continue;

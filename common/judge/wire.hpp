@@ -1,14 +1,14 @@
 #pragma once
 
-// What the judge and a student's program say to each other. The judge draws the problem and looks at the
+// What the judge and a student's program say to each other. The judge draws the problem and checks the
 // result; the program computes. They share the descriptors 3, a socket, and 4, memory for the matrices, and
 // nothing else.
 //
-// The judge sends an Order; the program does it and answers with the number of bytes and then a JSON object:
+// The judge sends an Order; the program obeys and answers with a number of bytes and then a JSON object:
 //   {"device": "...", "kind": "cpu"}   to the first, Do::hello
 //   {"faults": ["..."], "xray": {...}} to Do::run, run_observed; what --json of a step's program has, too
 //   {"error": "...", "status": 1}      whatever went wrong
-// A program that ends or says nothing in time has failed. Nothing that it says makes a result right.
+// A program that ends, or does not answer in time, has failed. Nothing that it says makes a result right.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,23 +21,23 @@ constexpr int socket_fd = 3, memory_fd = 4;
 
 enum class Do : int {
   hello,
-  load,          // the three buffers become the device's
-  lead,          // once, into another C: a GPU that has just rested would take longer
+  load,          // the device takes over the three buffers
+  lead,          // once, into another C: a GPU takes longer right after a rest
   run,           // once, on what was loaded
-  run_observed,  // and tells of every access
-  fetch,         // the three buffers come back
+  run_observed,  // the same, and reports every access
+  fetch,         // gives the three buffers back
 };
 
-// Where a matrix lies: the buffer around it in the shared memory, and its first element in that.
+// Where a matrix lies: the buffer around it in shared memory, and its first element in the buffer.
 struct Place {
-  std::uint64_t buffer = 0, bytes = 0;  // from the beginning of the memory
-  std::uint64_t first = 0;              // from the beginning of the buffer
+  std::uint64_t buffer = 0, bytes = 0;  // from the start of the memory
+  std::uint64_t first = 0;              // from the start of the buffer
 };
 
 struct Order {
   Do what = Do::hello;
-  std::uint64_t memory = 0;      // bytes that are shared now
-  Place a = {}, b = {}, c = {};  // of load; the pointers of the problem mean nothing
+  std::uint64_t memory = 0;      // how many bytes are shared now
+  Place a = {}, b = {}, c = {};  // of load; the problem's pointers mean nothing
   harness::AnyGemm gemm = {};
 };
 

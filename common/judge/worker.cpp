@@ -1,5 +1,5 @@
-// The main program around a student's kernel: does what the judge orders, see wire.hpp. All that is here runs
-// in one process with the student's code, so nobody believes what it says.
+// The main program around a student's kernel: does what the judge orders; see wire.hpp. Everything here runs
+// in the same process as the student's code, so nobody trusts what it says.
 //
 //   worker plain | checked | gpu
 
@@ -125,7 +125,7 @@ class Worker {
     device_->describe(gemm_);
   }
 
-  // Without addresses: who touches A, B or C on the host is found out.
+  // Without addresses, so that code that touches A, B or C on the host is caught.
   harness::AnyGemm null_gemm() const {
     harness::AnyGemm gemm = gemm_;
     gemm.A = gemm.B = gemm.C = nullptr;
@@ -138,7 +138,7 @@ class Worker {
   harness::AnyGemm gemm_;
   char* memory_ = nullptr;
   void* buffers_[3] = {};
-  void* spare_ = nullptr;  // of lead
+  void* spare_ = nullptr;  // for lead
 };
 
 int serve(std::string_view how) {

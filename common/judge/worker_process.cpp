@@ -25,17 +25,16 @@ namespace judge {
 
 namespace {
 
-constexpr std::size_t most_said = std::size_t{256} << 20;  // an answer; an X-ray has some hundred KB
+constexpr std::size_t most_said = std::size_t{256} << 20;  // in an answer; an X-ray has some hundred KB
 constexpr std::size_t most_words = 1 << 16;
-constexpr std::size_t most_processes = 16;  // addr2line and what keeps the program in are some
-constexpr int look_ms = 50;                 // how often the processor time is looked at
+constexpr std::size_t most_processes = 16;  // the sandbox and addr2line are some
+constexpr int look_ms = 50;                 // between two looks at the processor time
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A process, and all that descend from it: how many, and the processor time that they and those that ended
-// had.
+// A process and all of its descendants, with the processor time of these and of those that have ended.
 struct Family {
   std::vector<pid_t> members;
   double cpu_s = 0;
@@ -91,12 +90,12 @@ Family family_of(pid_t root) {
 WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_s)
     : cpu_limit_s_(cpu_limit_s) {
   std::signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what leaves its parent comes to us, and is found
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans become our children, and are found
   int sockets[2], words[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) fail_at("socketpair");
   if (pipe2(words, O_CLOEXEC) != 0) fail_at("pipe2");
   memory_fd_ = memfd_create("matrices", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  // Or the program could take the memory from under us.
+  // Otherwise the program could pull the memory out from under us.
   if (memory_fd_ < 0 || fcntl(memory_fd_, F_ADD_SEALS, F_SEAL_SHRINK) != 0) fail_at("memfd_create");
   socket_ = sockets[0];
   words_ = words[0];
@@ -107,7 +106,7 @@ WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, words[1], 2);
-  // Away from 3 and 4 first, where one of them may be.
+  // Away from 3 and 4 first, as they may already have these numbers.
   const int far_socket = fcntl(sockets[1], F_DUPFD_CLOEXEC, 16),
             far_memory = fcntl(memory_fd_, F_DUPFD_CLOEXEC, 16);
   posix_spawn_file_actions_adddup2(&actions, far_socket, socket_fd);
@@ -132,7 +131,7 @@ WorkerProcess::~WorkerProcess() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
 }
 
-// Also what left the session: whoever descends from it is a child of ours in the end.
+// Including processes that have left the session: orphaned descendants become our children.
 void WorkerProcess::kill_all() noexcept {
   if (pid_ <= 0) return;
   try {
@@ -185,8 +184,8 @@ void WorkerProcess::send(const Order& order) {
 }
 
 std::string WorkerProcess::receive(double limit_s) {
-  const double wall_limit = seconds_now() + 20 * limit_s + 20;  // for who sleeps, or waits for a processor
-  double cpu_before = -1;  // unknown: most orders are done before anybody looks
+  const double wall_limit = seconds_now() + 20 * limit_s + 20;  // if it sleeps, or waits for a processor
+  double cpu_before = -1;  // unknown: most orders are done before the first look
   std::string said;
   std::uint64_t wanted = sizeof wanted;
   bool header = true;
@@ -226,7 +225,7 @@ void WorkerProcess::drain_words() {
   if (last_words_.size() > most_words) last_words_.erase(0, last_words_.size() - most_words);
 }
 
-// why: what is known, or "": the program's end and its last words tell.
+// why: the reason if it is known; otherwise it is in how the program ended, and in its last words.
 void WorkerProcess::fail(const std::string& why) {
   std::string text = why;
   if (text.empty()) {
@@ -239,7 +238,7 @@ void WorkerProcess::fail(const std::string& why) {
     } else if (ended && WIFSIGNALED(status)) {
       text = fmt::format("it ended with signal {}", WTERMSIG(status));
     } else {
-      const int code = ended ? WEXITSTATUS(status) : -1;  // what keeps it in says signals as a shell does
+      const int code = ended ? WEXITSTATUS(status) : -1;  // the sandbox reports signals as a shell does
       text = code > 128 ? fmt::format("it ended with signal {}", code - 128)
                         : fmt::format("it ended with status {}", code);
     }

@@ -11,22 +11,22 @@
 
 namespace judge {
 
-// A student's program, and the memory that it shares with the judge. It ends with this object, and with it
-// whatever it has started.
+// A student's program, and the memory that it shares with the judge. The program, and whatever it has
+// started, ends with this object.
 class WorkerProcess {
  public:
-  // command: the program, and what keeps it in. cpu_limit_s: processor time for one order. Throws
+  // command: the program and its sandbox. cpu_limit_s: processor time for one order. Throws
   // std::runtime_error.
   WorkerProcess(std::vector<std::string> command, double cpu_limit_s);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
 
-  // At least so many bytes that both see. The pointer is good until the next call.
+  // At least that many bytes of shared memory. The pointer is valid until the next call.
   char* memory(std::size_t bytes);
   std::size_t memory_bytes() const { return bytes_; }
 
-  // What the program answers, always an object. Throws std::runtime_error, with a line for the student, if it
-  // fails.
+  // Returns the program's answer, always an object. Throws std::runtime_error, with a line for the student,
+  // if it fails.
   nlohmann::json tell(const Order& order);
 
  private:
@@ -41,7 +41,7 @@ class WorkerProcess {
   int socket_ = -1, words_ = -1, memory_fd_ = -1;
   char* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::string last_words_;  // of its standard error
+  std::string last_words_;  // on its standard error
 };
 
 }  // namespace judge
