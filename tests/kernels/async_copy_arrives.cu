@@ -1,5 +1,7 @@
 // Each thread copies by cp.async, and its copies arrive at an mbarrier by themselves: nobody waits for
 // groups.
+//
+// Needs     sm_90+: mbarriers
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/mbarrier.hpp"

@@ -1,6 +1,8 @@
 // A warp fills tiles of A and B by bulk copies while four others compute, by mbarriers alone: two for each
 // buffer, one that says it is full, one that says it is empty. Rows that are not aligned are copied element
 // by element.
+//
+// Needs     sm_90+: mbarriers, bulk copies
 
 #include "common/cuda/bulk_copy.hpp"
 #include "common/step.hpp"

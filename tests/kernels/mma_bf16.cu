@@ -1,4 +1,6 @@
 // BF16 on tensor cores: two tiles of A and B in shared memory by turns, fragments by ldmatrix.
+//
+// Needs     sm_80+: mma.sync on BF16
 
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mma.hpp"

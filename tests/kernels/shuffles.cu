@@ -25,7 +25,8 @@ __global__ void sgemm_shuffles(Gemm g) {
   for (int k0 = 0; k0 < g.K; k0 += WARP) {
     const float a = row < g.M && k0 + lane < g.K ? A[row * g.lda + k0 + lane] : 0.0f;
     for (int k = 0; k < WARP; ++k) {
-      const float a_k = __shfl_sync(ALL, a, k);  // by all lanes, also those without a column
+      // Lanes without a column take part, too.
+      const float a_k = __shfl_sync(ALL, a, k);
       if (k0 + k < g.K && col < g.N) sum += a_k * B[(k0 + k) * g.ldb + col];
     }
   }

@@ -1,6 +1,8 @@
 // Tiles of A and B come by tensor copies, one request each, into two buffers: while all threads compute with
 // one, the other is filled. A box may reach beyond its matrix, and a copy fills up with zeros: no tile is
 // special. Where rows do not begin at multiples of 16 bytes there can be no tensor map, and threads load.
+//
+// Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/tensor_copy.hpp"
 #include "common/step.hpp"

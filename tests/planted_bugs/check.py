@@ -1,15 +1,16 @@
-"""Runs a program with a planted bug and wants it rejected, for the reason that the kernel's header gives.
+"""Runs a program with a planted bug and wants it rejected, for the reason that the bug's file gives.
 
-The header of a kernel begins with lines that this script reads:
+tests/planted_bugs/NAME.toml holds a bug as a change of a right kernel (tools/edits.py), and:
 
-    // bug: NAME               the file's name
-    // check: TEXT             what `run --check` must print; several lines: each of them
-    // place: CODE             the line of the source that the message before must name: the one holding CODE
-    // gpu: verify, racecheck  what rejects it on a GPU: the program's own verification or a tool of
-                               compute-sanitizer; one of them has to. "none (REASON)": not to be run there
-    // cases: OPTIONS          the problem that shows the bug
+  wrong, seen    for the reader: the mistake, and what one notices of it
+  check          what `run --check` must print: tables with `says`, and with `place` if the message must name
+                 a line of the kernel, the one that holds this code
+  gpu            what rejects it on a GPU, one of them at least: "verify", the program's own verification, or
+                 tools of compute-sanitizer
+  not_on_gpu     or why it is not run there
+  cases          the problem that shows the bug, as options of the program
 
-Exit status: 0 rejected, 1 not, 2 a header that cannot be read, 77 (skipped) what it needs is not here.
+Exit status: 0 rejected, 1 not, 2 a file that cannot be read, 77 (skipped) what it needs is not here.
 """
 
 import argparse
@@ -22,6 +23,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.base import read_fields, read_text, read_toml, run_program
+from tools.edits import EditedKernel
+
 TIMEOUT_S = 60
 SKIPPED = 77
 MIN_BUGS = 15
@@ -29,78 +33,46 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 REJECTED, UNAVAILABLE = 1, 3  # exit statuses of the programs
 
 
-class HeaderError(Exception):
-    """A header that does not say what it should."""
-
-
 @dataclass
-class Expectation:
-    """A message that must appear, and the line of the source that it must name (0: any)."""
-
-    text: str
-    line: int = 0
+class Message:
+    says: str
+    place: str = ""
 
 
-@dataclass
-class Bug:
-    source: Path
+@dataclass(kw_only=True)
+class Bug(EditedKernel):
     name: str
-    kernel: str  # the name of the __global__ function
-    cases: list[str]
-    gpu: list[str]
-    gpu_none: str = ""  # why it is not run on a GPU
-    expected: list[Expectation] = field(default_factory=list)
+    wrong: str
+    seen: str
+    checks: list[Message]
+    cases: str
+    gpu: list = field(default_factory=list)
+    not_on_gpu: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.gpu and not self.not_on_gpu:
+            raise ValueError("says neither gpu nor not_on_gpu")
+        if unknown := set(self.gpu) - {"verify", *TOOLS}:
+            raise ValueError(f"gpu names {', '.join(unknown)}")
+        self.kernel = self.source()
+        for message in self.checks:
+            if (count := self.kernel.count(message.place)) != 1 and message.place:
+                raise ValueError(f"the kernel has {count} places like '{message.place}', not one")
+
+    def lacks(self, output: str, kernel: Path) -> str:
+        """The first of the messages that is not there, with its place in the kernel's file; "" if all are."""
+        text = read_text(kernel)
+        for message in self.checks:
+            line = text[: text.index(message.place)].count("\n") + 1
+            place = f"{kernel.name}:{line}: " if message.place else ""
+            if not any(message.says in said and place in said for said in output.splitlines()):
+                return place + message.says
+        return ""
 
 
-def line_of(code: str, source: Path, lines: list[str]) -> int:
-    body_begins = next(i for i, line in enumerate(lines) if not line.startswith("//"))
-    found = [i + 1 for i, line in enumerate(lines) if i >= body_begins and code in line]
-    if len(found) != 1:
-        raise HeaderError(f"{source}: 'place: {code}' matches {len(found)} lines, not one")
-    return found[0]
-
-
-def read_gpu(bug: Bug, value: str) -> None:
-    if none := re.fullmatch(r"none \((.+)\)", value):
-        bug.gpu_none = none[1]
-        return
-    bug.gpu = [word.strip() for word in value.split(",")]
-    if unknown := [word for word in bug.gpu if word not in ("verify", *TOOLS)]:
-        raise HeaderError(f"{bug.source}: 'gpu: {value}' names {', '.join(unknown)}")
-
-
-def read_bug(source: Path) -> Bug:
-    lines = source.read_text(encoding="utf-8").splitlines()
-    kernels = re.findall(r"__global__ void [^;{]*?(sgemm_\w+)\(", "\n".join(lines))
-    if len(kernels) != 1:
-        raise HeaderError(f"{source}: has {len(kernels)} kernels named sgemm_...; one is needed")
-    bug = Bug(source, "", kernels[0], [], [])
-    seen = set()
-    for line in lines:
-        match = re.fullmatch(r"// (bug|check|place|gpu|cases): (.+)", line)
-        if match is None:
-            break  # the machine-readable lines come first
-        key, value = match[1], match[2].strip()
-        if key in seen and key not in ("check", "place"):
-            raise HeaderError(f"{source}: has two lines '// {key}:'")
-        seen.add(key)
-        if key == "bug":
-            bug.name = value
-        elif key == "check":
-            bug.expected.append(Expectation(value))
-        elif key == "place":
-            if not bug.expected or bug.expected[-1].line:
-                raise HeaderError(f"{source}: '// place:' must follow the '// check:' it belongs to")
-            bug.expected[-1].line = line_of(value, source, lines)
-        elif key == "gpu":
-            read_gpu(bug, value)
-        else:
-            bug.cases = value.split()
-    if missing := {"bug", "check", "gpu", "cases"} - seen:
-        raise HeaderError(f"{source}: the header does not begin with '// {sorted(missing)[0]}: ...'")
-    if bug.name != source.stem or bug.kernel != f"sgemm_{bug.name}":
-        raise HeaderError(f"{source}: the bug, its file and its kernel (sgemm_...) must have the same name")
-    return bug
+def read_bug(path: Path) -> Bug:
+    return read_fields(Bug, read_toml(path), path, name=path.stem)
 
 
 def run(command: list[str]) -> tuple[int, str]:
@@ -125,8 +97,9 @@ def describe_status(status: int) -> str:
     return f"ran for more than {TIMEOUT_S} s" if status == -1 else f"ended with status {status}"
 
 
-def check_on_cpu(program: str, bug: Bug) -> int:
-    status, output = run([program, "--device", "cpu", "--check", "--repeat", "0", *bug.cases])
+def check_on_cpu(bug: Bug, program: str, kernel: Path) -> int:
+    """kernel: the file that the program was made of."""
+    status, output = run([program, "--device", "cpu", "--check", "--repeat", "0", *bug.cases.split()])
     print(output)
     if status == UNAVAILABLE:
         print(f"skipped: {bug.name} cannot be checked by this build")
@@ -134,12 +107,9 @@ def check_on_cpu(program: str, bug: Bug) -> int:
     if status != REJECTED:
         print(f"error: {bug.name} {describe_status(status)}; a rejected program ends with {REJECTED}")
         return 1
-    for expectation in bug.expected:
-        place = f"{bug.source.name}:{expectation.line}: " if expectation.line else ""
-        if not any(expectation.text in line and place in line for line in output.splitlines()):
-            at = f" at {place.rstrip(': ')}" if place else ""
-            print(f"error: {bug.name} was rejected, but no line says '{expectation.text}'{at}")
-            return 1
+    if lacking := bug.lacks(output, kernel):
+        print(f"error: {bug.name} was rejected, but no line says '{lacking}'")
+        return 1
     return 0
 
 
@@ -148,7 +118,7 @@ def find_sanitizer() -> str | None:
 
 
 def on_gpu(program: str, bug: Bug) -> list[str]:
-    return [program, "--device", "gpu", "--repeat", "0", *bug.cases]
+    return [program, "--device", "gpu", "--repeat", "0", *bug.cases.split()]
 
 
 def rejected_by_program(program: str, bug: Bug) -> bool | None:
@@ -168,12 +138,13 @@ def rejected_by_tool(sanitizer: str, tool: str, program: str, bug: Bug) -> bool 
         return None
     # The program's own exit status stands if it fails; the summary tells what the tool thought.
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) ", output)
-    return summary is not None and int(summary[1]) > 0 and bug.kernel in output
+    kernels = re.findall(r"__global__ void [^;{]*?(s?gemm_\w+)\(", bug.kernel)
+    return summary is not None and int(summary[1]) > 0 and any(name in output for name in kernels)
 
 
-def check_on_gpu(program: str, bug: Bug) -> int:
-    if bug.gpu_none:
-        print(f"skipped: {bug.name} is not run on a GPU: {bug.gpu_none}")
+def check_on_gpu(bug: Bug, program: str) -> int:
+    if bug.not_on_gpu:
+        print(f"skipped: {bug.name} is not run on a GPU: {bug.not_on_gpu}")
         return SKIPPED
     verdict = rejected_by_program(program, bug)
     if verdict is None:
@@ -198,20 +169,20 @@ def check_on_gpu(program: str, bug: Bug) -> int:
 
 
 def check_inventory(folder: Path, registered: set[str]) -> int:
-    bugs = {source.stem: read_bug(source) for source in sorted(folder.glob("*.cu"))}
+    bugs = {path.stem: read_bug(path) for path in sorted(folder.glob("*.toml"))}
     problems = [
-        f"{name}.cu is not in the list in common/programs/meson.build"
+        f"{name}.toml is not in the list in common/programs/meson.build"
         for name in sorted(bugs.keys() - registered)
     ]
     problems += [
-        f"common/programs/meson.build lists {name}, which has no .cu"
+        f"common/programs/meson.build lists {name}, which has no .toml"
         for name in sorted(registered - bugs.keys())
     ]
     if len(bugs) < MIN_BUGS:
         problems.append(f"there are {len(bugs)} bugs; at least {MIN_BUGS} are needed")
     for problem in problems:
         print("error:", problem)
-    not_on_gpu = [bug.name for bug in bugs.values() if bug.gpu_none]
+    not_on_gpu = [bug.name for bug in bugs.values() if bug.not_on_gpu]
     print(f"{len(bugs)} bugs; not run on a GPU: {', '.join(not_on_gpu) or 'none'}")
     return 1 if problems else 0
 
@@ -220,21 +191,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mode", choices=("cpu", "gpu", "inventory"), required=True)
-    parser.add_argument("target", help="cpu, gpu: the program; inventory: the folder of the kernels")
-    parser.add_argument(
-        "rest", nargs="+", help="cpu, gpu: the kernel's source; inventory: the registered names"
-    )
+    modes = parser.add_subparsers(dest="mode", required=True)
+    for mode in ("cpu", "gpu"):
+        modes.add_parser(mode)
+        modes.choices[mode].add_argument("bug", type=Path, help="its file")
+        modes.choices[mode].add_argument("program")
+    modes.choices["cpu"].add_argument("kernel", type=Path, help="the file that the program was made of")
+    inventory = modes.add_parser("inventory")
+    inventory.add_argument("folder", type=Path)
+    inventory.add_argument("registered", nargs="+", help="the names that the build knows")
     arguments = parser.parse_args()
-    try:
-        if arguments.mode == "inventory":
-            return check_inventory(Path(arguments.target), set(arguments.rest))
-        check = check_on_cpu if arguments.mode == "cpu" else check_on_gpu
-        return check(arguments.target, read_bug(Path(arguments.rest[0])))
-    except HeaderError as error:
-        print("error:", error)
-        return 2
+    if arguments.mode == "inventory":
+        return check_inventory(arguments.folder, set(arguments.registered))
+    bug = read_bug(arguments.bug)
+    if arguments.mode == "cpu":
+        return check_on_cpu(bug, arguments.program, arguments.kernel)
+    return check_on_gpu(bug, arguments.program)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

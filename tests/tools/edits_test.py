@@ -1,8 +1,11 @@
 """A kernel that is another one, edited: what an edit may say, and that it never silently does nothing."""
 
+import subprocess
+import sys
+
 import pytest
 from tools import edits
-from tools.base import UsageError
+from tools.base import ROOT, UsageError
 from tools.edits import Change, Edit, with_constants
 
 SOURCE = """// constexpr int BM = 1;
@@ -63,3 +66,48 @@ def test_a_header_file_is_edited_beside_its_kernel(tmp_path):
     assert path == tmp_path / "kernel.cu"
     assert path.read_text().startswith("// Mine\n\n#include")
     assert "#pragma twice" in (tmp_path / header).read_text()
+
+
+EDITED = """
+base = "05_2d_tiling"
+wrong = "belongs to the planted bugs"
+constants = { BK = 4 }
+"""
+
+
+def make(tmp_path, text=EDITED):
+    """What the build does with a file of an edited kernel."""
+    (tmp_path / "a.toml").write_text(text)
+    command = [sys.executable, "-P", "-m", "tools.edits", "deps", ".", "a.toml"]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def test_the_build_makes_whole_kernels_and_knows_what_of(tmp_path):
+    base, made = ROOT / "steps/05_2d_tiling/kernel.cu", tmp_path / "a.cuh"
+    assert make(tmp_path).returncode == 0
+    assert made.read_text().endswith(with_constants(base.read_text(), {"BK": 4}))
+    assert (tmp_path / "deps").read_text() == f"a.cuh: {base}\n"
+
+
+def test_only_what_has_changed_is_written_again(tmp_path):
+    make(tmp_path)
+    before = (tmp_path / "a.cuh").stat().st_mtime_ns
+    make(tmp_path, EDITED.replace("belongs", "still belongs"))
+    assert (tmp_path / "a.cuh").stat().st_mtime_ns == before
+    make(tmp_path, EDITED.replace("4", "2"))
+    assert (tmp_path / "a.cuh").stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("BK", "BX"), "a.toml: the kernel has 0 definitions of `constexpr int BX`, not one"),
+        (("05_2d_tiling", "05"), "a.toml: there is no kernel '05'"),
+        (("base", "basis"), "a.toml: has no base"),
+        (("constants", "constant"), "a.toml: the edit changes nothing"),
+    ],
+)
+def test_a_file_that_makes_no_kernel(tmp_path, change, error):
+    result = make(tmp_path, EDITED.replace(*change))
+    assert (result.returncode, result.stderr) == (2, f"error: {error}\n")
+    assert not (tmp_path / "a.cuh").exists()

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 from tools.needs import Needs, needs_of
 
 ARCHS = ["75", "80", "86", "90", "90a", "100", "100a", "120a"]
@@ -57,10 +56,12 @@ def test_a_line_that_says_nothing(line):
 
 
 def test_what_meson_gets():
-    command = [sys.executable, str(ROOT / "common/tools/needs.py"), "80,90a", "80"]
+    command = [sys.executable, "-P", "-m", "tools.needs", "80,90a", "80"]
     files = ["steps/05_2d_tiling/kernel.cu", "steps/13_bulk_copy/kernel.cu"]
-    said = subprocess.run([*command, *files], capture_output=True, text=True, check=True).stdout
+    edited = "tests/planted_bugs/tensor_map_without_swizzle.toml"  # of step 28
+    said = subprocess.run([*command, *files, edited], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
         f"{files[0]};;{code('80', 'compute')} {code('80')} {code('90a')}",
         f"{files[1]};sm_90+;{code('90', 'compute')} {code('90a')}",
+        f"{edited};sm_90+;{code('90', 'compute')} {code('90a')}",
     ]
