@@ -14,16 +14,14 @@ Exit status: 0 rejected, 1 not, 2 a file that cannot be read, 77 (skipped) what 
 """
 
 import argparse
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.base import read_fields, read_text, read_toml, run_program
+from tools.base import EMULATOR, read_fields, read_text, read_toml, run_program
 from tools.edits import EditedKernel
 
 TIMEOUT_S = 60
@@ -80,7 +78,7 @@ def run(command: list[str]) -> tuple[int, str]:
     print("$", " ".join(command), flush=True)
     try:
         done = subprocess.run(
-            [*shlex.split(os.environ.get("EMULATOR", "")), *command],
+            [*EMULATOR, *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
