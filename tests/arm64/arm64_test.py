@@ -4,7 +4,6 @@ another processor (setup.sh --arm64) runs it in an emulator."""
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from tools.grading.content import read_all
 from tools.grading.grader import Grader
 
 sys.path.insert(0, str(ROOT / "tests" / "exercises"))
-from conftest import edited
+from cheats_test import CHEATS
 
 BUILD = Path(os.environ["BUILD"])
-CHEATS = tomllib.loads((ROOT / "tests" / "exercises" / "cheats.toml").read_text(encoding="utf-8"))
 EXERCISES = {exercise.name: exercise for exercise in read_all()}
 
 
@@ -57,7 +55,6 @@ def test_a_solution_passes_and_a_starter_fails(name):
 )  # fmt: skip
 def test_a_cheat_is_caught(name):
     """By what looks at objects, at the stack and at the host's accesses: all are another processor's."""
-    edit = CHEATS[name]["edit"].replace("@product g.A g.B g.C", "g.C[0] = g.A[0] * g.B[0];")
-    finding = grade("02_coalescing", edited(EXERCISES["02_coalescing"].solution, edit))
+    finding = grade("02_coalescing", CHEATS[name].text(EXERCISES["02_coalescing"].solution))
     assert finding is not None, "it passes"
-    assert finding.code == CHEATS[name]["found"][0]
+    assert finding.code == CHEATS[name].found[0]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools.grading.content import read_all
-from tools.grading.grader import Grader
-from tools.grading.predict import grade_answers
+from tools.grading.grader import grade_file
 from tools.grading.program import NO_BEGINNING, solution_of
 
 LONGEST_S = 10  # of one grading, on two cores
@@ -36,10 +35,7 @@ def processor_seconds() -> float:
 
 def grade(exercise, build: Path, source: str):
     began = processor_seconds()
-    if exercise.kind == "predict":
-        grading = grade_answers(exercise, build, source)
-    else:
-        grading = Grader(exercise, build, "cpu").grade(source, f"my/{exercise.file_name}")
+    grading = grade_file(exercise, build, source, f"my/{exercise.file_name}", "cpu")
     assert processor_seconds() - began < LONGEST_S * CORES * BUSY
     return grading
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,10 @@ COMMON = ROOT / "common"
 sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
 
+from tools.edits import Edit  # noqa: E402
+from tools.grading.build import Toolchain  # noqa: E402
 from tools.grading.content import read_all  # noqa: E402
+from tools.grading.finding import Grade, show  # noqa: E402
 from tools.grading.grader import Grader  # noqa: E402
 from tools.grading.program import solution_of  # noqa: E402
 
@@ -28,15 +33,55 @@ def exercises():
     return {exercise.name: exercise for exercise in read_all()}
 
 
-def edited(source: str, edit: str) -> str:
-    """The source with an edit: blocks of lines, with a blank line between. A block's lines that begin with a
-    space or - stand once in the source, and those with a space or + take their place."""
-    for block in edit.strip("\n").split("\n\n"):
-        lines = [(line[:1] or " ", line[1:]) for line in block.splitlines()]
-        old, new = ("".join(f"{text}\n" for mark, text in lines if mark in marks) for marks in (" -", " +"))
-        assert old and f"\n{source}".count(f"\n{old}") == 1, f"not once in the source: {old}"
-        source = f"\n{source}".replace(f"\n{old}", f"\n{new}")[1:]
-    return source
+@dataclass
+class Kernel(Edit):
+    """What is handed in: an edit of an exercise's solution (`of`), for that one or for `exercises`. found: by
+    the grader: a code, words of the message, and the code in the line that it names; nothing if it passes.
+    nvcc: where there is nvcc only."""
+
+    of: str = ""
+    exercises: list = field(default_factory=list)
+    found: list = field(default_factory=list)
+    nvcc: bool = False
+
+
+class Kernels:
+    """Some, by their names, all graded at once, two at a time."""
+
+    def __init__(self, kernels: dict[str, Kernel], exercises, build: Path):
+        def grade(attempt):
+            kernel, name = attempt
+            source = kernel.text(exercises[kernel.of].solution)
+            return source, Grader(exercises[name], build, "cpu", seed=1).grade(source, "my/it.cu")
+
+        self.kernels = kernels
+        has_nvcc = Toolchain(build, "05_2d_tiling").has_nvcc
+        tries = {
+            (key, name): (kernel, name)
+            for key, kernel in kernels.items()
+            for name in kernel.exercises or [kernel.of]
+            if has_nvcc or not kernel.nvcc
+        }
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            self.grades = dict(zip(tries, pool.map(grade, tries.values()), strict=True))
+
+    def check(self, key: str, exercise: str) -> Grade:
+        """Asserts that the grader has found what it should."""
+        if (key, exercise) not in self.grades:
+            pytest.skip("needs nvcc")
+        source, grade = self.grades[key, exercise]
+        code, says, place = [*self.kernels[key].found, "", "", ""][:3]
+        if not code:
+            assert grade.finding is None, grade.finding
+            return grade
+        assert grade.finding is not None, "it passes"
+        assert grade.finding.code == code, grade.finding
+        assert says in " ".join(show(grade.finding, "my/it.cu", source).split())
+        if place:
+            assert [n for n, line in enumerate(source.splitlines(), 1) if place in line] == [
+                grade.finding.line
+            ]
+        return grade
 
 
 @pytest.fixture

@@ -179,8 +179,8 @@ class Toolchain:
     def _trim(self) -> None:
         """Whoever was given a folder works in it without a lock: a used one stays for a while."""
         used = {path: path.stat().st_mtime for path in self.cache.iterdir()}
-        for path in sorted(used, key=used.get)[:-KEPT]:
-            if used[path] < time.time() - UNUSED_S:
+        for last_used, path in sorted((status, path) for path, status in used.items())[:-KEPT]:
+            if last_used < time.time() - UNUSED_S:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _write_units(self, folder: Path, code: Code, source: str) -> None:

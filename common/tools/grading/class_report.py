@@ -19,11 +19,10 @@ from typing import Any
 from tools.base import UsageError, aligned, write_json, write_whole
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
-from tools.grading.grader import Grader
+from tools.grading.grader import grade_file
 from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
-from tools.grading.predict import grade_answers
 from tools.grading.source import read
-from tools.grading.state import STATE, Progress, parse_state, version_of
+from tools.grading.state import STATE, Progress, failing, parse_state, version_of
 
 Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
 TOLD = ("hints", "attempts", "revealed")  # by state.json
@@ -48,6 +47,19 @@ class Row:
     def points(self) -> float:
         return sum(grade.points for grade in self.grades.values())
 
+    def score(self, exercises: list[Exercise]) -> float:
+        return round(100 * self.points / len(exercises), 1)
+
+    def told(self, blank: str) -> list[str]:
+        """What state.json says of all exercises; blank: if there is none."""
+        progress = self.progress.values()
+        return [str(sum(getattr(p, what) for p in progress)) if progress else blank for what in TOLD]
+
+    def most_alike(self, to: str) -> tuple[str, dict[str, Any]]:
+        """The exercise in which the row is most similar to the solution, or to a classmate."""
+        none = "", {"to_solution": 0, "to_classmate": 0, "classmate": ""}
+        return max(self.alike.items(), key=lambda item: item[1][to], default=none)
+
 
 def grade_class(
     folder: Path, out: Path, exercises: list[Exercise], build: Path, *, jobs: int, device: str, seed: int,
@@ -59,10 +71,8 @@ def grade_class(
     hand_ins, ignored = read_hand_ins(folder, exercises)
     if out.resolve() == folder.resolve():
         raise UsageError("--out is the folder of the hand-ins; give another")
-    try:
+    with failing(out, "made"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be made: {error.strerror}") from None
     for name, why in ignored:
         say(f"ignored: {name}: {why}")
     rows = [Row(hand_in, _seed(seed, hand_in.name)) for hand_in in hand_ins]
@@ -108,15 +118,15 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
     row.words[exercise.name] = words_of(source, exercise.starter)
     try:
         if exercise.kind == "predict":
-            return grade_answers(exercise, build, source)
+            return grade_file(exercise, build, source, "")
         # With the same lines in the same places, as a finding names one.
         key = exercise.name, re.sub(r"[ \t]+\n", "\n", read(source, exercise.starter).text.rstrip())
         if key in graded:
-            row.same_code_as[exercise.name], grade = graded[key]
-            return grade
-        grade = Grader(exercise, build, device, row.seed).grade(source, exercise.file_name)
-        graded[key] = row.hand_in.name, grade
-        return grade
+            row.same_code_as[exercise.name], result = graded[key]
+        else:
+            result = grade_file(exercise, build, source, exercise.file_name, device, row.seed)
+            graded[key] = row.hand_in.name, result
+        return result
     except Failed as failed:
         return Grade(failed.finding)
     except UsageError as error:
@@ -149,7 +159,7 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     for exercise in exercises:
         grade = row.grades.get(exercise.name) or Grade(BLANK)
         found = grade.finding
-        entry = {
+        entry: dict[str, Any] = {
             "exercise": exercise.name, "kind": exercise.kind, "passed": grade.passed, "points": grade.points,
             "failure": found.code if found else None, "line": found.line if found else None,
             "says": found.says if found else None, "questions": grade.questions,
@@ -159,13 +169,12 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
             "version": version_of(row.texts[exercise.name]) if exercise.name in row.texts else None,
         }  # fmt: skip
         if progress := row.progress.get(exercise.name):
-            entry |= {"hints": progress.hints, "attempts": progress.attempts, "revealed": progress.revealed}
+            entry |= {what: getattr(progress, what) for what in TOLD}
         entries.append(entry)
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
-    score = round(100 * row.points / len(exercises), 1)
     return {
         "name": row.hand_in.name, "seed": row.seed, "points": round(row.points, 2), "of": len(exercises),
-        "score": score, "ignored": ignored, "exercises": entries,
+        "score": row.score(exercises), "ignored": ignored, "exercises": entries,
     }  # fmt: skip
 
 
@@ -191,13 +200,9 @@ def _csv(rows: list[Row], exercises: list[Exercise]) -> str:
     names = [exercise.name for exercise in exercises]
     writer.writerow(["name", "score", "points", *TOLD, "most_alike", "classmate", *names])
     for row in rows:
-        nobody = {"to_classmate": "", "classmate": ""}
-        alike = max(row.alike.values(), key=lambda a: a["to_classmate"], default=nobody)
-        told = list(row.progress.values())
-        counts = [sum(getattr(p, what) for p in told) if told else "" for what in TOLD]
+        _, alike = row.most_alike("to_classmate")
         cells = [f"{row.grades[name].points:g}" if name in row.grades else "" for name in names]
-        score = round(100 * row.points / len(exercises), 1)
-        head = [_harmless(row.hand_in.name), score, f"{row.points:g}", *counts]
+        head = [_harmless(row.hand_in.name), row.score(exercises), f"{row.points:g}", *row.told("")]
         writer.writerow([*head, alike["to_classmate"], _harmless(alike["classmate"]), *cells])
     return out.getvalue()
 
@@ -211,14 +216,9 @@ def table(rows: list[Row], exercises: list[Exercise]) -> str:
     """For the teacher: who has what, and what looks alike."""
     lines = [["student", "points", "score", "handed in", *TOLD[:2], "like the solution", "like a classmate"]]
     for row in rows:
-        told = list(row.progress.values())
-        near = max((a["to_solution"] for a in row.alike.values()), default=0)
-        best = max(row.alike.items(), key=lambda item: item[1]["to_classmate"], default=None)
-        mate = "-"
-        if best and best[1]["classmate"]:
-            mate = f"{best[1]['to_classmate']} % {best[1]['classmate']}, {best[0]}"
-        counts = [str(sum(getattr(p, what) for p in told)) if told else "-" for what in TOLD[:2]]
-        score = f"{100 * row.points / len(exercises):.1f} %"
-        handed_in = str(len(row.grades))
-        lines.append([row.hand_in.name, f"{row.points:g}", score, handed_in, *counts, f"{near} %", mate])
+        name, best = row.most_alike("to_classmate")
+        mate = f"{best['to_classmate']} % {best['classmate']}, {name}" if best["classmate"] else "-"
+        near = f"{row.most_alike('to_solution')[1]['to_solution']} %"
+        points = [f"{row.points:g}", f"{row.score(exercises)} %", str(len(row.grades))]
+        lines.append([row.hand_in.name, *points, *row.told("-")[:2], near, mate])
     return aligned(lines)

@@ -18,6 +18,7 @@ from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem
 
 SIZES = "what the sizes decide: multiples of 4 may take a faster way, and all of them the same."
+STANDARD = "M = {}, N = {}, K = {}".format(*STANDARD_PROBLEM)
 SHOWN = 4  # of the things found that should not be there
 
 
@@ -64,25 +65,24 @@ def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
 def check_elsewhere(goal: Goal, context: Elsewhere) -> Finding | None:
     """Whether a goal that is reached on the standard problem is reached on the context's, too."""
     for clause in clauses(goal.check):
-        missed = None
         with suppress(NotAvailable):
-            missed = what_is_missed(clause, context)
-        if missed is not None:
-            m, n, k = STANDARD_PROBLEM
-            says = (
-                f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not with "
-            )
-            return Finding("another way", f"{says}{context.problem}.", *missed, SIZES)
+            if (missed := what_is_missed(clause, context)) is not None:
+                return _only_for_some(goal, f"not with {context.problem}", *missed)
     return None
 
 
-def holds_nearly(check: str, shape: tuple[int, int, int], context: Context) -> list[bool]:
-    """Of each clause whether it holds for these sizes, of which no tile is a divisor, or nearly."""
+def _only_for_some(goal: Goal, where_not: str, line: int, details: list[str]) -> Finding:
+    says = f"Only for some sizes: {goal.says} That holds with {STANDARD}, and {where_not}."
+    return Finding("another way", says, line, details, SIZES)
+
+
+def holds_nearly(check: str, context: Elsewhere) -> list[bool]:
+    """Of each clause whether it holds for the context's sizes, of which no tile is a divisor, or nearly."""
     held = []
     for clause in clauses(check):
         held.append(False)
         with suppress(NotAvailable, ExpressionError):
-            if general := of_other_sizes(clause, shape):
+            if general := of_other_sizes(clause, context.shape):
                 held[-1] = all(_nearly(c) for c in explain(general, context).comparisons)
     return held
 
@@ -98,15 +98,11 @@ def _nearly(comparison: Comparison) -> bool:
 def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere) -> Finding | None:
     """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches
     there."""
-    held = holds_nearly(goal.check, context.shape, context)
+    held = holds_nearly(goal.check, context)
     for clause, here, wanted in zip(clauses(goal.check), held, expected, strict=True):
         if wanted and not here:
-            line, details = what_is_missed(clause, context) or (0, [])
-            m, n, k = STANDARD_PROBLEM
-            says = (
-                f"Only for some sizes: {goal.says} That holds with M = {m}, N = {n}, K = {k}, and not nearly "
-            )
-            return Finding("another way", f"{says}with {context.problem}.", line, details, SIZES)
+            missed = what_is_missed(clause, context) or (0, [])
+            return _only_for_some(goal, f"not nearly with {context.problem}", *missed)
     return None
 
 
@@ -124,9 +120,11 @@ def what_is_missed(check: str, context: Elsewhere) -> tuple[int, list[str]] | No
 
 def clauses(check: str) -> list[str]:
     """What an expression joins by `and`."""
-    tree = ast.parse(check.strip(), mode="eval").body
-    both = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
-    return [ast.unparse(node) for node in (tree.values if both else [tree])]
+    match ast.parse(check.strip(), mode="eval").body:
+        case ast.BoolOp(op=ast.And(), values=nodes):
+            return [ast.unparse(node) for node in nodes]
+        case node:
+            return [ast.unparse(node)]
 
 
 def of_other_sizes(clause: str, shape: tuple[int, int, int]) -> str | None:
@@ -201,9 +199,9 @@ def number(value: object) -> str:
     """A value as people read it: "3,145,730", "0.125"; never in scientific notation."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"{value}"
-    return (
-        f"{value:,.{3 if abs(value) > 1 else 6}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
-    )
+    if value % 1 == 0:
+        return f"{value:,.0f}"
+    return f"{value:,.{3 if abs(value) > 1 else 6}f}".rstrip("0").rstrip(".")
 
 
 def _counted(expression: str, context: Context) -> list[str] | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.base import ROOT
 from tools.grading.build import Built, Toolchain
-from tools.grading.content import Exercise
+from tools.grading.content import Exercise, Speed
 from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem, run
 from tools.grading.source import read
@@ -70,8 +70,8 @@ def check_on_gpu(
     nothing = statistics.median(_times(over or built, 8, file))  # of a program that we know, if there is one
     took = {program: statistics.median(taken) - nothing for program, taken in times.items()}
     notes.append(f"{took[built] / 1000:.2f} ms at {SIZE}")
-    if over is not None:
-        _check_speed(exercise, took[over] / took[built], took[built], notes)
+    if over is not None and exercise.speed is not None:
+        _check_speed(exercise, exercise.speed, took[over] / took[built], took[built], notes)
 
 
 def _times(program: Built, size: int, file: str) -> list[float]:
@@ -95,8 +95,7 @@ def _run(built: Built, problems: list[Problem], file: str) -> list[dict]:
     return outcome.records
 
 
-def _check_speed(exercise: Exercise, faster: float, time_us: float, notes: list[str]) -> None:
-    speed = exercise.speed
+def _check_speed(exercise: Exercise, speed: Speed, faster: float, time_us: float, notes: list[str]) -> None:
     if faster < speed.at_least:
         says = (
             f"Right, but not fast enough: {faster:.2f} times as fast as {speed.over} at {SIZE} on this GPU; "

@@ -24,6 +24,7 @@ from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, graded
 from tools.grading.goals import (
     SIZES,
+    STANDARD,
     Elsewhere,
     check_elsewhere,
     check_goal,
@@ -32,6 +33,7 @@ from tools.grading.goals import (
     is_mine,
 )
 from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
+from tools.grading.predict import grade_answers
 from tools.grading.run import (
     ENDLESS,
     Outcome,
@@ -55,6 +57,13 @@ from tools.grading.words import (
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
+
+
+def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: Any) -> Grade:
+    """Grades a student's file of any kind. file: how to name it; how: as for Grader. Raises BuildError."""
+    if exercise.kind == "predict":
+        return grade_answers(exercise, build, source)
+    return Grader(exercise, build, *how).grade(source, file)
 
 
 @dataclass
@@ -143,8 +152,7 @@ class Grader:
                             self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
-        private = forgotten_shared(finding, self.built.source, self.exercise.solution)
-        if finding.code == "wrong result" and private:
+        if private := forgotten_shared(finding, self.built.source, self.exercise.solution):
             raise Failed(private)
         finding.line = self._line_of_store(problem)
         self._fail(finding, problem)
@@ -169,7 +177,7 @@ class Grader:
 
     # ---- The kernel does the work ----
 
-    def _check_work(self, small: Problem) -> list[Elsewhere]:
+    def _check_work(self, small: Problem) -> tuple[Elsewhere, Elsewhere]:
         """The kernel must be right and without fault on larger problems, in the same way. Returns the X-rays
         of two of these: one of whole tiles, and a ragged one."""
         ragged = ragged_problem(self.chooser)
@@ -181,7 +189,7 @@ class Grader:
             [record] = self._take_xrays([problem])
             if _whole_tiles(record, of_ragged):
                 break
-        return [self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)]
+        return self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)
 
     def _check_goals(
         self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, notes: list[str]
@@ -199,7 +207,7 @@ class Grader:
             missed = failed
         problem = Problem("--m {} --n {} --k {}".format(*STANDARD_PROBLEM))
         [record] = self._take_xrays([problem])
-        _check_same_way(whole.xray_record(MINE), record, whole.problem)
+        _check_same_way(whole, record)
         standard = self._elsewhere(record, problem)
         for goal in self.exercise.goals:
             check_goal(goal, standard, notes)
@@ -233,7 +241,7 @@ class Grader:
         if outcome.crash or not outcome.records[0]["pass"]:
             raise BuildError(f"{self.exercise.name}: the solution fails with {problem}: {outcome}")
         context = self._elsewhere(outcome.records[0], problem, solution)
-        expected = [holds_nearly(goal.check, context.shape, context) for goal in self.exercise.goals]
+        expected = [holds_nearly(goal.check, context) for goal in self.exercise.goals]
         write_json(kept, expected)
         return expected
 
@@ -247,7 +255,7 @@ class Grader:
         return outcome.records
 
 
-def _check_same_way(hidden: Record, standard: Record, problem: Problem) -> None:
+def _check_same_way(elsewhere: Elsewhere, standard: Record) -> None:
     """What the goals are checked on must be what happens with other sizes, too."""
 
     def way(record: Record) -> set[tuple[str, str, int]]:
@@ -258,12 +266,11 @@ def _check_same_way(hidden: Record, standard: Record, problem: Problem) -> None:
             if row["space"] == "global" and is_mine(row)
         }
 
-    if missing := way(standard) - way(hidden):
+    if missing := way(standard) - way(elsewhere.xray_record(MINE)):
         kernel, array, line = min(missing)
-        m, n, k = STANDARD_PROBLEM
         says = (
-            f"With M = {m}, N = {n}, K = {k}, where the goals are checked, {kernel} accesses {array} here; "
-            f"with {problem} it does not."
+            f"With {STANDARD}, where the goals are checked, {kernel} accesses {array} here; "
+            f"with {elsewhere.problem} it does not."
         )
         raise Failed(Finding("another way", says, line, look=SIZES))
 

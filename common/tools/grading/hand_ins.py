@@ -10,9 +10,11 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from tools.base import UsageError
 from tools.grading.content import PIECE, Exercise
@@ -20,8 +22,18 @@ from tools.grading.state import STATE
 
 MOST_BYTES = 1 << 18  # of a file
 MOST_FILES = 2000  # of a hand-in
+UNREADABLE = (OSError, RuntimeError, zipfile.BadZipFile, NotImplementedError, ValueError)
 MANY, DEEP = f"there are more than {MOST_FILES:,} files", "it lies more than one folder down"
 RUN = 6  # words that are compared as one
+
+
+class Thing(NamedTuple):
+    """What lies in a hand-in: its path there, its size, what is wrong with it, and how to read it."""
+
+    path: str
+    size: int = 0
+    wrong: str = ""
+    read: Callable[[], bytes] = bytes
 
 
 @dataclass
@@ -33,27 +45,26 @@ class HandIn:
     files: dict[str, bytes] = field(default_factory=dict)
     ignored: list[tuple[str, str]] = field(default_factory=list)
 
-    def take(self, wanted: set[str], found: Iterator[tuple[str, int, str, object]]) -> None:
-        """found: of each thing its path in the hand-in, its size, what is wrong with it, and how to read
-        it."""
-        things = sorted(found, key=lambda thing: (thing[0].count("/"), thing[0]))
-        for path, size, wrong, read in things:
-            name = PurePosixPath(path).name
-            if name not in wanted:
-                wrong = wrong or "it is no exercise's file"
-            elif path.count("/") > 1:
+    def take(self, wanted: set[str], found: Iterator[Thing]) -> None:
+        for thing in sorted(found, key=lambda thing: (thing.path.count("/"), thing.path)):
+            name, wrong = PurePosixPath(thing.path).name, thing.wrong
+            if wrong:
+                pass
+            elif name not in wanted:
+                wrong = "it is no exercise's file"
+            elif thing.path.count("/") > 1:
                 wrong = DEEP
             elif name in self.files:
-                wrong = wrong or f"there is another {name}"
-            elif size > MOST_BYTES:
-                wrong = wrong or f"it has {size:,} bytes; a hand-in has at most {MOST_BYTES:,}"
-            if not wrong:
+                wrong = f"there is another {name}"
+            elif thing.size > MOST_BYTES:
+                wrong = f"it has {thing.size:,} bytes; a hand-in has at most {MOST_BYTES:,}"
+            else:
                 try:
-                    self.files[name] = read()
+                    self.files[name] = thing.read()
                     continue
-                except (OSError, RuntimeError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+                except UNREADABLE as error:
                     wrong = f"it cannot be read: {error}"
-            self.ignored.append((path, wrong))
+            self.ignored.append((thing.path, wrong))
 
 
 def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn], list[tuple[str, str]]]:
@@ -69,16 +80,14 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
         name = Path(entry.name).stem if entry.name.lower().endswith(".zip") else entry.name
         if entry.name.startswith("."):
             continue
+        is_file = entry.is_file(follow_symlinks=False)
         if entry.is_symlink():
             ignored.append((entry.name, "it is a link"))
         elif name in hand_ins:
             ignored.append((entry.name, f"there is another hand-in of {name}"))
-        elif entry.is_dir(follow_symlinks=False):
-            hand_ins[name] = hand_in = HandIn(name)
-            hand_in.take(wanted, _in_folder(Path(entry.path)))
-        elif entry.is_file(follow_symlinks=False) and zipfile.is_zipfile(entry.path):
-            hand_ins[name] = hand_in = HandIn(name)
-            hand_in.take(wanted, _in_zip(Path(entry.path)))
+        elif entry.is_dir() or (is_file and zipfile.is_zipfile(entry.path)):
+            hand_ins[name] = HandIn(name)
+            hand_ins[name].take(wanted, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
         else:
             ignored.append((entry.name, "it is neither a folder nor a zip file"))
     if not hand_ins:
@@ -86,7 +95,7 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
     return list(hand_ins.values()), ignored
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, int, str, object]]:
+def _in_folder(folder: Path) -> Iterator[Thing]:
     count = 0
     kinds = {stat.S_IFREG: "", stat.S_IFLNK: "it is a link", stat.S_IFDIR: DEEP}
     for place, folders, files in os.walk(folder):
@@ -94,11 +103,11 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, int, str, object]]:
         for name in [*files, *(f for f in folders if deep or (Path(place) / f).is_symlink())]:
             path = Path(place) / name
             if (count := count + 1) > MOST_FILES:
-                yield f"{path.relative_to(folder)} and others", 0, MANY, None
+                yield Thing(f"{path.relative_to(folder)} and others", wrong=MANY)
                 return
             status = path.lstat()
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
-            yield str(path.relative_to(folder)), status.st_size, wrong, lambda path=path: _read(path)
+            yield Thing(str(path.relative_to(folder)), status.st_size, wrong, partial(_read, path))
         if deep:
             folders.clear()
 
@@ -109,26 +118,24 @@ def _read(path: Path) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
-def _in_zip(path: Path) -> Iterator[tuple[str, int, str, object]]:
+def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as file:  # which may hold more than it says
+        return file.read(MOST_BYTES)
+
+
+def _in_zip(path: Path) -> Iterator[Thing]:
     try:
         archive = zipfile.ZipFile(path)
-        entries = archive.infolist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        yield path.name, 0, f"it cannot be read: {error}", None
+    except UNREADABLE as error:
+        yield Thing(path.name, wrong=f"it cannot be read: {error}")
         return
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     for entry in entries[:MOST_FILES]:
-        if entry.is_dir():
-            continue
-        mode = entry.external_attr >> 16
-        wrong = "" if not stat.S_IFMT(mode) or stat.S_ISREG(mode) else "it is a link, or no regular file"
-        yield (
-            entry.filename.lstrip("/"),
-            entry.file_size,
-            wrong,
-            lambda entry=entry: archive.open(entry).read(MOST_BYTES),
-        )
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        wrong = "" if kind in (0, stat.S_IFREG) else "it is a link, or no regular file"
+        yield Thing(entry.filename.lstrip("/"), entry.file_size, wrong, partial(_unzipped, archive, entry))
     if len(entries) > MOST_FILES:
-        yield f"{entries[MOST_FILES].filename} and others", 0, MANY, None
+        yield Thing(f"{entries[MOST_FILES].filename} and others", wrong=MANY)
 
 
 # ---- How much two files have in common -------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
-import time
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,8 +58,8 @@ def works() -> bool:
 def _walls(readable: Iterable[Path], writable: Iterable[Path]) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * MIB), "--tmpfs", "/tmp"]
-    for path in (*READABLE, "/etc/ld.so.cache"):
-        words += ["--ro-bind-try", path, path]
+    for system in (*READABLE, "/etc/ld.so.cache"):
+        words += ["--ro-bind-try", system, system]
     for how, paths in (("--ro-bind", readable), ("--bind", writable)):
         for path in paths:
             words += [how, str(path.resolve()), str(path.resolve())]
@@ -96,31 +96,20 @@ def run_confined(
     """Runs the command to its end, in English, and ends all that it has started. Raises OSError if it cannot
     be started."""
     words = confined(command, limits, readable=readable, writable=writable, cwd=cwd)
-    end_by = time.monotonic() + limits.wall_s
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
-    process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True, cwd=cwd, env=environment,
-    )  # fmt: skip
-    said, endless = bytearray(), False
-    os.set_blocking(process.stdout.fileno(), False)
-    try:
-        while True:
-            piece = process.stdout.read(1 << 16)
-            if piece:
-                said += piece[: MOST_SAID - len(said)]  # the rest is read and lost
-            elif piece == b"" or process.poll() is not None:
-                break
-            elif time.monotonic() > end_by:
-                endless = True
-                break
-            else:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.01)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        status = process.wait()
-        process.stdout.close()
-    endless = endless or abs(status) % 128 in (signal.SIGXCPU, signal.SIGKILL)  # or 128 more, of a shell
-    return Ended(status, said.decode(errors="replace"), endless)
+    with tempfile.TemporaryFile() as out:  # which the limits keep small, too
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+            cwd=cwd, env=environment,
+        )  # fmt: skip
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(limits.wall_s)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+        out.seek(0)
+        said = out.read(MOST_SAID).decode(errors="replace")
+    # Of what had to be ended, or has used up its processor time; 128 more, if a shell says it.
+    return Ended(status, said, abs(status) % 128 in (signal.SIGXCPU, signal.SIGKILL))

@@ -130,9 +130,10 @@ def _kernels_are_whole(path: Path, binutils: str) -> None:
         by_address = re.search(r":\s+(?:notrack )?(?:(?:call|jmp)q?\s+\*|blra?\w*\s|bra?\w*\s+x\d)", text)
         if "R_AARCH64_TLSDESC_CALL" in text:  # which finds a shared variable
             by_address = None
-        trusted = called and "exercise_guard" in called[1]  # a name that no student's file may hold
-        if by_address or (called and called[1] != kernel and not trusted):
-            what = "a function by its address" if by_address else f"`{demangled(called[1])}`"
+        name = called[1] if called else kernel
+        trusted = name == kernel or "exercise_guard" in name  # which no student's file may hold
+        if by_address or not trusted:
+            what = "a function by its address" if by_address else f"`{demangled(name)}`"
             says = f"A kernel calls {what}, which cannot become a part of it."
             look = (
                 "the kernel's calls: no recursion, no __noinline__, no pointer to a function, no virtual one."
@@ -141,8 +142,7 @@ def _kernels_are_whole(path: Path, binutils: str) -> None:
 
 
 def demangled(name: str) -> str:
-    found = re.match(r"([^(]*)", re.sub(r"\(anonymous namespace\)::", "", _said("c++filt", name).strip()))
-    return found[1] or name
+    return _said("c++filt", name).strip().replace("(anonymous namespace)::", "").partition("(")[0] or name
 
 
 def symbols_of(path: Path, binutils: str = "") -> list[Symbol]:

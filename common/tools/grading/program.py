@@ -29,6 +29,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 from tools.base import BUILD, EMULATOR, ROOT, Parser, UsageError, write_json
 from tools.claims.context import Context
@@ -39,9 +40,9 @@ from tools.grading.class_report import grade_class
 from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import Failed, Grade, show, wrapped
-from tools.grading.grader import Grader
+from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
-from tools.grading.predict import correct_answer, grade_answers
+from tools.grading.predict import correct_answer
 from tools.grading.run import named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
@@ -50,7 +51,7 @@ KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
 NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter has to fail in a better way
 POLL_S = 0.25  # while waiting for a save
 # What an argument is, for argparse, and which commands have it.
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "--device": {"choices": ("auto", "cpu", "gpu"), "default": "auto"},
     "--seed": {"type": int, "help": "of the hidden problems; to see the same ones again"},
     "--all": {"action": "store_true", "help": "every exercise that was begun"},
@@ -200,13 +201,10 @@ class Program:
         return grade
 
     def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
-        if exercise.kind == "predict":
-            return grade_answers(exercise, self.build, source)
-
         def doing(what: str) -> None:
             progress_line(f"{exercise.name}: {what}")
 
-        return Grader(exercise, self.build, self.args.device, self.args.seed, doing).grade(source, file)
+        return grade_file(exercise, self.build, source, file, self.args.device, self.args.seed, doing)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
         name = exercise.name
@@ -256,7 +254,7 @@ class Program:
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         ) as process:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 say(named(line.rstrip("\n"), program, file))
         return process.returncode if process.returncode in (0, 2, 3) else 1
 

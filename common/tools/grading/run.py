@@ -3,12 +3,10 @@
 import json
 import random
 import re
-import shlex
 import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from tools.grading.build import Built
 from tools.grading.content import precisions
 from tools.grading.isolation import Limits, confined
 
-SECONDS, SECONDS_OBSERVED = 2.0, 20.0  # of processor time for a problem, and for its X-ray; see patience()
+PATIENCE = 20 if EMULATOR else 1  # right kernels take a twentieth of the time they have, or less
+SECONDS, SECONDS_XRAY = 2 * PATIENCE, 20 * PATIENCE  # of processor time for a problem, and for its X-ray
 UNPACKED = ROOT / ".packages"  # where setup.sh --no-root and --arm64 put libraries
 ENDLESS = "did not finish in time"
 
@@ -147,21 +146,6 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
 
-@cache
-def patience(judge: Path) -> float:
-    """How many times as long as usual to wait here: 1, or more on a slow or emulated processor. Measured with
-    the observed kernel of step 01, which right kernels are not much slower than."""
-    problem, usual_s = Problem("--m 129 --n 257 --k 17"), 0.1
-    with tempfile.TemporaryDirectory() as name:
-        out = Path(name) / "out.json"
-        words = [*EMULATOR, str(judge), "fp32", "600", *shlex.split(problem.options), "--check"]
-        words += ["--json", str(out), "--", *EMULATOR, str(judge.with_name("worker")), "checked"]
-        subprocess.run(words, capture_output=True, check=False)
-        with suppress(OSError, ValueError, LookupError):
-            return max(1.0, json.loads(out.read_text())[0]["time_us"] * 1e-6 / usual_s)
-    return 1.0
-
-
 def run(
     built: Built, problems: list[Problem], *options: str, seconds: float = 0, gpu: bool = False,
     source: str = "",
@@ -171,7 +155,7 @@ def run(
     observed = "--check" in options or "--xray" in options
     how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")
-    seconds = seconds or (SECONDS_OBSERVED if "--xray" in options else SECONDS) * patience(built.judge)
+    seconds = seconds or (SECONDS_XRAY if "--xray" in options else SECONDS)
     limits = Limits(cpu_s=600, memory=None if gpu or EMULATOR else 4 << 30, file=1 << 20)
     readable = [built.folder, *([UNPACKED] if UNPACKED.exists() else [])]
     with tempfile.TemporaryDirectory() as name:

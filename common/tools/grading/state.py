@@ -33,6 +33,10 @@ class Progress:
     device: str | None = None
     version: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.attempts < 0 or not 0 <= self.hints <= HINTS:
+            raise ValueError("a count is impossible")
+
     @property
     def passed(self) -> bool:
         return self.passed_at is not None
@@ -105,7 +109,7 @@ class Workspace:
         except UnicodeDecodeError:
             why = "it is not text in UTF-8; save it as that"
         except OSError as error:
-            why = error.strerror
+            why = str(error.strerror)
         look = "what lies there; `reset` puts the starter in its place and keeps the old file."
         raise Failed(Finding("unreadable", f"{self.shown(exercise)} cannot be read: {why}.", look=look))
 
@@ -155,14 +159,11 @@ def parse_state(text: str, path: object) -> dict[str, Progress]:
     if version != VERSION:
         raise UsageError(f"{path}: is of another version of this program; move it away")
     where = f"{path}, to be moved away if you cannot repair it"
-    return {name: _progress(entry, f"{where}: {name}") for name, entry in entries}
-
-
-def _progress(entry: object, where: str) -> Progress:
-    progress = read_fields(Progress, entry, where)
-    if asdict(progress).keys() != entry.keys() or progress.attempts < 0 or not 0 <= progress.hints <= HINTS:
-        raise UsageError(f"{where}: a key is missing or a count is impossible")
-    return progress
+    found = {name: read_fields(Progress, entry, f"{where}: {name}") for name, entry in entries}
+    for name, entry in entries:
+        if asdict(found[name]).keys() != entry.keys():
+            raise UsageError(f"{where}: {name}: a key is missing")
+    return found
 
 
 # ---- The report ------------------------------------------------------------------------------------------

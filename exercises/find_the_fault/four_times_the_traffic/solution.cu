@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_four_times_the_traffic(Gemm g) 
 
   float sums[TN] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     As[ty][tx] = row < g.M && k0 + tx < g.K ? A[row * g.lda + k0 + tx] : 0.0f;
     for (int k = ty; k < BK; k += BM) {
       for (int j = tx; j < BN; j += TX) {

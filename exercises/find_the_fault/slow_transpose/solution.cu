@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_slow_transpose(Gemm g) {
 
   float sum = 0.0f;
   for (int k0 = 0; k0 < g.K; k0 += TILE) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     As[tx][ty] = row < g.M && k0 + tx < g.K ? A[row * g.lda + k0 + tx] : 0.0f;
     Bs[ty][tx] = k0 + ty < g.K && col < g.N ? B[(k0 + ty) * g.ldb + col] : 0.0f;
     __syncthreads();  // the tiles are complete

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_wrong_at_19(Gemm g) {
 
   float sums[TM] = {};
   for (int k0 = 0; k0 < g.K; k0 += BK) {
-    // Beyond the edges there are zeros, which add nothing.
+    // Zeros beyond the edges: they add nothing to the sums.
     const int left = g.K - k0;  // terms
     for (int i = 0; i < BM; i += TY) {
       const int row = row0 + ty + i;
