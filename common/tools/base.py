@@ -15,13 +15,16 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder says which it belongs to
 EMULATOR = shlex.split(os.environ.get("EMULATOR", ""))  # runs the build's programs, if of another processor
 EVIDENCE = ROOT / "docs" / "evidence" / "h200"
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def is_library(step: str) -> bool:
@@ -43,7 +46,7 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """Shows the module's text as --help, and says what is wrong in one line."""
 
-    def __init__(self, description: str | None = None, prog: str | None = None, **options: object):
+    def __init__(self, description: str | None = None, prog: str | None = None, **options: Any):
         super().__init__(
             prog=prog or sys.argv[0],  # as it was called, with its folder
             description=description,
@@ -150,8 +153,11 @@ def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
     if not isinstance(table, dict):
         raise UsageError(f"{where}: is no table")
     types = {name: wanted for name, wanted in get_type_hints(kind).items() if name not in given}
-    inner = {name: (*filter(is_dataclass, get_args(wanted)), None)[0] for name, wanted in types.items()}
-    keys = {name.removesuffix("s") if types[name] == list[inner[name]] else name: name for name in types}
+    inner: dict[str, Any] = {
+        name: next(filter(is_dataclass, get_args(wanted)), None) for name, wanted in types.items()
+    }
+    lists = {name for name, wanted in types.items() if inner[name] and get_origin(wanted) is list}
+    keys = {name.removesuffix("s") if name in lists else name: name for name in types}
     if unknown := table.keys() - keys:
         raise UsageError(f"{where}: unknown key '{min(unknown)}'; known are {', '.join(sorted(keys))}")
     optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
@@ -161,13 +167,13 @@ def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
         if key not in table:
             continue
         value, wanted, of = table[key], types[name], inner[name]
-        if isinstance(value, list) and wanted == list[of]:
+        if isinstance(value, list) and name in lists:
             value = [read_fields(of, item, f"{where}: {key} {n}") for n, item in enumerate(value, 1)]
-        elif isinstance(value, dict) and of and wanted != list[of]:
+        elif isinstance(value, dict) and of and name not in lists:
             value = read_fields(of, value, f"{where}: {key}")
         elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             words = {str: "a text", int: "a whole number", int | float: "a number", list: "a list"}
-            other = f"tables, [[{key}]]" if wanted == list[of] else "a table, { ... }" if of else str(wanted)
+            other = f"tables, [[{key}]]" if name in lists else "a table, { ... }" if of else str(wanted)
             raise UsageError(f"{where}: {key} is {value!r:.40}, and should be {words.get(wanted, other)}")
         given[name] = value.strip() if isinstance(value, str) else value
     try:

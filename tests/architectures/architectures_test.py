@@ -2,7 +2,6 @@
 
 import json
 import os
-import struct
 import subprocess
 import sys
 from copy import deepcopy
@@ -14,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "common"))
 
 from tools.base import UsageError  # noqa: E402
-from tools.claims.context import Context, all_steps  # noqa: E402
+from tools.claims.context import Context  # noqa: E402
 from tools.claims.values import evaluate  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 from tools.machine_code import architectures  # noqa: E402
@@ -44,34 +43,21 @@ def ladder(*arguments):
 
 def test_the_record_is_whole(rows):
     """Every step with a kernel of its own, for every GPU that has its instructions."""
-    steps = architectures.steps_with_kernels()
-    assert {step for step, _ in rows} == set(steps)
-    for step in steps:
+    expected = set()
+    for step in architectures.steps_with_kernels():
         needs = needs_of((ROOT / "steps" / step / "kernel.cu").read_text())
-        assert KernelBuild(BUILD, step).needs == needs, (
-            f"{step} needs something else now: configure the build"
-        )
-        expected = [arch for arch in ARCHS if needs.allow(arch)]
-        assert [arch for of_step, arch in rows if of_step == step] == expected
-    assert len(rows) == 8 * len(ARCHS) + 11 * (len(ARCHS) - 1) + 5 * 3
+        expected |= {(step, arch) for arch in ARCHS if needs.allow(arch)}
+    assert rows.keys() == expected
 
 
 def test_what_every_row_says(rows):
     for (step, arch), row in rows.items():
         loop = row["loop"]
         assert sum(loop["mix"].values()) <= loop["instructions"], (step, arch)
-        assert (loop["hmma"] > 0) == (step >= "20"), (step, arch)
-        assert ("bank_conflicts" in loop) == (step < "20" and arch not in ("sm_100", "sm_120")), (step, arch)
-        if step < "20":
-            assert loop["mix"]["FFMA"] == loop["ffma"] > 0
-
-
-def test_copies_are_of_80_on(rows):
-    for (step, arch), row in rows.items():
-        mix = row["loop"]["mix"]
-        assert any(name.startswith("LDGSTS") for name in mix) == (
-            "09" <= step < "13" or "24" <= step < "28"
-        ), (step, arch)
+        products = "hmma" if loop["hmma"] else "ffma"
+        assert loop["mix"][products.upper()] == loop[products] > 0, (step, arch)
+        banks = not loop["hmma"] and arch not in ("sm_100", "sm_120")
+        assert ("bank_conflicts" in loop) == banks, (step, arch)
 
 
 def test_the_text_is_the_record(record):
@@ -83,8 +69,6 @@ def test_the_text_is_the_record(record):
 
 
 def test_86_and_89_get_the_same_code_and_no_other_neighbours_do(rows):
-    both = [step for step, arch in rows if arch == "sm_89"]
-    assert len(both) == 19
     for step, arch in rows:
         same = [a for a in ARCHS if (step, a) in rows]
         same = {a for a in same if rows[step, a]["code_sha256"] == rows[step, arch]["code_sha256"]}
@@ -141,24 +125,6 @@ def test_a_kernel_is_compiled_for_no_older_gpu():
     commands = KernelBuild(BUILD, "13_bulk_copy")
     assert commands.needs == Needs("sm_90+")
     assert needed_archs(commands, list(ARCHS)) == ["sm_90a", "sm_100", "sm_120"]
-    assert needed_archs(KernelBuild(BUILD, "05_2d_tiling"), list(ARCHS)) == list(ARCHS)
-
-
-def test_code_is_read_with_all_of_its_bits(tmp_path):
-    """Of an ELF file made by hand: names and bytes of the sections that hold code, the last bit included."""
-    names = b"\0.text.one\0.text.two\0.data\0.names\0"
-    sections = [(".text.one", b"\x01" * 15 + b"\x80"), (".text.two", b"\2" * 32), (".data", b"no")]
-    data, rows = bytearray(64), []
-    for name, content in [*sections, (".names", names)]:
-        rows.append((names.index(name.encode()), len(data), len(content)))
-        data += content
-    struct.pack_into("<Q", data, 0x28, len(data))
-    struct.pack_into("<HHH", data, 0x3A, 64, len(rows), len(rows) - 1)
-    for name, offset, size in rows:
-        data += struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, offset, size, 0, 0, 1, 0)
-    path = tmp_path / "k.cubin"
-    path.write_bytes(data)
-    assert architectures.code_bytes(path) == {"one": b"\x01" * 15 + b"\x80", "two": b"\2" * 32}
 
 
 # ---- The command -----------------------------------------------------------------------------------------
@@ -211,4 +177,3 @@ def test_expressions_read_the_record(rows):
     for wrong in ("architecture('08', 'sm_61').ffma", "architecture('09', 'sm_75').ffma"):
         with pytest.raises(UsageError, match="sm_"):
             evaluate(wrong, context)
-    assert len(all_steps()) > len({step for step, _ in rows})

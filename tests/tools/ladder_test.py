@@ -115,12 +115,6 @@ def test_each_precision_has_a_table(tool, recorded):
     ])  # fmt: skip
 
 
-def test_bf16_is_known_by_its_inputs_in_older_records(tool, recorded):
-    recorded.write_text(json.dumps([*RECORDS, gpu_record("30_first", 4096, 0.4, input="BF16")]))
-    lines = tool("table", recorded).stdout.splitlines()
-    assert [line for line in lines if line in ("FP32", "TF32", "BF16")] == ["FP32", "BF16"]
-
-
 def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
     recorded.write_text(json.dumps(CPU_RECORDS))
     lines = tool("table", recorded).stdout.splitlines()
@@ -240,13 +234,6 @@ def test_bad_file(refused, tmp_path, name, command):
     refused(command, path, *others, words=[name])
 
 
-def test_places_that_cannot_be_written(refused, recorded, tmp_path):
-    refused("plot", recorded, "missing/out.svg", words=["missing/out.svg", "No such file"])
-    (tmp_path / "directory").mkdir()
-    refused("plot", recorded, "directory", words=["directory"])
-    assert {path.name for path in tmp_path.iterdir()} == {"directory", "ladder.json"}
-
-
 def test_bad_arguments_of_record(refused, tmp_path):
     refused("measure", "--build", "missing", words=["no step is built in missing"])
     program = tmp_path / "build" / "steps" / "01_naive" / "run"
@@ -275,19 +262,6 @@ def test_the_standard_library_suffices(verb):
 
 
 # ---- Measuring ---------------------------------------------------------------------------------------------
-
-
-def test_merge():
-    old = [gpu_record("02", 64, 0.1), gpu_record("01", 64, 0.2), gpu_record("01", 32, 0.3, batch=2)]
-    new = [gpu_record("01", 64, 0.4), gpu_record("01", 64, 0.5, n=65), gpu_record("01", 32, 0.6)]
-    merged = ladder.merge(old, new)
-    assert [(r["step"], r["m"], r["n"], r["batch"], r["ratio_to_cublas"]) for r in merged] == [
-        ("01", 32, 32, 1, 0.6),
-        ("01", 64, 64, 1, 0.4),
-        ("01", 64, 65, 1, 0.5),
-        ("01", 32, 32, 2, 0.3),
-        ("02", 64, 64, 1, 0.1),
-    ]
 
 
 @needs_build

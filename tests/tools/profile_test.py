@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tools.base import UsageError
@@ -124,7 +125,9 @@ def test_whose_instructions_are_kept(tmp_path, monkeypatch, step, ours):
         base = f"{step}.{'x'.join(map(str, problem))}"
         (tmp_path / f"{base}.raw.csv").write_text(RAW_OF_TENSOR_CORES)
         (tmp_path / f"{base}.source.csv").write_text(SOURCE_OF_TENSOR_CORES)
-    monkeypatch.setattr(counters_record, "add_lines", lambda *_: "sm_90a")
+    built = SimpleNamespace(arch="sm_90a", instructions=[])
+    monkeypatch.setattr(counters_record, "profiled_code", lambda *_: built)
+    monkeypatch.setattr(counters_record, "add_lines", lambda *_: None)
     record = counters_record.convert(step, tmp_path, tmp_path, {})
     mixes = [list(run["opcodes"]) for run in record["runs"]]
     assert mixes == [["LDSM.16.M88.4", "HMMA.1688.F32.TF32"]] * 3

@@ -98,14 +98,6 @@ def test_a_missing_package_is_named(tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_fault_of_our_own_is_no_missing_package(tmp_path):
-    (tmp_path / "material.py").write_text("import tools.no_such_module")
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{COMMON}"}
-    result = run("docs", "--out", str(tmp_path / "site"), env=environment)
-    assert result.returncode == 1
-    assert "Traceback" in result.stderr and "no_such_module" in result.stderr
-
-
 # ---- How it ends -----------------------------------------------------------------------------------------
 
 
@@ -177,20 +169,3 @@ def test_the_builds_program_runs_from_anywhere(tmp_path):
 
 
 # ---- Its modules -----------------------------------------------------------------------------------------
-
-
-def test_no_module_has_the_name_of_a_standard_one():
-    names = {path.relative_to(COMMON): path.stem for path in TOOLS.rglob("*.py") if path.stem != "__init__"}
-    folders = {path.relative_to(COMMON): path.name for path in TOOLS.rglob("*") if path.is_dir()}
-    taken = {str(path): name for path, name in (names | folders).items()}
-    assert len(taken) > 20
-    assert {path for path, name in taken.items() if name in sys.stdlib_module_names} <= {"tools/__main__.py"}
-
-
-def test_the_standard_library_is_found_beside_the_tools():
-    """Also by who puts the tools' own folders on the path."""
-    folders = [path for path in TOOLS.rglob("*") if path.is_dir()]
-    environment = os.environ | {"PYTHONPATH": ":".join(map(str, [COMMON, TOOLS, *folders]))}
-    check = "import cProfile, statistics, pstats; cProfile.run('1')"
-    result = subprocess.run([sys.executable, "-c", check], env=environment, capture_output=True, check=False)
-    assert result.returncode == 0, result.stderr

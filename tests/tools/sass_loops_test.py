@@ -4,7 +4,7 @@ import pytest
 from sass_code import code
 from tools.machine_code import tensor_pipe
 from tools.machine_code.listing import NotMeasured, SassError, parse_instruction
-from tools.machine_code.loops import Loop, find_loops, main_loop, register_reads
+from tools.machine_code.loops import PRODUCTS, Loop, find_loops, main_loop, register_reads
 from tools.machine_code.occupancies import occupancy
 
 # ---- Loops -----------------------------------------------------------------------------------------------
@@ -181,6 +181,18 @@ def test_usual_way_has_the_most_hmmas():
     assert (loop.hmma, loop.ffma, len(loop.aside)) == (1, 0, 4)
 
 
+@pytest.mark.parametrize("products", PRODUCTS)
+def test_what_multiplies(products):
+    """By what the loop has: the tensor cores, whatever their instruction is called, before FFMAs."""
+    text = f"wait: {FFMA * 9}@P1 BRA >wait\nhead: {FFMA * 3}{products}.X R4, R8, R12, R4\n@P0 BRA >head\nEXIT"
+    main = main_loop(loops_of(text))
+    assert (main.products, main.on_tensor_cores) == (products, products != "FFMA")
+    assert main.ffma == (9 if products == "FFMA" else 3)
+    if products == "HGMMA":
+        with pytest.raises(NotMeasured, match="HGMMA"):
+            _ = main.pipe_cycles
+
+
 def test_what_issue_slots_leave_of_the_tensor_cores(six_cycles):
     def loop(text, arch="sm_90a"):
         return Loop(arch, code(text), [], frozenset())
@@ -200,9 +212,9 @@ def test_what_issue_slots_leave_of_the_tensor_cores(six_cycles):
 def test_the_record_says_how_long_an_hmma_takes():
     assert tensor_pipe.measured().keys() == {(90, "tf32"), (90, "bf16")}
     for text in (HMMA, WIDE):
-        cycles = tensor_pipe.hmma_cycles(90, parse_instruction(text))
+        cycles = tensor_pipe.measured_cycles(90, parse_instruction(text))
         assert cycles == pytest.approx(6, abs=0.02) and cycles >= 6
-    assert tensor_pipe.hmma_cycles(90, parse_instruction("HMMA.1688.F16 R4, R8, R12, R4")) is None
+    assert tensor_pipe.measured_cycles(90, parse_instruction("HMMA.1688.F16 R4, R8, R12, R4")) is None
 
 
 def test_the_model_of_the_banks_is_of_ffmas_alone():
@@ -303,20 +315,6 @@ def test_the_cache_has_an_entry_for_each_place_and_bank():
     ):
         assert reads(begin, between, end)[-1] == found, between
         assert reads(begin, *[between] * 7, end)[-1] == found, between
-
-
-def test_reuse_counts():
-    found = register_reads(
-        [parse_instruction(t) for t in ("FFMA R0, R2.reuse, R5, R7", "FFMA R1, R2, R4.reuse, RZ")]
-    )
-    assert (found.operands, found.cached) == (5, 1)
-
-
-def test_reuse_share():
-    loop = Loop(
-        "sm_90a", code("FFMA R0, R2.reuse, R5, R7\nFFMA R1, R2, R4.reuse, R9\nBRA 0x0"), [], frozenset()
-    )
-    assert loop.reuse_share == 1 / 6
 
 
 def test_lead():

@@ -216,7 +216,8 @@ def test_words(text, words):
         ("FADD R1, R2, 0x1\nEXIT", "FADD R1, R2, 0x2\nEXIT", "differs at 0"),  # a constant is no label
         ("MOV R1, R2\nEXIT", "MOV R1, R2", "differs at 10: 'EXIT' was there, now 'nothing'"),
         ("EXIT", "EXIT\nNOP", "differs at 10: 'nothing' was there, now 'NOP'"),
-        ("CALL.REL `(_GLOBAL__N__a1_x)", "CALL.REL `(_GLOBAL__N__b2_x)", ""),
+        ("@P0 BRA 0x10\nEXIT", "@P0 BRA 0x0\nEXIT", "differs at 0"),
+        (*(f"CALL.REL `(_ZN39_GLOBAL__N__{n}_7_unit_cu_{n}3addEv)" for n in ("81fb7ee9", "a5f8da29")), ""),
         ("EXIT", "", "is only in the old build"),
         ("", "EXIT", "is only in the new build"),
     ],
@@ -228,6 +229,8 @@ def test_difference(old, new, said):
     )
     found = identity.difference(before, after)
     assert found.startswith(f"sgemm_b for sm_90a {said}") if said else found == ""
+    if old and new:
+        assert (identity.sass_sha256(code(old)) == identity.sass_sha256(code(new))) == (not said)
     more = same | {("sgemm_b", "sm_90a"): ("9 registers", code("EXIT"))}
     if old == "EXIT":
         assert identity.difference(before, more) == "sgemm_b for sm_90a took 8 registers; now 9 registers"

@@ -125,10 +125,11 @@ def describe_loop(loop: Loop) -> dict[str, Any]:
         "hmma": loop.hmma,
         "mix": loop.mix,
     }
-    if loop.hmma == 0:
-        marked = sum(operand.endswith(".reuse") for i in loop.instructions for operand in i.operands)
-        figures["reuse_marks"] = marked
-    if loop.hmma == 0 and compute_capability(loop.arch) <= NEWEST_WITH_BANKS:
+    if loop.on_tensor_cores:
+        return figures
+    marks = (operand.endswith(".reuse") for i in loop.instructions for operand in i.operands)
+    figures["reuse_marks"] = sum(marks)
+    if compute_capability(loop.arch) <= NEWEST_WITH_BANKS:
         figures["clashes"] = sum(max(reads) > 1 for reads in loop.registers_read.from_banks)
         figures["bank_conflicts"] = loop.bank_conflicts
     return figures

@@ -8,6 +8,7 @@ import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tools.base import ROOT
 from tools.machine_code.listing import Instruction, SassError, parse_listing
@@ -94,9 +95,9 @@ def short_name(full: str) -> str:
     return full[start:]
 
 
-def launches(cubin: Path) -> dict[str, dict[str, int | None]]:
+def launches(cubin: Path) -> dict[str, dict[str, Any]]:
     """By symbol, what a cubin says about the launch of a kernel, in its .nv.info sections."""
-    found: dict[str, dict[str, int | None]] = {}
+    found = {}
     for part in run_tool("cuobjdump", "--dump-elf", cubin).split("\n.nv.info.")[1:]:
         symbol, _, rest = part.partition("\n")
         notes = re.findall(r"Attribute:\s+(\S+)\n.*\n\s*Value:\s+((?:0x[0-9a-f]+\s+)+)", rest.split("\n.")[0])
@@ -111,7 +112,7 @@ def launches(cubin: Path) -> dict[str, dict[str, int | None]]:
 
 def disassemble(
     program: Path, arch: str, wanted: set[str]
-) -> dict[str, tuple[list[Instruction], dict[str, int | None]]]:
+) -> dict[str, tuple[list[Instruction], dict[str, Any]]]:
     """Of the kernels with these symbols, the instructions and what the cubin says about their launch."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -12,23 +12,31 @@ Exit status: 0 all the same; 1 some differ, or only one build has them; 2 a buil
 
 import hashlib
 import re
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
 from tools.base import Parser, UsageError
 from tools.machine_code import sass
+from tools.machine_code.listing import Instruction
+
+# What nvcc calls an anonymous namespace: it varies with the place of the build. Calls name functions in one.
+ANONYMOUS = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
 
 
-def sass_sha256(texts: list[str]) -> str:
-    """Of a kernel's instructions, without white space and the numbers of jump labels, which vary."""
-    lines = (
-        re.sub(r"\.L_x_\d+|0x[0-9a-f]+$", "label", " ".join(text.split()).rstrip(" ;")) for text in texts
-    )
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+def normalised(code: Iterable[Instruction]) -> list[str]:
+    """The instructions as every build of the same code has them. Only such names vary: jumps go to offsets
+    within the kernel, which are as much part of the code as constants are."""
+    return [ANONYMOUS.sub("_GLOBAL__N_", i.text) for i in code]
+
+
+def sass_sha256(code: Iterable[Instruction]) -> str:
+    """Two kernels with the same hash are the same, instruction by instruction."""
+    return hashlib.sha256("\n".join(normalised(code)).encode()).hexdigest()
 
 
 # By the kernel's name and the architecture: what it takes, and its instructions.
-Code = dict[tuple[str, str], tuple[str, list[sass.Instruction]]]
+Code = dict[tuple[str, str], tuple[str, list[Instruction]]]
 
 
 def code_of(program: Path) -> Code:
@@ -39,11 +47,6 @@ def code_of(program: Path) -> Code:
     return found
 
 
-def texts_of(instructions: list[sass.Instruction]) -> list[str]:
-    """What calls name has a number that varies with the place of the build."""
-    return [re.sub(r"_GLOBAL__N__[0-9a-f]+", "_GLOBAL__N__", i.text) for i in instructions]
-
-
 def difference(old: Code, new: Code) -> str:
     """What the first kernel that is not the same has become; empty if all are the same."""
     for name, arch in sorted(old.keys() | new.keys()):
@@ -52,7 +55,7 @@ def difference(old: Code, new: Code) -> str:
             return f"{name} for {arch} is only in the {'new' if second else 'old'} build"
         if took != takes:
             return f"{name} for {arch} took {took}; now {takes}"
-        before, after = texts_of(first), texts_of(second)
+        before, after = normalised(first), normalised(second)
         for n, (was, now) in enumerate(zip_longest(before, after, fillvalue="nothing")):
             if was != now:
                 place = (first if n < len(before) else second)[n].offset

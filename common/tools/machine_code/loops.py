@@ -1,7 +1,7 @@
 """Finds the main loop of a kernel and says what fills its issue slots.
 
-A kernel multiplies with FFMAs, or on tensor cores with HMMAs. Where both occur the HMMAs multiply, and FFMAs
-do something else, such as rounding.
+A kernel multiplies on tensor cores (HMMA), or else with FFMAs: PRODUCTS. Where a loop has both, the tensor
+cores multiply, and the FFMAs do something else, such as rounding.
 
 The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
 has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
@@ -20,9 +20,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tools.machine_code import tensor_pipe
 from tools.machine_code.listing import Instruction, NotMeasured, SassError, count, matches
-from tools.machine_code.tensor_pipe import hmma_cycles
 
+TENSOR_CORES = ("HGMMA", "HMMA")
+PRODUCTS = (*TENSOR_CORES, "FFMA")  # what multiplies: of those in a loop the first
 QUEUE = 2  # reads that may stand at a bank of registers: the one that is being done and one that waits
 
 REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
@@ -37,7 +39,7 @@ class Block:
 
 
 def basic_blocks(instructions: list[Instruction]) -> list[Block]:
-    by_offset = {i.offset: n for n, i in enumerate(instructions)}
+    by_offset: dict[int | None, int] = {i.offset: n for n, i in enumerate(instructions)}
     jumps: dict[int, list[int | None]] = {}  # number of an instruction that ends a block -> what can follow
     meeting_points: dict[str, int | None] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
     for n, i in enumerate(instructions):
@@ -51,9 +53,9 @@ def basic_blocks(instructions: list[Instruction]) -> list[Block]:
             case "CALL" if target is not None:  # also a jump: what it calls is in the kernel
                 jumps[n] = [n + 1, target]
             case "BSYNC" if i.operands and meeting_points.get(i.operands[0]) is not None:
-                jumps[n] = [n + 1] * falls_through + [meeting_points[i.operands[0]]]
+                jumps[n] = [*[n + 1] * falls_through, meeting_points[i.operands[0]]]
             case "EXIT" | "RET" | "BRX" | "KILL":
-                jumps[n] = [n + 1] * falls_through
+                jumps[n] = [*[n + 1] * falls_through]
     starts = {
         0,
         *(n + 1 for n in jumps),
@@ -83,9 +85,9 @@ def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = N
 class Loop:
     """A loop. `instructions` are those of the usual way through it, in the order of execution.
 
-    Where the way forks, the usual one has the most HMMAs, of those the most FFMAs, of those it moves the most
-    bytes, and of those it is the shortest: the tiles inside the matrix, not those at its edge. The rest is in
-    `aside`.
+    Where the way forks, the usual one has the most products (on tensor cores before FFMAs), of those it moves
+    the most bytes, and of those it is the shortest: the tiles inside the matrix, not those at its edge. The
+    rest is in `aside`.
     """
 
     arch: str
@@ -109,6 +111,15 @@ class Loop:
     def count(self, pattern: str) -> int:
         """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see listing.matches."""
         return count(self.instructions, pattern)
+
+    @cached_property
+    def products(self) -> str:
+        """The name of the instructions that multiply, one of PRODUCTS; empty if there are none."""
+        return next((name for name in PRODUCTS if self.count(name)), "")
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        return self.products in TENSOR_CORES
 
     @property
     def ffma(self) -> int:
@@ -139,8 +150,8 @@ class Loop:
         return self.hmma
 
     def _only_ffma(self) -> None:
-        if self.hmma:
-            raise SassError("the model of register banks is of loops that multiply with FFMAs, not HMMAs")
+        if self.on_tensor_cores:
+            raise SassError(f"the model of register banks is of loops of FFMAs, not {self.products}s")
 
     @property
     def mix(self) -> dict[str, int]:
@@ -187,7 +198,7 @@ class Loop:
     def reuse_share(self) -> float:
         """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache.
 
-        As all that the model of the banks says, a SassError if the loop multiplies with HMMAs.
+        As all that the model of the banks says, a SassError if the loop multiplies on tensor cores.
         """
         self._only_ffma()
         reads = self.registers_read
@@ -227,17 +238,20 @@ class Loop:
     @property
     def pipe_cycles(self) -> float:
         """Cycles that one warp's way through the loop occupies what multiplies in its scheduler: the tensor
-        core if there are HMMAs, otherwise the FFMA lanes. NotMeasured if nothing is known of such HMMAs."""
-        if not self.hmma:
+        core, or the FFMA lanes. NotMeasured if nothing is known of such instructions of tensor cores."""
+        if not self.on_tensor_cores:
             return self.ffma * ffma_cycles(self.arch)
-        each = [(i, hmma_cycles(compute_capability(self.arch), i)) for i in self.instructions if is_hmma(i)]
-        if unknown := next((i.opcode for i, cycles in each if cycles is None), None):
-            raise NotMeasured(f"how long {unknown} takes on {self.arch} was not measured")
-        return sum(cycles for _, cycles in each if cycles)
+        total = 0.0
+        for i in (i for i in self.instructions if matches(i, self.products)):
+            cycles = tensor_pipe.measured_cycles(compute_capability(self.arch), i)
+            if cycles is None:
+                raise NotMeasured(f"how long {i.opcode} takes on {self.arch} was not measured")
+            total += cycles
+        return total
 
     @property
     def issue_bound(self) -> float:
-        """Of the pace at which FFMAs or HMMAs can go, what the issue slots leave: no order of registers makes
+        """Of the pace at which the products can go, what the issue slots leave: no order of registers makes
         it faster."""
         return self.pipe_cycles / max(self.pipe_cycles, len(self.instructions))
 
@@ -248,10 +262,6 @@ class Loop:
         An estimate, and no bound: another warp's instructions may come between two that clash.
         """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
-
-
-def is_hmma(instruction: Instruction) -> bool:
-    return matches(instruction, "HMMA")
 
 
 def compute_capability(arch: str) -> int:
@@ -290,7 +300,7 @@ HMMA_WORDS = {0: 4, 1: 2, 2: 4}  # registers of A, B and C; of HMMA.1688.F32.TF3
 def read_by(instruction: Instruction) -> set[int]:
     """The numbers of the registers that it reads: of an HMMA all of its fragments', of others the first of
     each operand."""
-    wide = HMMA_WORDS if is_hmma(instruction) else {}
+    wide = HMMA_WORDS if matches(instruction, "HMMA") else {}
     places = source_registers(instruction).items()
     return {register + word for place, (register, _) in places for word in range(wide.get(place, 1))}
 
@@ -314,7 +324,7 @@ def register_reads(instructions: list[Instruction]) -> RegisterReads:
     return result
 
 
-Weight = tuple[int, int, int, int]  # HMMAs, FFMAs, bytes moved, minus the length
+Weight = list[int]  # how many of each of PRODUCTS, bytes moved, minus the length
 Way = tuple[Weight, list[int]]  # the blocks
 
 
@@ -326,13 +336,13 @@ def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
         if k not in best:
             best[k] = None  # until it is known: not round an inner loop
             ways = [way_from(n) for n in blocks[k].next if n in body and n != header]
-            ways += [((0, 0, 0, 0), [])] if header in blocks[k].next else []
+            ways += [([0] * (len(PRODUCTS) + 2), [])] if header in blocks[k].next else []
             own = blocks[k].instructions
             moved = sum(i.bytes or 0 for i in own if not i.never)
+            here = [*(count(own, name) for name in PRODUCTS), moved, -len(own)]
             if found := [way for way in ways if way]:
-                (hmma, ffma, bytes_, minus), way = max(found, key=lambda way: way[0])
-                multiplied = count(own, "HMMA") + hmma, count(own, "FFMA") + ffma
-                best[k] = (*multiplied, moved + bytes_, minus - len(own)), [k, *way]
+                weight, way = max(found, key=lambda way: way[0])
+                best[k] = [a + b for a, b in zip(here, weight, strict=True)], [k, *way]
         return best[k]
 
     found = way_from(header)
@@ -366,10 +376,10 @@ def find_loops(instructions: list[Instruction], arch: str) -> list[Loop]:
 
 
 def main_loop(loops: list[Loop]) -> Loop | None:
-    """Of the loops with HMMAs and no such loop inside, the one with the most HMMAs. Without HMMAs, of the
-    loops with FFMAs likewise."""
-    for multiplied in ("HMMA", "FFMA"):
-        counts = {id(loop): n for loop in loops if (n := loop.count(multiplied))}
+    """Of the loops that multiply with the first of PRODUCTS that there is, and have no such loop inside, the
+    one with the most of them."""
+    for name in PRODUCTS:
+        counts = {id(loop): n for loop in loops if (n := loop.count(name))}
         around = {id(loop.outer) for loop in loops if id(loop) in counts}
         innermost = [loop for loop in loops if id(loop) in counts and id(loop) not in around]
         if innermost:

@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.base import Parser, plural, write_json
 from tools.machine_code import binary
 from tools.machine_code.listing import Instruction, NotMeasured, SassError, count
-from tools.machine_code.loops import Loop, ffma_cycles, find_loops, main_loop
+from tools.machine_code.loops import PRODUCTS, Loop, ffma_cycles, find_loops, main_loop
 from tools.machine_code.occupancies import Occupancy, occupancy
 from tools.machine_code.words import explain
 
@@ -49,7 +49,7 @@ class Kernel:
 
     @cached_property
     def loop(self) -> Loop | None:
-        """The innermost loop with the most HMMAs, or FFMAs if the kernel has none; see main_loop()."""
+        """The innermost loop with the most products; see main_loop()."""
         return main_loop(self.loops)
 
     @property
@@ -105,10 +105,10 @@ def main_kernel(found: list[Kernel]) -> Kernel:
     """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one
     for aligned shapes; of several tiles the one that computes most in a pass of its loop."""
 
-    def rank(kernel: Kernel) -> tuple[bool, bool, int, int]:
+    def rank(kernel: Kernel) -> tuple[bool, bool, list[int]]:
         aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
-        multiplied = (kernel.loop.hmma, kernel.loop.ffma) if kernel.loop else (0, 0)
-        return "gemm" in kernel.name, aligned, *multiplied
+        multiplied = [kernel.loop.count(name) for name in PRODUCTS] if kernel.loop else []
+        return "gemm" in kernel.name, aligned, multiplied
 
     return max(found, key=rank)
 
@@ -151,7 +151,7 @@ def source_lines(loop: Loop) -> str:
 
     By its multiplications, memory accesses and barriers: addresses may come from anywhere before the loop.
     """
-    work = [i for i in loop.instructions if i.bytes or i.mnemonic in ("FFMA", "HMMA", "BAR")]
+    work = [i for i in loop.instructions if i.bytes or i.mnemonic in (*PRODUCTS, "BAR")]
     places = [i.frames[-1] for i in work if i.frames]
     if not places:
         return "without line information"
@@ -161,17 +161,16 @@ def source_lines(loop: Loop) -> str:
 
 
 def loop_report(loop: Loop) -> list[str]:
-    multiplied = "HMMA" if loop.hmma else "FFMA"
     aside = f"; {len(loop.aside)} more are executed rarely" if loop.aside else ""
-    rest = [f"{n} {opcode}" for opcode, n in loop.mix.items() if opcode.split(".")[0] != multiplied]
+    rest = [f"{n} {opcode}" for opcode, n in loop.mix.items() if opcode.split(".")[0] != loop.products]
     fillers = sum(i.never for i in loop.instructions)
     rest += [f"{fillers} never executed"] if fillers else []
-    share = 100 * loop.share(multiplied)
+    share = 100 * loop.share(loop.products)
     return [
         f"  main loop        {source_lines(loop)}, {len(loop.instructions)} instructions{aside}",
-        f"  {multiplied}             {loop.count(multiplied)}, {share:.1f} % of the issue slots",
+        f"  {loop.products:<16} {loop.count(loop.products)}, {share:.1f} % of the issue slots",
         f"  besides          {', '.join(rest)}",
-        *(hmma_report(loop) if loop.hmma else ffma_report(loop)),
+        *(tensor_report(loop) if loop.on_tensor_cores else ffma_report(loop)),
     ]
 
 
@@ -186,20 +185,21 @@ def ffma_report(loop: Loop) -> list[str]:
     ]
 
 
-PER_HMMA = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FSETP", "LOP3")  # what a reader compares between steps
+COMPARED = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FSETP", "LOP3")  # what a reader compares between steps
 
 
-def hmma_report(loop: Loop) -> list[str]:
-    kinds = [f"{loop.per_hmma(kind):.2f} {kind}" for kind in PER_HMMA if loop.count(kind)]
+def tensor_report(loop: Loop) -> list[str]:
+    products = loop.count(loop.products)
+    kinds = [f"{n / products:.2f} {kind}" for kind in COMPARED if (n := loop.count(kind))]
     among = f", among them {', '.join(kinds)}" if kinds else ""
-    lines = [f"  per HMMA         {loop.instructions_per_hmma:.2f} issue slots{among}"]
+    slots = f"{len(loop.instructions) / products:.2f} issue slots{among}"
     try:
-        each = loop.pipe_cycles / loop.hmma
         bound = f"{100 * loop.issue_bound:.1f} % of the tensor cores' pace by the issue slots"
-        lines.append(f"  at best          {bound}: an HMMA takes a scheduler {each:.2f} cycles (measured)")
+        each = f"{loop.products} takes a scheduler {loop.pipe_cycles / products:.2f} cycles (measured)"
+        at_best = f"{bound}: an {each}"
     except NotMeasured as reason:
-        lines.append(f"  at best          unknown: {reason}")
-    return lines
+        at_best = f"unknown: {reason}"
+    return [f"  {'per ' + loop.products:<16} {slots}", f"  at best          {at_best}"]
 
 
 def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
@@ -219,9 +219,8 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
             f" {' and the '.join(o.limited_by)} allow"
             + (" (dynamic shared memory not counted: --shared)" if unknown else "")
         )
-    return "\n".join(
-        [*lines, *(loop_report(kernel.loop) if kernel.loop else ["  no loop with FFMAs or HMMAs"])]
-    )
+    lines += loop_report(kernel.loop) if kernel.loop else [f"  no loop with {', '.join(PRODUCTS)}"]
+    return "\n".join(lines)
 
 
 def as_json(kernel: Kernel) -> dict[str, object]:
@@ -257,8 +256,8 @@ def main() -> int:
     parser.add_argument("--arch", help="default: sm_90a, else the first there is")
     parser.add_argument("--kernel", default="", metavar="REGEX", help="only kernels whose names match")
     parser.add_argument("--threads", type=natural, metavar="N", help="to a block, for the occupancy")
-    dynamic = {"type": lambda text: natural(text, 0), "help": "dynamic shared memory of a block"}
-    parser.add_argument("--shared", default=0, metavar="BYTES", **dynamic)
+    dynamic = "dynamic shared memory of a block"
+    parser.add_argument("--shared", type=lambda n: natural(n, 0), default=0, metavar="BYTES", help=dynamic)
     parser.add_argument("--json", metavar="FILE", help="write it all there, too, with every instruction")
     most = "the main loop's first N (40) instructions"
     parser.add_argument("--excerpt", type=natural, nargs="?", const=40, metavar="N", help=most)

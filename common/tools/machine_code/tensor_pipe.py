@@ -1,4 +1,4 @@
-"""How long the tensor cores take for a warp's HMMA, as experiments/tensor_core_arithmetic measured it."""
+"""How long the tensor cores take for a warp's mma, as experiments/tensor_core_arithmetic measured it."""
 
 import json
 from functools import cache
@@ -7,7 +7,7 @@ from tools.base import EVIDENCE
 from tools.machine_code.listing import Instruction
 
 RECORD = EVIDENCE / "tensor_core_arithmetic.json"
-MEASURED = {  # the HMMAs of the instructions that were measured, and their operands' type in the record
+MEASURED = {  # the machine's names for what was measured, and the operands' type in the record
     "HMMA.1688.F32.TF32": "tf32",
     "HMMA.16816.F32.BF16": "bf16",
 }
@@ -28,6 +28,6 @@ def measured() -> dict[tuple[int, str], float]:
     return rates
 
 
-def hmma_cycles(capability: int, instruction: Instruction) -> float | None:
-    """Cycles that an HMMA occupies its scheduler's tensor core on such a GPU; None if it was not measured."""
+def measured_cycles(capability: int, instruction: Instruction) -> float | None:
+    """Cycles that it occupies its scheduler's tensor core on such a GPU; None if it was not measured."""
     return measured().get((capability, MEASURED.get(instruction.opcode, "")))

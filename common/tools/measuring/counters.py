@@ -2,6 +2,7 @@
 
   ladder profile record --steps 07_bank_conflicts,08_warp_tiling --out my_counters
   ladder profile convert --raw DIR [--build DIR] [--out DIR]
+  ladder profile describe [--build DIR] [--out DIR]
   ladder profile variants DIR --out FILE [--size N]
 
 `record` runs each step's kernel once at 4096 cubed, where time is measured, and once each at two small
@@ -9,8 +10,9 @@ problems to hold the X-ray against (of those only the accesses to memory are kep
 each step: counters, the reasons for which warps waited, and for each instruction how often it was executed,
 the sectors and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The
 clocks are the GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from
-that, also on a machine without a GPU, where the programs must be the ones that were profiled. `variants`
-records only the counters, of what `ladder sweep --keep` or `ladder experiment build` left in DIR.
+that, also on a machine without a GPU, where the programs must be the ones that were profiled. `describe`
+brings the source lines in the records up to date, after an edit that leaves the machine code as it was.
+`variants` records only the counters, of what `ladder sweep --keep` or `ladder experiment build` left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
@@ -46,6 +48,7 @@ from tools.measuring.counters_record import (
     WHERE_LISTED,
     Problem,
     convert,
+    describe,
     read_attributes,
     read_raw_page,
     short_name,
@@ -169,6 +172,17 @@ def convert_all(args: argparse.Namespace, raw: Path) -> None:
         write_whole(args.out / f"{step}.json", to_json(record))
 
 
+def describe_all(args: argparse.Namespace) -> None:
+    """All records or none: one of other machine code is an error."""
+    records = {path: json.loads(read_text(path)) for path in sorted(args.out.glob("[0-9][0-9]_*.json"))}
+    if not records:
+        raise UsageError(f"{args.out} has no record of a step; ladder profile record writes them")
+    for record in records.values():
+        describe(record, args.build)
+    for path, record in records.items():
+        write_whole(path, to_json(record))
+
+
 def record_variants(args: argparse.Namespace) -> None:
     """Counters only, of each program in a folder, at N cubed."""
     ncu = find_ncu()
@@ -201,17 +215,19 @@ def main() -> int:
     record = commands.add_parser("record", help="profile the steps on the GPU at hand")
     record.add_argument("--steps", default="", help="e.g. 05,06 [all that are built]")
     again = commands.add_parser("convert", help="make the records from what --raw kept")
-    for command in (record, again):
+    lines = commands.add_parser("describe", help="bring the source lines in the records up to date")
+    for command in (record, again, lines):
         command.add_argument("--build", default=BUILD, type=Path)
         command.add_argument("--out", default=EVIDENCE, type=Path)
-        command.add_argument("--raw", metavar="DIR", required=command is again, type=Path)
+        if command is not lines:
+            command.add_argument("--raw", metavar="DIR", required=command is again, type=Path)
     variants = commands.add_parser("variants", help="record the counters of programs in a folder")
     variants.add_argument("folder", metavar="DIR", type=Path)
     variants.add_argument("--out", required=True, type=Path)
     variants.add_argument("--size", type=int, default=4096)
     args = parser.parse_args()
-    if args.command == "variants":
-        record_variants(args)
+    if args.command in ("describe", "variants"):
+        {"describe": describe_all, "variants": record_variants}[args.command](args)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         raw = args.raw or Path(folder)

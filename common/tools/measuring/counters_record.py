@@ -5,13 +5,14 @@ import io
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from tools.base import UsageError, is_library
 from tools.machine_code import binary, sass
 from tools.machine_code.identity import sass_sha256
-from tools.machine_code.listing import parse_instruction
+from tools.machine_code.listing import Instruction, parse_instruction
 
 FAILED, NO_GPU = 1, 3  # exit status
 Problem = tuple[int, int, int]  # M, N, K
@@ -188,24 +189,38 @@ def without_namespaces(kernel: str) -> str:
     return re.sub(r"\w+::", "", kernel)
 
 
-def add_lines(step: str, kernel: str, instructions: list[dict[str, Any]], build: Path) -> str:
-    """Puts the source lines that the program's debug information gives beside the instructions. Returns the
-    architecture that they are of."""
+def opcodes_of(code: Iterable[Instruction]) -> list[str]:
+    return [i.opcode for i in code]
+
+
+def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: object) -> sass.Kernel:
+    """Of the build's kernels with this name the one whose instructions have this figure."""
     program = build / "steps" / step / "run"
-    opcodes = [parse_instruction(item["sass"]).opcode for item in instructions]
-    reasons = []
     for arch in sass.archs(program):
-        for built in (
-            k.instructions for k in sass.kernels(program, arch) if without_namespaces(k.name) == kernel
-        ):
-            if [i.opcode for i in built] == opcodes:
-                for item, instruction in zip(instructions, built, strict=True):
-                    item |= {"line": instruction.line} if instruction.line else {}
-                    item["sass"] = instruction.text
-                return arch
-            reasons.append(f"{arch}: {len(built)} instructions, not {len(opcodes)} or not the same ones")
-    said = f"{program} is not the program that was profiled ({'; '.join(reasons) or 'no ' + kernel})"
+        for built in sass.kernels(program, arch):
+            if without_namespaces(built.name) == kernel and figure(built.instructions) == value:
+                return built
+    said = f"{program} is not the program that was profiled: it has no {kernel} of the same instructions"
     raise UsageError(f"{step}: {said}", FAILED)
+
+
+def add_lines(instructions: list[dict[str, Any]], built: sass.Kernel) -> None:
+    """Puts the source lines that the program's debug information gives beside the instructions."""
+    by_offset = {i.offset: i for i in built.instructions}
+    for item in instructions:
+        instruction = by_offset[item["offset"]]
+        item |= {"sass": instruction.text, "line": instruction.line}
+        if instruction.line is None:
+            del item["line"]
+
+
+def describe(record: dict[str, Any], build: Path) -> None:
+    """Brings the source lines in a step's record up to date. Raises UsageError if the build's machine code is
+    not the one that was profiled."""
+    for run in record["runs"]:
+        if "sass_sha256" in run:
+            found = profiled_code(record["step"], run["kernel"], build, sass_sha256, run["sass_sha256"])
+            add_lines(run["instructions"], found)
 
 
 def mix(instructions: list[dict[str, Any]]) -> dict[str, int]:
@@ -233,10 +248,15 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         run |= {"kernel": short_name(kernel), "counters": counters, "stalls": largest_first(stalls, 5)}
         run |= {"cycles_per_issue": largest_first(waits, 4), "opcodes": mix(instructions)}
         if not is_library(step):  # the code of a library's kernel is not ours to print
-            run["arch"] = add_lines(step, run["kernel"], instructions, build)
-            run["sass_sha256"] = sass_sha256([item["sass"] for item in instructions])
-            opcodes = ((i, parse_instruction(i["sass"]).opcode) for i in instructions if "executed" in i)
-            memory = [i for i, opcode in opcodes if opcode.startswith(("LD", "ST"))]
+            parsed = [parse_instruction(item["sass"]) for item in instructions]
+            built = profiled_code(step, run["kernel"], build, opcodes_of, opcodes_of(parsed))
+            add_lines(instructions, built)
+            run |= {"arch": built.arch, "sass_sha256": sass_sha256(built.instructions)}
+            memory = [
+                item
+                for item, i in zip(instructions, parsed, strict=True)
+                if "executed" in item and i.opcode.startswith(("LD", "ST"))
+            ]
             run["instructions"] = instructions if problem == TIMED else memory
         record["runs"].append(run)
     return record

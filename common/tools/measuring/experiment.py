@@ -42,7 +42,7 @@ from tools.base import (
     read_toml,
     write_json,
 )
-from tools.edits import Edit
+from tools.edits import Edit, base_path
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
@@ -50,7 +50,6 @@ from tools.measuring.counters_record import NO_GPU
 
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
-KERNELS = ROOT / "experiments" / "kernels"
 Record = dict[str, Any]
 
 
@@ -63,37 +62,30 @@ def is_step(name: str) -> bool:
 
 def kernel_of(name: str) -> str:
     """The source of a step, or of a file of experiments/kernels."""
-    path = ROOT / "steps" / name / "kernel.cu" if is_step(name) else KERNELS / name
-    if not path.exists():
-        raise UsageError(f"there is no {'step ' + name + '; see steps/' if is_step(name) else path}")
-    return path.read_text(encoding="utf-8")
+    return read_text(ROOT / base_path(name if is_step(name) else f"experiments/kernels/{name}"))
 
 
-@dataclass
-class Variant:
-    """Of a kernel. kernel: another than the experiment's step has: a step or a file of experiments/kernels.
-    like: the name of a variant before it, whose kernel and changes come first. options: of the program;
-    compiler: of nvcc. plan: of experiments/machine_code, which writes the main loop anew. adds: the part of
-    the step's change that the step before has here; lacks: the part that the step has not."""
+@dataclass(kw_only=True)
+class Variant(Edit):
+    """An edit of a kernel. kernel: another than the experiment's step has: a step or a file of
+    experiments/kernels. like: the name of a variant before it, whose kernel and changes come first.
+    options: of the program; compiler: of nvcc. plan: of experiments/machine_code, which writes the main loop
+    anew. adds: the part of the step's change that the step before has here; lacks: the one that the step
+    has not."""
 
     name: str
     adds: str = ""
     lacks: str = ""
     kernel: str = ""
     like: str = ""
-    replace: list = field(default_factory=list)
-    constants: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
     compiler: list = field(default_factory=list)
     plan: dict | None = None
 
-    def __post_init__(self) -> None:
-        self.replace = Edit(self.replace).replace  # or ValueError
-
-    def source(self, kernel: str) -> str:
+    def source(self) -> str:
         """The kernel's source with this variant's changes. Raises UsageError where one does not fit."""
         try:
-            return Edit(self.replace, self.constants).text(kernel)
+            return self.text(kernel_of(self.kernel))
         except UsageError as problem:
             raise UsageError(f"variant '{self.name}': {problem}") from None
 
@@ -149,26 +141,26 @@ def machine_code(program: Path) -> Record:
     arch = sass.archs(program)[-1]
     kernel = sass.main_kernel(sass.kernels(program, arch))
     loop = kernel.loop
-    by_ffma = loop and not loop.hmma  # what the model of register banks is of
+    banks = None if loop is None or loop.on_tensor_cores else loop  # what their model is of
     return {
         "arch": arch,
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
         "local_instructions": kernel.count("LDL") + kernel.count("STL"),
-        "sass_sha256": sass_sha256([instruction.text for instruction in kernel.instructions]),
+        "sass_sha256": sass_sha256(kernel.instructions),
         "loop_instructions": loop and len(loop.instructions),
         "loop_ffma": loop and loop.ffma,
         "loop_hmma": loop and loop.hmma,
-        "loop_bank_conflicts": loop.bank_conflicts if by_ffma else None,
-        "predicted_fraction": loop.predicted_tflops_fraction if by_ffma else None,
+        "loop_bank_conflicts": banks and banks.bank_conflicts,
+        "predicted_fraction": banks and banks.predicted_tflops_fraction,
     }
 
 
-def build_one(experiment: Experiment, variant: Variant, folder: Path, commands: KernelBuild) -> str:
+def build_one(commands: KernelBuild, experiment: Experiment, variant: Variant, folder: Path) -> str:
     """Makes a folder with the variant's program and about.json. Returns what is wrong, if anything."""
     folder.mkdir(parents=True, exist_ok=True)
     source, unit, program = folder / "kernel.cu", folder / "unit.o", folder / "run"
-    source.write_text(variant.source(kernel_of(variant.kernel)))
+    source.write_text(variant.source())
     result = commands.compile([*commands.units["gpu"], *variant.compiler], source, unit)
     if result.returncode == 0:
         result = commands.link_program(program, gpu=unit)
@@ -181,7 +173,7 @@ def build_one(experiment: Experiment, variant: Variant, folder: Path, commands: 
             (folder / "rewritten").replace(program)
     if result.returncode:
         return first_error(result)
-    about = {"experiment": experiment.name, "sizes": experiment.sizes, "variant": variant.name}
+    about: Record = {"experiment": experiment.name, "sizes": experiment.sizes, "variant": variant.name}
     about |= {"step": experiment.step, "options": variant.options, "machine_code": machine_code(program)}
     write_json(folder / "about.json", about)
     return ""
@@ -192,7 +184,7 @@ def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: b
     jobs = []
     for e in experiments:
         for n, variant in enumerate(e.variants):
-            variant.source(kernel_of(variant.kernel))  # mistakes first
+            variant.source()  # mistakes first
             words = "_".join(re.findall(r"[\w=]+", variant.name))
             jobs.append((e, variant, out / e.name / f"{n:03}_{words}"))
     programs = {e.program(variant) for e, variant, _ in jobs}
@@ -202,7 +194,7 @@ def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: b
     if not all("gpu" in of_step.units for of_step in commands.values()):
         raise UsageError(f"{build} has no CUDA; variants need nvcc")
     with ThreadPoolExecutor() as pool:
-        work = pool.map(lambda job: build_one(*job, commands[job[0].program(job[1])]), jobs)
+        work = pool.map(lambda job: build_one(commands[job[0].program(job[1])], *job), jobs)
         for number, ((e, variant, _), problem) in enumerate(zip(jobs, work, strict=True), 1):
             if problem and e.question:
                 raise UsageError(f"experiment {e.name}, variant '{variant.name}': {problem}")
@@ -345,10 +337,9 @@ def sweep_of(step: str, values: list[str], options: list[str]) -> Experiment:
     """A variant for every combination of the values."""
     named = (item.partition("=") for item in values)
     choices = [[(name, value) for value in text.split(",")] for name, _, text in named]
-    combinations = map(dict, itertools.product(*choices))
+    combinations = list(map(dict, itertools.product(*choices)))
     variants = [
-        Variant(",".join(map("=".join, constants.items())), constants=constants, options=options)
-        for constants in combinations
+        Variant(name=",".join(map("=".join, c.items())), constants=c, options=options) for c in combinations
     ]
     return Experiment("", step, "", variants)
 

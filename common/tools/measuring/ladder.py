@@ -102,7 +102,7 @@ def on_this_gpu(build: Path, steps: list[str]) -> list[str]:
     """Those that the GPU at hand can run; what is left out is said."""
     found = []
     for step in steps:
-        command = [build / "steps" / step / "run", "--device", "gpu", "--repeat", "0", "--size", "16"]
+        command = [str(build / "steps" / step / "run"), "--device", "gpu", "--repeat", "0", "--size", "16"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode == NO_DEVICE:
             print(f"left out: {step}: {result.stderr.strip().removeprefix('error: ')}", file=sys.stderr)
