@@ -8,26 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import LIMIT_S, PROGRAMS, STEP
+from conftest import LIMIT_S, PROGRAMS, STEP, expect_refusal
 
 # Each row: the arguments, and words that the message must hold.
 SIZES = [
     ("--m -5 --n 2 --k 2", "--m", "-5", "negative"),
-    ("--m 2 --n -1 --k 2", "--n", "-1", "negative"),
     ("--m 2 --n 2 --k -9223372036854775808", "--k", "negative"),
     ("--size -3", "--size is -3", "negative"),
     ("--m 2147483648 --n 1 --k 1", "--m", "2147483648", "too large"),
-    ("--m 1 --n 4294967297 --k 1", "--n", "4294967297", "too large"),
     (f"--m 1 --n 1 --k {10**30}", "--k is 2^63 - 1 or more", "too large"),
     (f"--size -{10**30}", "--size is -2^63 or less", "negative"),
     (f"--size 2 --ldc {10**30}", "--ldc", "2^63 - 1 or more", "address space"),
-    (f"--size {2**31}", "--size is 2147483648", "too large"),
     ("--m 1073741824 --n 1 --k 1073741824", "address space"),
     ("--m 1000000 --n 1 --k 1000000 --batch 1048576", "address space", "1048576"),
     ("--size 2 --ldb 9223372036854775807", "--ldb", "address space"),
     ("--m 1000000 --n 1000000 --k 1000000", "GiB", "smaller"),
-    ("--size 1000 --batch 1000000", "GiB", "smaller"),
-    ("--size 2 --lda 1000000000000", "GiB", "smaller"),
     ("--sweep 2,1000000", "GiB", "smaller"),
     ("--size 5 --lda 4", "--lda", "4", "at least 5"),
     ("--size 5 --ldb 1", "--ldb", "1", "at least 5"),
@@ -35,48 +30,32 @@ SIZES = [
     ("--m 6 --n 3 --k 2 --ldc 5 --layout col", "--ldc", "5", "at least 6"),
     ("--size 5 --lda -5", "--lda", "-5", "negative"),
     ("--m 5", "--n", "--k"),
-    ("--m 5 --k 5", "--n"),
     ("--size 5 --m 5", "--size", "--m"),
-    ("--size 5 --m 5 --n 5 --k 5", "--size", "--m"),
     ("--size 5 --batch -1", "--batch", "-1", "negative"),
     ("--size 5 --batch 1048577", "--batch", "1048577", "too large"),
 ]
 VALUES = [
     ("--size x", "--size", "x"),
-    ("--size 3.5", "--size", "3.5"),
-    ("--size 1e3", "--size", "1e3"),
     ("--size 12abc", "--size", "12abc"),
     ("--size ''", "--size", "empty"),
-    ("--m 2 --n '' --k 2", "--n", "empty"),
     ("--size", "--size"),
     ("--size 2 --size 3", "--size"),
-    ("--batch two", "--batch", "two"),
     ("--alpha nan", "--alpha", "finite"),
-    ("--alpha inf", "--alpha", "finite"),
     ("--beta -inf", "--beta", "finite"),
-    ("--beta 1e39", "--beta", "finite"),
-    ("--alpha one", "--alpha", "one"),
     ("--seed -1", "--seed"),
-    ("--seed abc", "--seed", "abc"),
     ("--repeat -1", "--repeat", "-1"),
     ("--repeat 100001", "--repeat", "100001"),
-    ("--repeat 99999999999", "--repeat", "99999999999"),
-    ("--repeat 1.5", "--repeat", "1.5"),
     ("--layout diagonal", "layout", "diagonal", "row", "col"),
-    ("--layout ''", "--layout", "empty"),
     ("--cache lukewarm", "--cache", "lukewarm", "cold", "hot"),
+    ("--protocol paired", "--protocol 'paired'", "auto", "in-turn", "rested"),
     ("--nonsense", "--nonsense"),
-    ("-x", "-x"),
-    ("--sizes 5", "--sizes"),
     ("nonsense", "nonsense"),
-    ("--verify=maybe", "maybe"),
 ]
 FILES = [
     ("--a a.npy", "--a", "--b"),
     ("--b b.npy", "--a", "--b"),
     ("--c c.npy", "--c", "--a"),
     ("--a missing.npy --b b.npy", "missing.npy", "No such file"),
-    ("--a a.npy --b missing.npy", "missing.npy", "No such file"),
     ("--a a.npy --b b.npy --c missing.npy --beta 1", "missing.npy", "No such file"),
     ("--a directory --b b.npy", "directory", "is a directory"),
     ("--a unreadable.npy --b b.npy", "unreadable.npy", "Permission denied"),
@@ -93,35 +72,27 @@ FILES = [
     ("--a float64.npy --b b.npy", "float64.npy", "float64", "float32"),
     ("--a a.npy --b int32.npy", "int32.npy", "int32", "float32"),
     ("--a big_endian.npy --b b.npy", "big_endian.npy", "big-endian", "float32"),
-    ("--a complex.npy --b b.npy", "complex.npy", "complex", "float32"),
     ("--a objects.npy --b b.npy", "objects.npy", "float32"),
     ("--a fortran.npy --b b.npy", "fortran.npy", "Fortran", "--layout col"),
     ("--a a.npy --b b.npy --layout col", "a.npy", "C order", "--layout row"),
     ("--a 0d.npy --b b.npy", "0d.npy", "0 dimensions"),
-    ("--a 1d.npy --b b.npy", "1d.npy", "1 dimensions"),
     ("--a 4d.npy --b b.npy", "4d.npy", "4 dimensions"),
     ("--a b.npy --b a.npy", "3 x 5", "4 x 3", "columns", "rows"),
-    ("--a a.npy --b a.npy", "4 x 3", "columns", "rows"),
     ("--a batch2_a.npy --b b.npy", "batch2_a.npy", "2 matrices", "b.npy", "1"),
-    ("--a batch2_a.npy --b batch3_b.npy", "2 matrices", "3"),
     ("--a batch2_a.npy --b batch2_b.npy --batch 3", "--batch", "3", "2"),
     ("--a a.npy --b b.npy --batch 2", "--batch", "2", "1"),
-    ("--a a.npy --b b.npy --batch 0", "--batch", "0", "1"),
     ("--a batch2_a.npy --b batch2_b.npy --layout col", "column-major", "--layout row"),
     ("--a a.npy --b b.npy --c b.npy --beta 1", "b.npy", "3 x 5", "4 x 5"),
     ("--a a.npy --b b.npy --c batch2_c.npy --beta 1", "batch2_c.npy", "4 x 5"),
-    ("--a a.npy --b b.npy --c float64.npy --beta 1", "float64.npy", "float32"),
     ("--a a.npy --b b.npy --beta 1", "--beta", "--c"),
     ("--a a.npy --b b.npy --m 5", "--m", "5", "a.npy", "4"),
     ("--a a.npy --b b.npy --n 4", "--n", "4", "b.npy", "5"),
     ("--a a.npy --b b.npy --k 4", "--k", "4", "a.npy", "3"),
     ("--a a.npy --b b.npy --size 4", "--size is 4", "3"),
     ("--a a.npy --b b.npy --c c.npy", "--c", "beta is 0"),
-    ("--a a.npy --b b.npy --c c.npy --beta 0", "--c", "beta is 0"),
     ("--a 'two\nlines\x1b.npy' --b b.npy", r"two\nlines\x1b.npy", "No such file"),
     ("--size 4 --json 'missing\n/r.json'", r"missing\n/r.json", "No such file"),
     ("--a a.npy --b b.npy --lda 2", "--lda", "2", "at least 3"),
-    ("--a '' --b b.npy", "--a", "empty"),
     ("--size 4 --out missing/c.npy", "missing/c.npy", "No such file"),
     ("--size 4 --out directory", "directory", "Is a directory"),
     ("--size 4 --out ''", "--out", "empty"),
@@ -141,17 +112,13 @@ SEVERAL = [
     ("--sweep 2,x", "--sweep", "x"),
     ("--sweep 2,-4", "--sweep is -4", "negative"),
     ("--sweep -4", "--sweep is -4", "negative"),
-    ("--sweep 2,2147483648", "--sweep is 2147483648", "too large"),
     ("--sweep 2 --size 2", "--sweep", "--size"),
-    ("--sweep 2 --m 2", "--sweep", "--m"),
     ("--sweep 2 --cases good.txt", "--sweep", "--cases"),
     ("--sweep 2 --a a.npy --b b.npy", "--sweep", "--a"),
     ("--sweep 2 --out new.npy", "--sweep", "--out"),
     ("--sweep 8 --lda 4", "--lda", "4", "at least 8"),
     ("--cases missing.txt", "missing.txt", "cannot be read"),
-    ("--cases directory", "directory"),
     ("--cases unreadable.npy", "unreadable.npy", "cannot be read"),
-    ("--cases ''", "--cases", "empty"),
     ("--cases empty.txt", "empty.txt", "no problem"),
     ("--cases comments.txt", "comments.txt", "no problem"),
     ("--cases unknown_option.txt", "unknown_option.txt:4:", "--nonsense"),
@@ -164,16 +131,13 @@ SEVERAL = [
     ("--cases small_lda.txt", "small_lda.txt:1:", "--lda", "at least 9"),
     ("--cases good.txt --size 5", "--cases", "--size"),
     ("--cases good.txt --out new.npy", "--cases", "--out"),
-    ("--cases good.txt --a a.npy --b b.npy", "--cases", "--a"),
     ("--cases huge.txt --json new.json", "GiB"),
 ]
 DEVICES = [
     ("--device tpu", "tpu", "auto", "gpu", "cpu"),
-    ("--device ''", "--device", "empty"),
     ("--device", "--device"),
-    ("--device CPU", "CPU", "cpu"),
-    ("--device cpu --device cpu", "--device"),
     ("--check --device gpu", "--check", "CPU device", "compute-sanitizer"),
+    ("--xray --device gpu", "--xray", "CPU device", "Nsight Compute"),
 ]
 
 CASES = {
@@ -212,14 +176,13 @@ def inputs(tmp_path_factory) -> Path:
     save("a.npy", ones(4, 3))
     save("b.npy", ones(3, 5))
     save("c.npy", ones(4, 5))
-    for batch, name, shape in (2, "a", (4, 3)), (2, "b", (3, 5)), (2, "c", (4, 5)), (3, "b", (3, 5)):
+    for batch, name, shape in (2, "a", (4, 3)), (2, "b", (3, 5)), (2, "c", (4, 5)):
         save(f"batch{batch}_{name}.npy", ones(batch, *shape))
-    for name, dtype in ("float64", "<f8"), ("int32", "<i4"), ("big_endian", ">f4"), ("complex", "<c8"):
+    for name, dtype in ("float64", "<f8"), ("int32", "<i4"), ("big_endian", ">f4"):
         save(f"{name}.npy", np.ones((4, 3), dtype))
     save("objects.npy", np.full((4, 3), None))
     save("fortran.npy", np.asfortranarray(ones(4, 3)))
     save("0d.npy", np.float32(1))
-    save("1d.npy", ones(3))
     save("4d.npy", ones(1, 1, 4, 3))
     np.savez(directory / "archive.npz", ones(4, 3))
 
@@ -255,15 +218,6 @@ def snapshot(directory: Path) -> dict:
         return path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else os.lstat(path).st_mode
 
     return {str(path): content(path) for path in sorted(directory.rglob("*"))}
-
-
-def expect_refusal(result, words):
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.endswith("\n")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.mark.parametrize("row", SIZES + VALUES + FILES + SEVERAL, ids=lambda row: row[0])

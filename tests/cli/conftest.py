@@ -48,6 +48,16 @@ def passes(run):
     return run_and_expect_success
 
 
+def expect_refusal(result, words):
+    """Bad usage: exit status 2, and one line that has these words."""
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.endswith("\n")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
 # ---- X-rays -------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Every step runs from the command line, on the CPU device."""
 
+import json
 import re
 
 import pytest
@@ -12,8 +13,13 @@ def only_row(output):
 
 
 @pytest.mark.parametrize("step", PROGRAMS)
-def test_default_problem(passes, step):
-    assert re.fullmatch(r"512 x 512 x 512 .*PASS", only_row(passes(step=step)))
+def test_default_problem(passes, step, tmp_path):
+    assert re.fullmatch(r"512 x 512 x 512 .*PASS", only_row(passes("--json", "r.json", step=step)))
+    assert json.loads((tmp_path / "r.json").read_text())[0]["step"] == step
+
+
+def test_unverified_is_no_pass(passes):
+    assert only_row(passes("--size", 4, "--no-verify")).endswith("not verified")
 
 
 @pytest.mark.parametrize("step", PROGRAMS)

@@ -130,33 +130,6 @@ def test_json(observed, step, arguments):
         assert total == sum(r[count] for r in kernel["accesses"] if r["space"] == space), name
 
 
-# Sectors for a request, counted by Nsight Compute on an H200: docs/evidence.
-@pytest.mark.parametrize(
-    "step, sectors",
-    [
-        ("01_naive", {"load A": 32, "load B": 1, "store C": 32}),
-        ("02_coalescing", {"load A": 1, "load B": 4, "store C": 4}),
-        ("06_vectorization", {"load A": 16, "load B": 16, "store C": 32}),
-        ("07_bank_conflicts", {"load A": 16, "load B": 16, "store C": 16}),
-    ],
-)
-def test_sectors(observed, step, sectors):
-    report = observed(step, ())[1]["xray"]
-    counted = {
-        f"{r['operation']} {r['array']}": r["sectors"] / r["requests"]
-        for r in rows(report)
-        if r["space"] == "global"
-    }
-    assert counted == sectors
-
-
-def test_conflicts(observed):
-    def conflicts(step):
-        return sum(k["totals"]["shared_conflicts"] for k in observed(step, ())[1]["xray"]["kernels"])
-
-    assert [step for step in ONE_KERNEL if conflicts(step) > 0] == ["06_vectorization"]
-
-
 @pytest.mark.parametrize("step", [step for step in PROGRAMS if step not in ONE_KERNEL])
 def test_several_kernels(observed, step):
     """Steps that pack their matrices, or choose a kernel: each one's accesses stand by themselves."""

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 
 namespace {
 
+namespace fs = std::filesystem;
 using harness::InputError;
 using harness::NpyHeader;
 using std::string_literals::operator""s;
@@ -29,7 +31,7 @@ class Npy : public testing::Test {
     directory_ = mkdtemp(name.data());
     path_ = directory_ + "/a.npy";
   }
-  ~Npy() override { std::filesystem::remove_all(directory_); }
+  ~Npy() override { fs::remove_all(directory_); }
 
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
 
@@ -67,12 +69,6 @@ class Npy : public testing::Test {
     expect_error(expected);
   }
 
-  void expect_dtype_error(const std::string& descr, const std::string& expected) {
-    const std::string text = "{'descr': " + descr + ", 'fortran_order': False, 'shape': (3, 4), }\n";
-    expect_error_for(text, expected);
-    expect_error_for(text, "array.astype(np.float32)");
-  }
-
   std::string directory_;
   std::string path_;
 };
@@ -108,26 +104,8 @@ TEST_F(Npy, HeaderBytesAreNumPys) {
             "\x93NUMPY\x01\0\x76\0"s + text + std::string(0x76 - 1 - text.size(), ' ') + '\n');
   EXPECT_NE(harness::npy_header_bytes({3}, true).find("'fortran_order': True, 'shape': (3,), }"),
             std::string::npos);
-  EXPECT_NE(harness::npy_header_bytes({}, false).find("'shape': (), }"), std::string::npos);
-}
-
-TEST_F(Npy, HeaderBytesOfAnyLengthAreAligned) {
-  for (std::int64_t size = 1; size < std::numeric_limits<std::int64_t>::max() / 10; size *= 10) {
-    const std::string head = harness::npy_header_bytes({size, size}, false);
-    EXPECT_EQ(head.size() % 64, 0u);
-    EXPECT_EQ(head.back(), '\n');
-  }
   EXPECT_THROW(harness::npy_header_bytes({3, -1}, false), std::invalid_argument);
   EXPECT_THROW(harness::npy_header_bytes(Shape(40000, 1), false), std::invalid_argument);
-}
-
-TEST_F(Npy, EveryVersion) {
-  for (const char major : {'\1', '\2', '\3'}) {
-    write_file("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }   \n", 12, major);
-    const NpyHeader header = harness::read_npy_header(path_);
-    EXPECT_EQ(header.shape, (Shape{3, 4}));
-    EXPECT_TRUE(header.fortran_order);
-  }
 }
 
 TEST_F(Npy, SpellingsThatNumPyAccepts) {
@@ -142,36 +120,25 @@ TEST_F(Npy, SpellingsThatNumPyAccepts) {
 TEST_F(Npy, MalformedHeaders) {
   const std::string bad[] = {
       "",
-      "{",
       "{}",
-      "{,}",
       "nonsense",
-      "{'descr': '<f4'}",
       "{'descr': '<f4', 'fortran_order': False}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)} x",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)}"s + '\0',
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), 'more': 1}",
       "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr': '<f4',, 'fortran_order': False, 'shape': (3, 4)}",
-      "{'descr' '<f4', 'fortran_order': False, 'shape': (3, 4)}",
-      "{'descr': '<f4', 'fortran_order': False, 'shape: (3, 4)}",
-      "{'descr\": '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{'d\\x65scr': '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{descr: '<f4', 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr': None, 'fortran_order': False, 'shape': (3, 4)}",
       "{'descr': '<f4', 'fortran_order': 0, 'shape': (3, 4)}",
-      "{'descr': '<f4', 'fortran_order': false, 'shape': (3, 4)}",
       "{'descr': '<f4', 'fortran_order': Falsely, 'shape': (3, 4)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': [3, 4]}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (12)}",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (3,, 4)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3 4)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (3., 4)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (03, 4)}",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': ('3', 4)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (- 3, 4)}",
   };
   for (const std::string& text : bad) expect_error_for(text, "malformed .npy header");
@@ -198,46 +165,20 @@ TEST_F(Npy, SizesThatCannotBe) {
   expect_error_for(with_shape("(2305843009213693900,)"), "truncated");
 }
 
-TEST_F(Npy, OtherDtypes) {
-  expect_dtype_error("'<f8'", "\"<f8\" (float64)");
-  expect_dtype_error("'<f2'", "(float16)");
-  expect_dtype_error("'<i4'", "(int32)");
-  expect_dtype_error("'|u1'", "(uint8)");
-  expect_dtype_error("'<c8'", "(complex64)");
-  expect_dtype_error("'>f4'", "\">f4\" (big-endian float32)");
-  expect_dtype_error("'|b1'", "\"|b1\"");
-  expect_dtype_error("'|O'", "\"|O\"");
-  expect_dtype_error("'<U3'", "\"<U3\"");
-  expect_dtype_error("'=f4'", "\"=f4\"");
-  expect_dtype_error("'<f4, '", "\"<f4, \", but");
-  expect_dtype_error("''", "\"\"");
-  expect_dtype_error("'<f99999999999'", "\"<f99999999999\"");
-  expect_dtype_error("'\x1b[31m\xff'", "\"?[31m?\"");            // does not reach the terminal as it is
-  expect_dtype_error("'" + std::string(500, 'f') + "'", "fff");  // cut short
-  expect_dtype_error("[('x', '<f4'), ('y', '<f4')]", "structured");
+// Beside those that tests/cli/bad_input_test.py has.
+TEST_F(Npy, StrangeDtypes) {
+  const auto with_descr = [](const std::string& descr) {
+    return "{'descr': " + descr + ", 'fortran_order': False, 'shape': (3, 4), }\n";
+  };
+  expect_error_for(with_descr("'<f4, '"), "\"<f4, \", but");
+  expect_error_for(with_descr("''"), "\"\"");
+  expect_error_for(with_descr("'<f99999999999'"), "\"<f99999999999\"");
+  expect_error_for(with_descr("'\x1b[31m\xff'"), "\"?[31m?\"");  // does not reach the terminal as it is
+  expect_error_for(with_descr("'" + std::string(500, 'f') + "'"), "fff");  // cut short
+  expect_error_for(with_descr("[('x', '<f4'), ('y', '<f4')]"), "structured");
 }
 
-TEST_F(Npy, FileAsLongAsTheHeaderSays) {
-  const std::string file = harness::npy_header_bytes({3, 4}, false) + std::string(48, 'x');
-  for (std::size_t length = 0; length < file.size(); ++length) {
-    SCOPED_TRACE(length);
-    write(file.substr(0, length));
-    // Without the whole of the fixed part it cannot be told what the file is.
-    expect_error(length < 12    ? "is not a .npy file"
-                 : length < 128 ? "cannot be read to its end"
-                                : "is truncated");
-  }
-  write(file + '\0');
-  expect_error("is too long: 177 bytes, but its header promises 176");
-}
-
-TEST_F(Npy, OtherFiles) {
-  write("");
-  expect_error("is not a .npy file");
-  write("a,b,c\n1,2,3\n4,5,6\n");
-  expect_error("is not a .npy file");
-  write("PK\x03\x04" + std::string(100, '\0'));
-  expect_error("is a .npz archive");
+TEST_F(Npy, OtherVersions) {
   for (const std::string& version : {"\0\0"s, "\4\0"s, "\1\1"s, "\xff\xff"s}) {
     write("\x93NUMPY" + version + std::string(100, ' '));
     expect_error("version 1.0, 2.0 or 3.0");
@@ -254,26 +195,11 @@ TEST_F(Npy, AbsurdHeaderLength) {
   expect_error_for(std::string(10000, '('), "malformed");
 }
 
-TEST_F(Npy, PathsThatCannotBeRead) {
-  expect_error("cannot open: No such file or directory");
-  path_ = directory_;
-  expect_error("is a directory");
-  path_ = directory_ + "/fifo";
+TEST_F(Npy, NoRegularFile) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   expect_error("is not a regular file");  // and does not wait for a writer
   path_ = "/dev/null";
   expect_error("is not a regular file");
-  path_ = directory_ + "/none/a.npy";
-  expect_error("cannot open");
-  path_ = directory_ + "/" + std::string(1000, 'n');
-  expect_error("cannot open");
-}
-
-TEST_F(Npy, UnreadableFile) {
-  if (geteuid() == 0) GTEST_SKIP() << "root reads every file";
-  write(harness::npy_header_bytes({0}, false));
-  chmod(path_.c_str(), 0);
-  expect_error("cannot open: Permission denied");
 }
 
 TEST_F(Npy, FileThatShrinksBeforeItsDataAreRead) {
@@ -283,6 +209,55 @@ TEST_F(Npy, FileThatShrinksBeforeItsDataAreRead) {
   write(file.substr(0, file.size() - 1));
   std::vector<float> data(12);
   EXPECT_THROW(harness::read_npy_data(path_, header, data.data()), InputError);
+}
+
+// Damaged files are refused with an InputError, or else give a header that agrees with the file.
+TEST_F(Npy, DamagedFilesAreReadOrRefused) {
+  const std::string text = "{\"shape\": (2, 3,), 'fortran_order': True, 'descr': '<f4'}\n";
+  const std::string valid[] = {
+      harness::npy_header_bytes({}, false) + "\x01\x02\x03\x04",
+      harness::npy_header_bytes({3, 4}, false) + std::string(48, 'b'),
+      harness::npy_header_bytes({0, 7}, false),
+      "\x93NUMPY\2\0"s + static_cast<char>(text.size()) + "\0\0\0"s + text + std::string(24, 'd'),
+  };
+  const std::string tokens[] = {"{",       "}",       "(",    ")",      ",",
+                                ":",       "'",       "\\",   "\"",     "\n",
+                                "'descr'", "'shape'", "<f4",  "False",  "True",
+                                "'0'",     "L",       "0",    "-1",     "\xff",
+                                "\0"s,     "()",      "(3,)", "(3, 4)", "9223372036854775807"};
+  std::mt19937 random(20240607);
+  const auto below = [&](std::size_t bound) { return bound == 0 ? 0 : random() % bound; };
+  for (int i = 0; i < 5000 && !HasFailure(); ++i) {
+    std::string file = valid[below(std::size(valid))];
+    for (std::size_t changes = 1 + below(3); changes > 0; --changes) {
+      // Mostly in the header, whose length stays right if the damage is as long as what it replaces.
+      const std::size_t at = below(below(2) == 0 ? file.size() : std::min<std::size_t>(file.size(), 75));
+      const std::string& token = tokens[below(std::size(tokens))];
+      switch (below(4)) {
+        case 0:
+          if (!file.empty()) file[at] = static_cast<char>(file[at] ^ (1 << below(8)));
+          break;
+        case 1:
+          file.erase(at, below(20));
+          break;
+        default:
+          file.replace(at, below(2) == 0 ? token.size() : below(8), token);
+      }
+    }
+    SCOPED_TRACE(testing::PrintToString(file));
+    fs::remove(path_);  // some file systems are slow to write to a file that was just truncated
+    write(file);
+    try {
+      const NpyHeader header = harness::read_npy_header(path_);
+      EXPECT_EQ(header.data_offset + 4 * header.elements(), static_cast<std::int64_t>(file.size()));
+      if (HasFailure()) break;
+      std::vector<float> data(static_cast<std::size_t>(header.elements()));
+      harness::read_npy_data(path_, header, data.data());
+      EXPECT_EQ(std::memcmp(file.data() + header.data_offset, data.data(), 4 * data.size()), 0);
+    } catch (const InputError& error) {
+      EXPECT_TRUE(std::ranges::none_of(std::string(error.what()), [](unsigned char c) { return c < ' '; }));
+    }
+  }
 }
 
 }  // namespace
