@@ -121,26 +121,19 @@ TEST(Report, InTurnHasNothingSustained) {
   const nlohmann::json json = json_of(result);
   EXPECT_EQ(json["protocol"], "in turn");
   EXPECT_EQ(json["precision"], "FP32");
-  for (const auto& [key, value] : json.items()) {
-    EXPECT_EQ(key.find("sustained"), std::string::npos) << key;
-    EXPECT_NE(key, "idle_ms");
-    EXPECT_NE(key, "operands");
-    EXPECT_NE(key, "cublas_sm_clock_mhz");
+  for (const char* key : {"ratio_sustained", "idle_ms", "operands", "cublas_sm_clock_mhz"}) {
+    EXPECT_FALSE(json.contains(key)) << key;
   }
   EXPECT_THAT(printed(result), Not(HasSubstr("sustained")));
 }
 
-TEST(Report, ErrorOfTheBaseline) {
-  Result result = result_of(Precision::tf32, Protocol::rested);
+TEST(Report, ErrorOfTheBaselineAndOperandsThatAreCutOff) {
+  Result result = result_of(Precision::tf32_cut_off, Protocol::rested);
   result.baseline =
       harness::Verdict{.max_relative_error = 0.002, .error_along_product = 5, .product_squared = 10};
   const nlohmann::json json = json_of(result);
   EXPECT_EQ(json["cublas_relative_error"], 0.002);
   EXPECT_EQ(json["cublas_bias"], 0.5);
-}
-
-TEST(Report, OperandsThatAreCutOffAreCalledSo) {
-  const nlohmann::json json = json_of(result_of(Precision::tf32_cut_off, Protocol::in_turn));
   EXPECT_EQ(json["precision"], "TF32");
   EXPECT_EQ(json["operands"], "cut off");
 }
@@ -153,6 +146,19 @@ TEST(Report, ASecondLineSaysWhatLasts) {
   EXPECT_THAT(text,
               HasSubstr("\n  sustained: 12.50 us, 160.00 TFLOP/s, 1425 MHz at 692 W; 84.0 % of cuBLAS TF32, "
                         "that at 1410 MHz at 690 W\n"));
+}
+
+TEST(Report, AColumnHasTheFigureOfItsKey) {
+  Result result = result_of(Precision::fp32, Protocol::in_turn);
+  const nlohmann::json json = json_of(result);
+  EXPECT_NEAR(json["fraction_of_peak"].get<double>(), 200 / 66.91, 1e-3);
+  EXPECT_THAT(
+      printed(result),
+      testing::EndsWith("1000 x 1000 x 1000                     10.00 us    200.00     80.0 %  298.9 %   "
+                        "1.2e-04      0.2500  PASS\n"));
+  result.timing.reset();
+  EXPECT_FALSE(json_of(result).contains("fraction_of_peak"));
+  EXPECT_TRUE(json_of(result)["time_us"].is_null());
 }
 
 // Where the driver says nothing of clocks, or there is no baseline, neither is made up.
