@@ -8,6 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from tools.base import UsageError
+from tools.machine_code import sass
+from tools.machine_code.identity import sass_sha256
+from tools.machine_code.listing import Frame, parse_instruction
 from tools.measuring import counters_record
 
 RAW = """==PROF== Connected to process 1
@@ -137,6 +140,24 @@ def test_whose_instructions_are_kept(tmp_path, monkeypatch, step, ours):
     ]
     of_ours = [["LDSM.16.M88.4", "HMMA.1688.F32.TF32"], ["LDSM.16.M88.4"], ["LDSM.16.M88.4"]]
     assert kept == (of_ours if ours else [None] * 3)
+
+
+def test_lines_of_the_source_are_brought_up_to_date(tmp_path, monkeypatch):
+    """Where the machine code is the profiled one, to the last constant; where it is not, nothing changes."""
+    built = [
+        parse_instruction("MOV R1, 0x1", 0, (Frame("steps/x/kernel.cu", 7),)),
+        parse_instruction("EXIT", 16),
+    ]
+    monkeypatch.setattr(sass, "archs", lambda program: ["sm_90a"])
+    kernel = SimpleNamespace(name="_::sgemm_x<true>", instructions=built)
+    monkeypatch.setattr(sass, "kernels", lambda program, arch: [kernel])
+    items = [{"offset": 0, "sass": "MOV R1, 0x1", "line": 5}, {"offset": 16, "sass": "EXIT", "line": 6}]
+    run = {"kernel": "sgemm_x<true>", "sass_sha256": sass_sha256(built), "instructions": items}
+    counters_record.describe({"step": "01", "runs": [run, {"kernel": "a library's"}]}, tmp_path)
+    assert items == [{"offset": 0, "sass": "MOV R1, 0x1", "line": 7}, {"offset": 16, "sass": "EXIT"}]
+    run["sass_sha256"] = sass_sha256([parse_instruction("MOV R1, 0x2"), parse_instruction("EXIT")])
+    with pytest.raises(UsageError, match="01: .* is not the program that was profiled"):
+        counters_record.describe({"step": "01", "runs": [run]}, tmp_path)
 
 
 def test_json_has_a_line_for_each_instruction():
