@@ -1,8 +1,7 @@
-// Kernels that copy asynchronously. Each place that a test expects
-// in a report is marked by a comment "here: NAME".
+// Kernels that copy asynchronously.
 
 #include "common/cuda/async_copy.hpp"
-#include "tests/unit/cpu_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -187,22 +186,9 @@ __global__ void async_copy_to(float* x, float*, int n) {
   async_copy_wait<0>();
 }
 
-}  // namespace
+TEST_KERNELS(async_copy_steps, async_copy_not_committed, async_copy_zeros, async_copy_left_behind,
+             async_double_buffer, async_warp_exchange, async_read_before_wait, async_read_of_second_copy,
+             async_read_without_barrier, async_barrier_before_wait, async_overwrite_pending,
+             async_copy_onto_pending, async_copy_onto_read, async_copy_from, async_copy_to)
 
-const AsyncKernels OF_BUILD(BUILD, async_kernels){
-    .async_copy_steps = async_copy_steps,
-    .async_copy_not_committed = async_copy_not_committed,
-    .async_copy_zeros = async_copy_zeros,
-    .async_copy_left_behind = async_copy_left_behind,
-    .async_double_buffer = async_double_buffer,
-    .async_warp_exchange = async_warp_exchange,
-    .async_read_before_wait = async_read_before_wait,
-    .async_read_of_second_copy = async_read_of_second_copy,
-    .async_read_without_barrier = async_read_without_barrier,
-    .async_barrier_before_wait = async_barrier_before_wait,
-    .async_overwrite_pending = async_overwrite_pending,
-    .async_copy_onto_pending = async_copy_onto_pending,
-    .async_copy_onto_read = async_copy_onto_read,
-    .async_copy_from = async_copy_from,
-    .async_copy_to = async_copy_to,
-};
+}  // namespace

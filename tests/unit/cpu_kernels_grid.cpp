@@ -1,8 +1,7 @@
-// Kernels whose blocks exchange data, as they should and as they should not. Each place that a test expects
-// in a report is marked by a comment "here: NAME".
+// Kernels whose blocks exchange data, correctly and not.
 
 #include "common/cuda/grid_flag.hpp"
-#include "tests/unit/cpu_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -183,23 +182,8 @@ __global__ void add_misaligned(unsigned* flags, float*, float*, int n) {
   atomicAdd(address, 1u);  // here: add_misaligned
 }
 
-}  // namespace
+TEST_KERNELS(chain_of_blocks, wait_for_many, flag_inside_a_block, write_after_read, last_block_sums,
+             add_atomically, bypass_l1, hand_over, wait_for_later_block, shuffle_while_waiting,
+             set_flag_in_blocks, wait_twice, set_flag_at, wait_for_flag_at, add_to_shared, add_misaligned)
 
-const GridKernels OF_BUILD(BUILD, grid_kernels){
-    .chain_of_blocks = chain_of_blocks,
-    .wait_for_many = wait_for_many,
-    .flag_inside_a_block = flag_inside_a_block,
-    .write_after_read = write_after_read,
-    .last_block_sums = last_block_sums,
-    .add_atomically = add_atomically,
-    .bypass_l1 = bypass_l1,
-    .hand_over = hand_over,
-    .wait_for_later_block = wait_for_later_block,
-    .shuffle_while_waiting = shuffle_while_waiting,
-    .set_flag_in_blocks = set_flag_in_blocks,
-    .wait_twice = wait_twice,
-    .set_flag_at = set_flag_at,
-    .wait_for_flag_at = wait_for_flag_at,
-    .add_to_shared = add_to_shared,
-    .add_misaligned = add_misaligned,
-};
+}  // namespace

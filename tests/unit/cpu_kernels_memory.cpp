@@ -1,8 +1,7 @@
-// Kernels that access memory, as they should and as they should not. Each place that a test expects
-// in a report is marked by a comment "here: NAME".
+// Kernels that access memory, correctly and not.
 
 #include "common/cuda/dynamic_shared.hpp"
-#include "tests/unit/cpu_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -16,8 +15,8 @@ __global__ void copy_float4(float* x, float* y, int n) {
 __global__ void copy_float2(float* x, float* y, int n) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < static_cast<unsigned>(n)) {
-    const float2 value = reinterpret_cast<const float2*>(x)[i];
-    reinterpret_cast<float2*>(y)[i] = make_float2(value.x, value.y);
+    const float2 value = reinterpret_cast<const float2*>(x)[i];       // here: load_float2
+    reinterpret_cast<float2*>(y)[i] = make_float2(value.x, value.y);  // here: store_float2
   }
 }
 
@@ -34,7 +33,7 @@ __global__ void load_read_only(float* x, float* y, int) {
 
 __global__ void sum_float4(float* x, float* y, int) {
   const float4 v = reinterpret_cast<const float4*>(x)[threadIdx.x];  // here: load_float4
-  y[threadIdx.x] = v.x + v.y + v.z + v.w;
+  y[threadIdx.x] = v.x + v.y + v.z + v.w;                            // here: store_sum
 }
 
 __global__ void through_shared(float*, float* y, int n) {
@@ -46,9 +45,10 @@ __global__ void through_shared(float*, float* y, int n) {
 
 __global__ void float4_to_shared(float* x, float* y, int n) {
   SHARED float slots[128];
-  reinterpret_cast<float4*>(slots)[threadIdx.x] = reinterpret_cast<const float4*>(x)[threadIdx.x];
+  const float4 v = reinterpret_cast<const float4*>(x)[threadIdx.x];  // here: load_for_shared
+  reinterpret_cast<float4*>(slots)[threadIdx.x] = v;                 // here: float4_to_shared
   __syncthreads();
-  y[threadIdx.x] = slots[n - 1 - threadIdx.x];
+  y[threadIdx.x] = slots[n - 1 - threadIdx.x];  // here: float_from_shared
 }
 
 // ---- Wrong ones -----------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ __global__ void misaligned_float4(float* x, float* y, int n) {
 
 __global__ void misaligned_float(float* x, float* y, int n) {
   if (is_last()) {
-    const float value = *reinterpret_cast<const float*>(reinterpret_cast<const char*>(x) + n);  // here: bytes
-    y[0] = value;
+    const char* address = reinterpret_cast<const char*>(x) + n;
+    y[0] = *reinterpret_cast<const float*>(address);  // here: misaligned_float
   }
 }
 
@@ -155,27 +155,10 @@ __global__ void align_beside_static_shared(float*, float* y, int) {
   y[0] = beside[threadIdx.x];
 }
 
-}  // namespace
+TEST_KERNELS(copy_float4, copy_float2, copy_float, load_read_only, sum_float4, through_shared,
+             float4_to_shared, write_at, read_at, write_static_shared_at, write_dynamic_shared_at,
+             index_static_shared, misaligned_float4, misaligned_float, read_unwritten_shared,
+             read_dynamic_tiles, read_dynamic_ring, read_dynamic_array, align_dynamic_shared,
+             align_beside_static_shared)
 
-const MemoryKernels OF_BUILD(BUILD, memory_kernels){
-    .copy_float4 = copy_float4,
-    .copy_float2 = copy_float2,
-    .copy_float = copy_float,
-    .load_read_only = load_read_only,
-    .sum_float4 = sum_float4,
-    .through_shared = through_shared,
-    .float4_to_shared = float4_to_shared,
-    .write_at = write_at,
-    .read_at = read_at,
-    .write_static_shared_at = write_static_shared_at,
-    .write_dynamic_shared_at = write_dynamic_shared_at,
-    .index_static_shared = index_static_shared,
-    .misaligned_float4 = misaligned_float4,
-    .misaligned_float = misaligned_float,
-    .read_unwritten_shared = read_unwritten_shared,
-    .read_dynamic_tiles = read_dynamic_tiles,
-    .read_dynamic_ring = read_dynamic_ring,
-    .read_dynamic_array = read_dynamic_array,
-    .align_dynamic_shared = align_dynamic_shared,
-    .align_beside_static_shared = align_beside_static_shared,
-};
+}  // namespace

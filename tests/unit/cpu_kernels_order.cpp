@@ -1,7 +1,6 @@
-// Kernels whose threads need an order: with the barriers for it, and without. Each place that a test expects
-// in a report is marked by a comment "here: NAME".
+// Kernels whose threads need an order, with the barriers for it and without.
 
-#include "tests/unit/cpu_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -142,22 +141,9 @@ __global__ void barriers_of_two_kinds(float*, float*, int n) {
   }
 }
 
-}  // namespace
+TEST_KERNELS(read_barrier_write, write_own_element, add_neighbour_after_barrier, shared_write_then_read,
+             shared_read_then_write, shared_write_twice, shared_readers_then_last_writes,
+             syncwarp_between_warps, global_write_then_read, global_read_then_write, global_write_twice,
+             global_add_neighbour, one_leaves_before_barrier, two_barriers, barriers_of_two_kinds)
 
-const OrderKernels OF_BUILD(BUILD, order_kernels){
-    .read_barrier_write = read_barrier_write,
-    .write_own_element = write_own_element,
-    .add_neighbour_after_barrier = add_neighbour_after_barrier,
-    .shared_write_then_read = shared_write_then_read,
-    .shared_read_then_write = shared_read_then_write,
-    .shared_write_twice = shared_write_twice,
-    .shared_readers_then_last_writes = shared_readers_then_last_writes,
-    .syncwarp_between_warps = syncwarp_between_warps,
-    .global_write_then_read = global_write_then_read,
-    .global_read_then_write = global_read_then_write,
-    .global_write_twice = global_write_twice,
-    .global_add_neighbour = global_add_neighbour,
-    .one_leaves_before_barrier = one_leaves_before_barrier,
-    .two_barriers = two_barriers,
-    .barriers_of_two_kinds = barriers_of_two_kinds,
-};
+}  // namespace

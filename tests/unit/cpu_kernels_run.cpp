@@ -1,7 +1,6 @@
-// Kernels that show how a kernel runs: its indices, its barriers, its shared memory, its stack. Each place
-// that a test expects in a report is marked by a comment "here: NAME".
+// Kernels that show how a kernel runs: its indices, its barriers, its shared memory, its stack.
 
-#include "tests/unit/cpu_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -55,7 +54,7 @@ __global__ void reverse_in_dynamic_shared(float* x, float* y, int n) {
   const unsigned t = thread_number();
   slots[t] = x[t];
   __syncthreads();
-  y[t] = slots[n - 1 - t];
+  y[t] = slots[n - 1 - t];  // here: reverse_in_dynamic_shared
 }
 
 // x: dynamic, y: static shared memory, as the thread finds it.
@@ -77,10 +76,9 @@ SharedOfHelpers& shared_of_helper() {
 __global__ void fill_shared(float*, float*, int) {
   shared_of_helper() = {{7, 7}, {7, 7, 7}, beside_kernels = 7};
 }
-SharedOfHelpers shared_of_helpers() {
-  SharedOfHelpers seen = shared_of_helper();
-  seen.beside = beside_kernels;
-  return seen;
+void shared_of_helpers(SharedOfHelpers* seen) {
+  *seen = shared_of_helper();
+  seen->beside = beside_kernels;
 }
 
 // Returns when n blocks run at the same time.
@@ -112,17 +110,7 @@ __global__ void recurse(float*, float* y, int n) {
   if (is_last()) y[0] = static_cast<float>(depth(&start, n));
 }
 
-}  // namespace
+TEST_KERNELS(record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, look_before_writing,
+             fill_shared, meet, lanes_leave_early, recurse, shared_of_helpers)
 
-const RunKernels OF_BUILD(BUILD, run_kernels){
-    .record_indices = record_indices,
-    .block_exchange = block_exchange,
-    .warp_exchange = warp_exchange,
-    .reverse_in_dynamic_shared = reverse_in_dynamic_shared,
-    .look_before_writing = look_before_writing,
-    .fill_shared = fill_shared,
-    .meet = meet,
-    .lanes_leave_early = lanes_leave_early,
-    .recurse = recurse,
-    .shared_of_helpers = shared_of_helpers,
-};
+}  // namespace

@@ -29,37 +29,51 @@ std::string refusal(const LaunchConfig& config) {
   }
 }
 
-TEST(Launch, NamesTheBrokenLimit) {
-  const std::string limits = ", outside the limits of CUDA: ";
-  EXPECT_EQ(refusal({.grid = 1, .block = 1}), "");
-  EXPECT_EQ(refusal({.grid = 1, .block = {1, 1, 65}}), "launch: block.z is 65" + limits + "1 to 64");
-  EXPECT_EQ(refusal({.grid = 1, .block = {32, 0}}), "launch: block.y is 0" + limits + "1 to 1024");
-  EXPECT_EQ(refusal({.grid = 1, .block = 1025}), "launch: block.x is 1025" + limits + "1 to 1024");
-  EXPECT_EQ(refusal({.grid = 1, .block = {33, 32}}),
-            "launch: the number of threads in a block is 1056" + limits + "1 to 1024");
-  EXPECT_EQ(refusal({.grid = {0x80000000}, .block = 1}),
-            "launch: grid.x is 2147483648" + limits + "0 to 2147483647");
-  EXPECT_EQ(refusal({.grid = {1, 65536}, .block = 1}), "launch: grid.y is 65536" + limits + "0 to 65535");
-  EXPECT_EQ(refusal({.grid = {1, 1, 65536}, .block = 1}), "launch: grid.z is 65536" + limits + "0 to 65535");
-  EXPECT_EQ(refusal({.grid = 1, .block = 1, .shared_bytes = 227 * 1024 + 1}),
-            "launch: the dynamic shared memory of a block, in bytes, is 232449" + limits + "0 to 232448");
+TEST(Launch, AcceptsWhatAGpuDoes) {
+  for (const LaunchConfig& config : std::vector<LaunchConfig>{
+           {.grid = 1, .block = 1024},
+           {.grid = 1, .block = {1, 1, 64}},
+           {.grid = {1, 65535}, .block = 1},
+           {.grid = {1, 1, 65535}, .block = 1},
+           {.grid = 1, .block = 1, .shared_bytes = 227 * 1024},
+           {.grid = {6, 4}, .block = 1, .cluster = {2, 4}},
+           {.grid = {0, 4}, .block = 1, .cluster = {2, 4}},
+       }) {
+    EXPECT_EQ(refusal(config), "");
+  }
 }
 
-TEST(Launch, ClustersDivideTheGrid) {
-  const std::string limits = ", outside the limits of CUDA: ";
-  EXPECT_EQ(refusal({.grid = {6, 4}, .block = 1, .cluster = {2, 4}}), "");
-  EXPECT_EQ(refusal({.grid = {0, 4}, .block = 1, .cluster = {2, 4}}), "");
-  EXPECT_EQ(refusal({.grid = {6, 4}, .block = 1, .cluster = {4, 1}}),
-            "launch: grid.x is 6" + limits + "a multiple of cluster.x, 4");
-  EXPECT_EQ(refusal({.grid = {6, 3}, .block = 1, .cluster = {2, 2}}),
-            "launch: grid.y is 3" + limits + "a multiple of cluster.y, 2");
-  EXPECT_EQ(refusal({.grid = {6, 3, 3}, .block = 1, .cluster = {1, 1, 2}}),
-            "launch: grid.z is 3" + limits + "a multiple of cluster.z, 2");
-  EXPECT_EQ(refusal({.grid = 16, .block = 1, .cluster = 16}), "launch: cluster.x is 16" + limits + "1 to 8");
-  EXPECT_EQ(refusal({.grid = 16, .block = 1, .cluster = {1, 0}}),
-            "launch: cluster.y is 0" + limits + "1 to 8");
-  EXPECT_EQ(refusal({.grid = {16, 16}, .block = 1, .cluster = {4, 4}}),
-            "launch: the number of blocks in a cluster is 16" + limits + "1 to 8");
+TEST(Launch, NamesTheBrokenLimit) {
+  struct Case {
+    LaunchConfig config;
+    const char *what, *limit;
+  };
+  for (const auto& [config, what, limit] : std::vector<Case>{
+           {{.grid = 1, .block = 0}, "block.x is 0", "1 to 1024"},
+           {{.grid = 1, .block = {32, 0}}, "block.y is 0", "1 to 1024"},
+           {{.grid = 1, .block = {1, 1, 65}}, "block.z is 65", "1 to 64"},
+           {{.grid = 1, .block = 1025}, "block.x is 1025", "1 to 1024"},
+           {{.grid = 1, .block = {33, 32}}, "the number of threads in a block is 1056", "1 to 1024"},
+           {{.grid = 1, .block = {2147418113, 1718039348, 5}}, "block.x is 2147418113", "1 to 1024"},
+           {{.grid = {0x80000000}, .block = 1}, "grid.x is 2147483648", "0 to 2147483647"},
+           {{.grid = {1, 65536}, .block = 1}, "grid.y is 65536", "0 to 65535"},
+           {{.grid = {1, 1, 65536}, .block = 1}, "grid.z is 65536", "0 to 65535"},
+           {{.grid = 1, .block = 1, .shared_bytes = 227 * 1024 + 1},
+            "the dynamic shared memory of a block, in bytes, is 232449",
+            "0 to 232448"},
+           {{.grid = {6, 4}, .block = 1, .cluster = {4, 1}}, "grid.x is 6", "a multiple of cluster.x, 4"},
+           {{.grid = {6, 3}, .block = 1, .cluster = {2, 2}}, "grid.y is 3", "a multiple of cluster.y, 2"},
+           {{.grid = {6, 3, 3}, .block = 1, .cluster = {1, 1, 2}},
+            "grid.z is 3",
+            "a multiple of cluster.z, 2"},
+           {{.grid = 16, .block = 1, .cluster = 16}, "cluster.x is 16", "1 to 8"},
+           {{.grid = 16, .block = 1, .cluster = {1, 0}}, "cluster.y is 0", "1 to 8"},
+           {{.grid = {16, 16}, .block = 1, .cluster = {4, 4}},
+            "the number of blocks in a cluster is 16",
+            "1 to 8"},
+       }) {
+    EXPECT_EQ(refusal(config), std::string("launch: ") + what + ", outside the limits of CUDA: " + limit);
+  }
 }
 
 void count_blocks(int* counts) { ++counts[blockIdx.y * gridDim.x + blockIdx.x]; }

@@ -6,18 +6,18 @@
 
 #include "common/cuda/workspace.hpp"
 #include "common/out_of_memory.hpp"
-#include "tests/unit/cpu_check.hpp"
+#include "tests/unit/device_test.hpp"
 
 namespace {
 
-std::string only_detail(FaultKind kind) {
-  const std::vector<Fault> faults = cpu_device::take_faults();
-  if (faults.size() != 1) return std::to_string(faults.size()) + " faults";
-  return faults[0].kind == kind ? faults[0].detail : describe(faults[0]);
-}
+class Scratch : public Check {
+ protected:
+  void read(float* memory, int n) { run_on(memory, y.data(), "read_at", 1, 1, n); }
+  void write(float* memory, int n) { run_on(x.data(), memory, "write_at", 1, 1, n); }
+  Workspace<float> scratch{"scratch"}, flags{"flags", Fill::zero};
+};
 
-TEST_F(Check, AWorkspaceHoldsNaNAtEachUse) {
-  Workspace<float> scratch("scratch");
+TEST_F(Scratch, HoldsNaNAtEachUse) {
   for (const std::size_t elements : {10, 7, 100, 100}) {
     float* memory = scratch.at_least(elements);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 256, 0u);
@@ -26,88 +26,74 @@ TEST_F(Check, AWorkspaceHoldsNaNAtEachUse) {
   }
 }
 
-TEST_F(Check, AWorkspaceGrowsOnly) {
-  Workspace<float> scratch("scratch");
+TEST_F(Scratch, GrowsOnly) {
   const float* memory = scratch.at_least(100);
   EXPECT_EQ(scratch.at_least(1), memory);
   EXPECT_EQ(scratch.at_least(100), memory);
 }
 
-// What the launches before have written counts as little as on the first day.
-TEST_F(Check, ReadsOfAWorkspaceThatNobodyWroteInThisUse) {
-  Workspace<float> scratch("scratch");
+// What earlier launches wrote counts as little as on the first day.
+TEST_F(Scratch, ReadsOfWhatNobodyWroteInThisUse) {
   for (int use = 0; use < 2; ++use) {
     float* memory = scratch.at_least(100);
-    launch(kernels.read_at, dim3(1), dim3(1), 0, memory, y.data(), 12);
-    EXPECT_EQ(only_detail(FaultKind::uninitialised_global), "reads scratch[12], which may hold anything");
+    read(memory, 12);
+    expect(FaultKind::uninitialised_global, 0, "reads scratch[12], which may hold anything");
     EXPECT_TRUE(std::isnan(y[0]));
-    launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, 12);
-    launch(kernels.read_at, dim3(1), dim3(1), 0, memory, y.data(), 12);
+    write(memory, 12);
+    read(memory, 12);
     EXPECT_EQ(y[0], 1.0f);
   }
 }
 
-TEST_F(Check, AWorkspaceEndsBehindWhatWasAskedFor) {
-  Workspace<float> scratch("scratch");
+TEST_F(Scratch, EndsBehindWhatWasAskedFor) {
   for (const int elements : {100, 20, 300}) {
     float* memory = scratch.at_least(static_cast<std::size_t>(elements));
-    launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, elements - 1);
-    launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, elements);
-    EXPECT_THAT(only_detail(FaultKind::out_of_bounds_global), HasSubstr("writes "));
+    write(memory, elements - 1);
+    write(memory, elements);
+    expect(FaultKind::out_of_bounds_global, 0, "writes ");
   }
   float* memory = scratch.at_least(20);
-  launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, 20);
-  EXPECT_EQ(only_detail(FaultKind::out_of_bounds_global),
-            "writes right behind the end of scratch; scratch has 20 elements");
-  launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, 23);
-  EXPECT_EQ(only_detail(FaultKind::out_of_bounds_global),
-            "writes 12 bytes past the end of scratch; scratch has 20 elements");
+  write(memory, 20);
+  expect(FaultKind::out_of_bounds_global, 0,
+         "writes right behind the end of scratch; scratch has 20 elements");
+  write(memory, 23);
+  expect(FaultKind::out_of_bounds_global, 0,
+         "writes 12 bytes past the end of scratch; scratch has 20 elements");
+  memory = scratch.at_least(0);
+  ASSERT_NE(memory, nullptr);
+  write(memory, 0);
+  expect(FaultKind::out_of_bounds_global, 0, "scratch has 0 elements");
 }
 
-TEST_F(Check, RacesInAWorkspace) {
-  Workspace<float> scratch("scratch");
-  float* memory = scratch.at_least(1);
-  launch(kernels.global_write_twice, dim3(1), dim3(64), 0, x.data(), memory, 40);
-  EXPECT_THAT(only_detail(FaultKind::race_global),
-              HasSubstr("writes scratch[0], which thread (0,0,0) of block (0,0,0) wrote"));
+TEST_F(Scratch, Races) {
+  run_on(x.data(), scratch.at_least(1), "global_write_twice", 1, 64, 40);
+  expect(FaultKind::race_global, 40, "writes scratch[0], which thread (0,0,0) of block (0,0,0) wrote");
 }
 
-TEST_F(Check, ZerosAreThereOnceAndThenWhatTheKernelsLeave) {
-  Workspace<float> flags("flags", Fill::zero);
+TEST_F(Scratch, ZerosAreThereOnceAndThenWhatTheKernelsLeave) {
   float* memory = flags.at_least(8);
-  launch(kernels.read_at, dim3(1), dim3(1), 0, memory, y.data(), 7);
+  read(memory, 7);
   EXPECT_EQ(y[0], 0.0f);
-  launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, 7);
+  write(memory, 7);
   EXPECT_EQ(flags.at_least(3), memory);
-  launch(kernels.read_at, dim3(1), dim3(1), 0, memory, y.data(), 7);
-  EXPECT_EQ(only_detail(FaultKind::out_of_bounds_global),
-            "reads 16 bytes past the end of flags; flags has 3 elements");
-  launch(kernels.read_at, dim3(1), dim3(1), 0, flags.at_least(8), y.data(), 7);
+  read(memory, 7);
+  expect(FaultKind::out_of_bounds_global, 0, "reads 16 bytes past the end of flags; flags has 3 elements");
+  read(flags.at_least(8), 7);
   EXPECT_EQ(y[0], 1.0f);
   memory = flags.at_least(1000);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(memory[i], 0.0f) << i;
 }
 
 // Where launches are only noted, nobody looks into the memory, and it may be as large as the problem.
-TEST_F(Check, AWorkspaceOfLaunchesThatDoNotRun) {
-  Workspace<float> scratch("scratch"), flags("flags", Fill::zero);
+TEST_F(Scratch, OfLaunchesThatDoNotRun) {
   const auto launches = cpu_device::launches_of(
-      [&] { launch(kernels.write_at, dim3(1), dim3(1), 0, scratch.at_least(500), flags.at_least(500), 0); });
+      [&] { run_on(scratch.at_least(500), flags.at_least(500), "write_at", 1, 1, 0); });
   EXPECT_EQ(launches.size(), 1u);
   EXPECT_TRUE(std::isnan(scratch.at_least(500)[499]));
   EXPECT_EQ(flags.at_least(500)[499], 0.0f);
 }
 
-TEST_F(Check, AWorkspaceWithoutElements) {
-  Workspace<float> scratch("scratch");
-  float* memory = scratch.at_least(0);
-  ASSERT_NE(memory, nullptr);
-  launch(kernels.write_at, dim3(1), dim3(1), 0, x.data(), memory, 0);
-  EXPECT_THAT(only_detail(FaultKind::out_of_bounds_global), HasSubstr("scratch has 0 elements"));
-}
-
-TEST_F(Check, AWorkspaceThatIsTooLarge) {
-  Workspace<float> scratch("scratch");
+TEST_F(Scratch, ThatIsTooLarge) {
   for (const std::size_t elements : {std::size_t{1} << 58, std::numeric_limits<std::size_t>::max()}) {
     try {
       scratch.at_least(elements);

@@ -24,7 +24,7 @@ __global__ void fetch_box(T* out, const __grid_constant__ TensorMap map, Box box
     mbarrier_init(&full, 1);
     mbarrier_fence_init();
     mbarrier_arrive_expect_tx(&full, elements * static_cast<unsigned>(sizeof(T)));
-    tensor_copy(shared, map, box.col, box.row, box.matrix, &full);
+    tensor_copy(shared, map, box.col, box.row, box.matrix, &full);  // here: fetch_box
   }
   __syncthreads();
   mbarrier_wait(&full, 0);

@@ -1,6 +1,8 @@
-// Each place that a test expects in a report is marked by a comment "here: NAME".
+// Kernels that multiply matrices by mma and load them by ldmatrix.
 
-#include "tests/unit/matrix_kernels.hpp"
+#include "common/cuda/ldmatrix.hpp"
+#include "common/cuda/mma.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -102,7 +104,7 @@ __global__ void mma_elsewhere(float*, float* y, int n) {
   float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   const std::uint32_t a[4] = {0, 0, 0, 0}, b[2] = {0, 0};
   if (lane_of_thread() == n) {
-    mma_bf16(d, a, b);  // here: elsewhere
+    mma_bf16(d, a, b);  // here: mma_lane_elsewhere
   } else {
     mma_bf16(d, a, b);  // here: mma_elsewhere
   }
@@ -141,58 +143,57 @@ __global__ void ldmatrix_of_some(float*, float* y, int n) {
 __forceinline__ const float* row_of(const float* rows, int n) {
   return rows + lane_of_thread() % 8 * WORDS + (lane_of_thread() == n / 100 ? n % 100 : 0);
 }
-__global__ void misaligned(float*, float* y, int n) {
+__global__ void ldmatrix_misaligned(float*, float* y, int n) {
   __shared__ __align__(16) float rows[16 * WORDS];
   for (int i = lane_of_thread(); i < 16 * WORDS; i += 32) rows[i] = 1.0f;
   __syncwarp();
   std::uint32_t r[1];
-  ldmatrix(r, row_of(rows, n));  // here: misaligned
+  ldmatrix(r, row_of(rows, n));  // here: ldmatrix_misaligned
   y[threadIdx.x] = __builtin_bit_cast(float, r[0]);
 }
 // Of eight rows in dynamic shared memory.
-__global__ void outside(float*, float* y, int n) {
+__global__ void ldmatrix_outside(float*, float* y, int n) {
   float* rows = static_cast<float*>(cpu_device::dynamic_shared());
   rows[lane_of_thread()] = 1.0f;
   __syncwarp();
   std::uint32_t r[1];
-  ldmatrix(r, row_of(rows, n));  // here: outside
+  ldmatrix(r, row_of(rows, n));  // here: ldmatrix_outside
   y[threadIdx.x] = __builtin_bit_cast(float, r[0]);
 }
-__global__ void not_shared(float* x, float* y, int n) {
+__global__ void ldmatrix_not_shared(float* x, float* y, int n) {
   __shared__ __align__(16) float rows[8 * WORDS];
   rows[lane_of_thread()] = 1.0f;
   __syncwarp();
   std::uint32_t r[2];
   const float* row = rows + lane_of_thread() % 8 * WORDS;
-  ldmatrix(r, lane_of_thread() == n ? x : row);  // here: not_shared
+  ldmatrix(r, lane_of_thread() == n ? x : row);  // here: ldmatrix_not_shared
   y[threadIdx.x] = __builtin_bit_cast(float, r[0]);
 }
 
 // Row n has not been written.
-__global__ void unwritten(float*, float* y, int n) {
+__global__ void ldmatrix_unwritten(float*, float* y, int n) {
   __shared__ __align__(16) float rows[8 * WORDS];
   if (lane_of_thread() / WORDS != n) rows[lane_of_thread()] = 1.0f;
   __syncwarp();
   std::uint32_t r[1];
-  ldmatrix_trans(r, rows + lane_of_thread() % 8 * WORDS);  // here: unwritten
+  ldmatrix_trans(r, rows + lane_of_thread() % 8 * WORDS);  // here: ldmatrix_unwritten
   y[threadIdx.x] = __builtin_bit_cast(float, r[0]);
 }
 
 // Of two warps the second loads what thread n writes at the same time.
-__global__ void race(float*, float* y, int n) {
+__global__ void ldmatrix_race(float*, float* y, int n) {
   __shared__ __align__(16) float rows[32 * WORDS];
   for (int i = static_cast<int>(threadIdx.x); i < 32 * WORDS; i += 64) rows[i] = 1.0f;
   __syncthreads();
   if (static_cast<int>(threadIdx.x) == n) rows[n * WORDS + 3] = 2.0f;
   if (threadIdx.x < 32) return;
   std::uint32_t r[4];
-  ldmatrix(r, rows + (31 - lane_of_thread()) * WORDS);  // here: race
+  ldmatrix(r, rows + (31 - lane_of_thread()) * WORDS);  // here: ldmatrix_race
   y[threadIdx.x] = __builtin_bit_cast(float, r[0]);
 }
 
-}  // namespace
+TEST_KERNELS(product_tf32, product_bf16, product_cut_off, matrices, matrices_trans, rows_of_others,
+             mma_of_some, mma_elsewhere, unrounded, unrounded_b, ldmatrix_of_some, ldmatrix_misaligned,
+             ldmatrix_outside, ldmatrix_not_shared, ldmatrix_unwritten, ldmatrix_race)
 
-const MatrixKernels MATRIX_KERNELS{product_tf32,   product_bf16,   product_cut_off,  matrices,
-                                   matrices_trans, rows_of_others, mma_of_some,      mma_elsewhere,
-                                   unrounded,      unrounded_b,    ldmatrix_of_some, misaligned,
-                                   outside,        not_shared,     unwritten,        race};
+}  // namespace

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "common/harness/error.hpp"
 
@@ -19,6 +22,7 @@ using harness::InputError;
 using harness::Layout;
 using harness::Problem;
 using testing::AllOf;
+using testing::FieldsAre;
 using testing::HasSubstr;
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
@@ -36,157 +40,94 @@ std::string refusal(const Problem& problem) {
 Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return {.m = m, .n = n, .k = k}; }
 
 TEST(Problem, FillsInDenseLeadingDimensions) {
-  const Problem rows = checked(shape(35, 79, 19));
-  EXPECT_EQ(rows.lda, 19);
-  EXPECT_EQ(rows.ldb, 79);
-  EXPECT_EQ(rows.ldc, 79);
   Problem p = shape(35, 79, 19);
+  const Problem rows = checked(p);
+  EXPECT_THAT(std::tuple(rows.lda, rows.ldb, rows.ldc), FieldsAre(19, 79, 79));
   p.layout = Layout::column_major;
   const Problem cols = checked(p);
-  EXPECT_EQ(cols.lda, 35);
-  EXPECT_EQ(cols.ldb, 19);
-  EXPECT_EQ(cols.ldc, 35);
+  EXPECT_THAT(std::tuple(cols.lda, cols.ldb, cols.ldc), FieldsAre(35, 19, 35));
 }
 
 TEST(Problem, KeepsGivenLeadingDimensions) {
-  Problem p = shape(3, 4, 5);
-  p.lda = 5;  // the smallest
-  p.ldb = 7;
-  p.ldc = 1000;
-  p = checked(p);
-  EXPECT_EQ(p.lda, 5);
-  EXPECT_EQ(p.ldb, 7);
-  EXPECT_EQ(p.ldc, 1000);
+  const Problem p = checked({.m = 3, .n = 4, .k = 5, .lda = 5, .ldb = 7, .ldc = 1000});  // 5: the smallest
+  EXPECT_THAT(std::tuple(p.lda, p.ldb, p.ldc), FieldsAre(5, 7, 1000));
 }
 
 TEST(Problem, EmptyMatricesAreFine) {
-  for (const Problem& p : {shape(0, 5, 7), shape(5, 0, 7), shape(5, 7, 0), shape(0, 0, 0)}) {
+  for (const Problem& p : {shape(0, 5, 7),
+                           shape(5, 0, 7),
+                           shape(5, 7, 0),
+                           shape(0, 0, 0),
+                           {.m = 5, .n = 5, .k = 5, .batch = 0}}) {
     const Problem c = checked(p);
-    EXPECT_GE(c.lda, 1);
-    EXPECT_GE(c.ldb, 1);
-    EXPECT_GE(c.ldc, 1);
+    EXPECT_GE(std::min({c.lda, c.ldb, c.ldc}), 1);
   }
-  Problem p = shape(5, 5, 5);
-  p.batch = 0;
-  EXPECT_EQ(refusal(p), "accepted");
 }
 
-TEST(Problem, NegativeSizes) {
-  EXPECT_THAT(refusal(shape(-1, 2, 3)), AllOf(HasSubstr("--m is -1"), HasSubstr("negative")));
-  EXPECT_THAT(refusal(shape(2, -7, 3)), AllOf(HasSubstr("--n is -7"), HasSubstr("negative")));
-  EXPECT_THAT(refusal(shape(2, 3, -huge - 1)),
-              AllOf(HasSubstr("--k is -2^63 or less"), HasSubstr("negative")));
-  Problem p = shape(2, 3, 4);
-  p.batch = -2;
-  EXPECT_THAT(refusal(p), HasSubstr("--batch is -2"));
-}
-
-TEST(Problem, SizesBeyondTheLimit) {
+TEST(Problem, AcceptsTheLimits) {
   constexpr std::int64_t limit = harness::max_dimension;
-  EXPECT_EQ(refusal(shape(limit, 1, 1)), "accepted");
-  EXPECT_EQ(refusal(shape(1, limit, 1)), "accepted");
-  EXPECT_EQ(refusal(shape(1, 1, limit)), "accepted");
-  EXPECT_THAT(refusal(shape(limit + 1, 1, 1)), AllOf(HasSubstr("--m"), HasSubstr("too large")));
-  EXPECT_THAT(refusal(shape(1, huge, 1)), AllOf(HasSubstr("--n"), HasSubstr("too large")));
-  EXPECT_THAT(refusal(shape(1, 1, std::int64_t{1} << 31)), AllOf(HasSubstr("--k"), HasSubstr("too large")));
-  Problem p = shape(1, 1, 1);
-  p.batch = harness::max_batch;
-  EXPECT_EQ(refusal(p), "accepted");
-  ++p.batch;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--batch"), HasSubstr("too large")));
+  for (const Problem& p : {shape(limit, 1, 1),
+                           shape(1, limit, 1),
+                           shape(1, 1, limit),
+                           shape(1 << 20, 1, 1 << 20),  // 2^40 elements
+                           {.m = 1, .n = 1, .k = 1, .batch = harness::max_batch}}) {
+    EXPECT_EQ(refusal(p), "accepted");
+  }
 }
 
 // The command line makes the largest number of anything larger, which nobody typed.
-TEST(Problem, NumbersBeyond64Bits) {
-  EXPECT_THAT(refusal(shape(1, huge, 1)),
-              AllOf(HasSubstr("--n is 2^63 - 1 or more"), HasSubstr("too large")));
-  Problem p = shape(1, 1, 1);
-  p.lda = huge;
-  EXPECT_THAT(refusal(p), HasSubstr("2^63 - 1 or more"));
-}
-
-TEST(Problem, SizesInBytesThatDoNotFit) {
-  Problem p = shape(harness::max_dimension, 1, harness::max_dimension);
-  EXPECT_THAT(refusal(p), HasSubstr("address space"));  // 2^60 elements
-  p = shape(1, 1, 1);
-  p.lda = huge;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("address space"), HasSubstr("--lda")));
-  p = shape(3, 1, 1);
-  p.ldc = huge / 2;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("address space"), HasSubstr("--ldc")));
-  p = shape(1 << 20, 1, 1 << 20);
-  EXPECT_EQ(refusal(p), "accepted");  // 2^40
-  p.batch = 1 << 19;                  // 2^59
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("address space"), HasSubstr("524288 times")));
-}
-
-TEST(Problem, LeadingDimensionsTooSmall) {
-  Problem p = shape(4, 5, 6);
-  p.lda = 5;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--lda is 5"), HasSubstr("at least 6")));
-  p = shape(4, 5, 6);
-  p.ldb = 4;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--ldb is 4"), HasSubstr("at least 5")));
-  p = shape(4, 5, 6);
-  p.ldc = -1;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--ldc is -1"), HasSubstr("negative")));
-  p = shape(4, 5, 6);
-  p.layout = Layout::column_major;
-  p.lda = 3;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--lda is 3"), HasSubstr("at least 4")));
-  p.lda = 4;
-  p.ldb = 5;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--ldb is 5"), HasSubstr("at least 6")));
-  p.ldb = 6;
-  p.ldc = 3;
-  EXPECT_THAT(refusal(p), AllOf(HasSubstr("--ldc is 3"), HasSubstr("at least 4")));
+TEST(Problem, NamesWhatItRefuses) {
+  constexpr std::int64_t limit = harness::max_dimension;
+  constexpr Layout columns = Layout::column_major;
+  struct Case {
+    Problem problem;
+    const char *what, *why;
+  };
+  for (const auto& [problem, what, why] : std::vector<Case>{
+           {shape(-1, 2, 3), "--m is -1", "negative"},
+           {shape(2, -7, 3), "--n is -7", "negative"},
+           {shape(2, 3, -huge - 1), "--k is -2^63 or less", "negative"},
+           {{.m = 2, .n = 3, .k = 4, .batch = -2}, "--batch is -2", "negative"},
+           {shape(limit + 1, 1, 1), "--m", "too large"},
+           {shape(1, huge, 1), "--n is 2^63 - 1 or more", "too large"},
+           {shape(1, 1, std::int64_t{1} << 31), "--k", "too large"},
+           {{.m = 1, .n = 1, .k = 1, .batch = harness::max_batch + 1}, "--batch", "too large"},
+           // Sizes in bytes.
+           {shape(limit, 1, limit), "", "address space"},  // 2^60 elements
+           {{.m = 1, .n = 1, .k = 1, .lda = huge}, "--lda", "address space"},
+           {{.m = 1, .n = 1, .k = 1, .lda = huge}, "2^63 - 1 or more", "address space"},
+           {{.m = 3, .n = 1, .k = 1, .ldc = huge / 2}, "--ldc", "address space"},
+           {{.m = 1 << 20, .n = 1, .k = 1 << 20, .batch = 1 << 19}, "524288 times", "address space"},
+           // Leading dimensions.
+           {{.m = 4, .n = 5, .k = 6, .lda = 5}, "--lda is 5", "at least 6"},
+           {{.m = 4, .n = 5, .k = 6, .ldb = 4}, "--ldb is 4", "at least 5"},
+           {{.m = 4, .n = 5, .k = 6, .ldc = -1}, "--ldc is -1", "negative"},
+           {{.m = 4, .n = 5, .k = 6, .lda = 3, .layout = columns}, "--lda is 3", "at least 4"},
+           {{.m = 4, .n = 5, .k = 6, .lda = 4, .ldb = 5, .layout = columns}, "--ldb is 5", "at least 6"},
+           {{.m = 4, .n = 5, .k = 6, .ldc = 3, .layout = columns}, "--ldc is 3", "at least 4"},
+       }) {
+    EXPECT_THAT(refusal(problem), AllOf(HasSubstr(what), HasSubstr(why)));
+  }
 }
 
 TEST(Problem, RowMajorForTheSteps) {
-  Problem p = shape(35, 79, 19);
-  p.batch = 3;
-  p.lda = 23;
-  p.ldb = 83;
-  p.ldc = 97;
-  p.alpha = 2.0f;
-  p.beta = -0.5f;
+  const Problem p{
+      .m = 35, .n = 79, .k = 19, .batch = 3, .lda = 23, .ldb = 83, .ldc = 97, .alpha = 2, .beta = -0.5f};
   const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
-  EXPECT_EQ(g.M, 35);
-  EXPECT_EQ(g.N, 79);
-  EXPECT_EQ(g.K, 19);
-  EXPECT_EQ(g.batch, 3);
-  EXPECT_EQ(g.alpha, 2.0f);
-  EXPECT_EQ(g.beta, -0.5f);
-  EXPECT_EQ(g.lda, 23);
-  EXPECT_EQ(g.ldb, 83);
-  EXPECT_EQ(g.ldc, 97);
-  EXPECT_EQ(g.strideA, 35 * 23);
-  EXPECT_EQ(g.strideB, 19 * 83);
-  EXPECT_EQ(g.strideC, 35 * 97);
-  EXPECT_EQ(g.A, nullptr);
-  EXPECT_EQ(g.B, nullptr);
-  EXPECT_EQ(g.C, nullptr);
+  EXPECT_THAT(std::tuple(g.M, g.N, g.K, g.batch, g.alpha, g.beta), FieldsAre(35, 79, 19, 3, 2.0f, -0.5f));
+  EXPECT_THAT(std::tuple(g.lda, g.ldb, g.ldc), FieldsAre(23, 83, 97));
+  EXPECT_THAT(std::tuple(g.strideA, g.strideB, g.strideC), FieldsAre(35 * 23, 19 * 83, 35 * 97));
+  EXPECT_TRUE(g.A == nullptr && g.B == nullptr && g.C == nullptr);
 }
 
 // Column-major: the kernel's A is the user's B, and the kernel's M is the user's n.
 TEST(Problem, ColumnMajorExchangesTheOperands) {
-  Problem p = shape(35, 79, 19);
-  p.layout = Layout::column_major;
-  p.batch = 2;
-  p.lda = 36;
-  p.ldb = 20;
-  p.ldc = 40;
+  const Problem p{
+      .m = 35, .n = 79, .k = 19, .batch = 2, .lda = 36, .ldb = 20, .ldc = 40, .layout = Layout::column_major};
   const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
-  EXPECT_EQ(g.M, 79);
-  EXPECT_EQ(g.N, 35);
-  EXPECT_EQ(g.K, 19);
-  EXPECT_EQ(g.batch, 2);
-  EXPECT_EQ(g.lda, 20);
-  EXPECT_EQ(g.ldb, 36);
-  EXPECT_EQ(g.ldc, 40);
-  EXPECT_EQ(g.strideA, 79 * 20);
-  EXPECT_EQ(g.strideB, 19 * 36);
-  EXPECT_EQ(g.strideC, 79 * 40);
+  EXPECT_THAT(std::tuple(g.M, g.N, g.K, g.batch), FieldsAre(79, 35, 19, 2));
+  EXPECT_THAT(std::tuple(g.lda, g.ldb, g.ldc), FieldsAre(20, 36, 40));
+  EXPECT_THAT(std::tuple(g.strideA, g.strideB, g.strideC), FieldsAre(79 * 20, 19 * 36, 79 * 40));
 }
 
 TEST(Problem, StridesBeyond32Bits) {
@@ -197,10 +138,8 @@ TEST(Problem, StridesBeyond32Bits) {
 }
 
 TEST(Problem, Extents) {
-  Problem p = shape(35, 79, 19);
-  p.batch = 3;
-  p.ldb = 83;
-  const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
+  const AnyGemm g =
+      harness::to_row_major(checked({.m = 35, .n = 79, .k = 19, .batch = 3, .ldb = 83}), Input::fp32);
   const auto expect = [](const Extent& e, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
     EXPECT_EQ(e.rows, rows);
     EXPECT_EQ(e.cols, cols);
@@ -217,16 +156,12 @@ TEST(Problem, Extents) {
 TEST(Problem, Text) {
   EXPECT_EQ(to_string(checked(shape(35, 79, 19))), "35 x 79 x 19");
   EXPECT_EQ(to_string(checked(shape(0, 0, 0))), "0 x 0 x 0");
-  Problem p = shape(4, 5, 6);
-  p.batch = 3;
-  p.lda = 7;
-  p.ldb = 5;  // as usual
-  p.ldc = 9;
-  p.alpha = -0.5f;
-  p.beta = 2.0f;
-  EXPECT_EQ(to_string(checked(p)), "4 x 5 x 6 batch 3 lda 7 ldc 9 alpha -0.5 beta 2");
-  p = shape(4, 5, 6);
-  p.layout = Layout::column_major;
+  // ldb is the usual one.
+  EXPECT_EQ(
+      to_string(checked(
+          {.m = 4, .n = 5, .k = 6, .batch = 3, .lda = 7, .ldb = 5, .ldc = 9, .alpha = -0.5f, .beta = 2})),
+      "4 x 5 x 6 batch 3 lda 7 ldc 9 alpha -0.5 beta 2");
+  Problem p{.m = 4, .n = 5, .k = 6, .layout = Layout::column_major};
   EXPECT_EQ(to_string(checked(p)), "4 x 5 x 6 col");
   p.lda = 6;
   EXPECT_EQ(to_string(checked(p)), "4 x 5 x 6 lda 6 col");

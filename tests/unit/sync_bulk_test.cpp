@@ -2,28 +2,28 @@
 
 #include <cmath>
 
-#include "tests/unit/sync_check.hpp"
+#include "tests/unit/device_test.hpp"
 
 namespace {
 
 // No sooner than somebody waits, and from the source as it is then.
-TEST_P(Sync, BulkCopiesComeInOrderAndLate) {
+TEST_P(BothBuilds, BulkCopiesComeInOrderAndLate) {
   cpu_device::set_checking(false);  // looking at what has not come is a fault
-  run(kernels.bulk_order, 1);
+  run("bulk_order", 1, 1);
   EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]) && std::isnan(y[3]));
   EXPECT_EQ(y[2], 1.0f);
   EXPECT_EQ(y[4], 1.0f);
   EXPECT_EQ(y[5], 15.0f);
 }
 
-TEST_P(Sync, BulkCopyAndABarrierForAll) {
-  run(kernels.bulk_after_syncthreads, 256, 8);
+TEST_P(BothBuilds, BulkCopyAndABarrierForAll) {
+  run("bulk_after_syncthreads", 1, 256, 8);
   for (int i = 0; i < 2048; ++i) ASSERT_EQ(y[i], x[i / 256 * 256 + 255 - i % 256]);
 }
 
-TEST_P(Sync, LanesCopyARowEach) {
+TEST_P(BothBuilds, LanesCopyARowEach) {
   for (const int n : {128, 256}) {  // 512 bytes, 1 KiB
-    run(kernels.bulk_rows_by_lanes, 32 + 96, n);
+    run("bulk_rows_by_lanes", 1, 32 + 96, n);
     for (int t = 0; t < 96; ++t) {
       float sum = 0;
       for (int tile = 0; tile < 5; ++tile) {
@@ -34,59 +34,54 @@ TEST_P(Sync, LanesCopyARowEach) {
   }
 }
 
-TEST_P(Sync, AsyncCopiesArriveAtAnMbarrier) {
-  run(kernels.copies_arrive, 64);
+TEST_P(BothBuilds, AsyncCopiesArriveAtAnMbarrier) {
+  run("copies_arrive", 1, 64);
   for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], x[63 - t]);
 }
 
-#ifdef HAVE_OBSERVED
-
 // ---- What is wrong ---------------------------------------------------------------------------------------
 
-TEST_F(SyncFault, BulkCopyMisaligned) {
-  for (const int n : {1, 10, 100}) {
-    run(kernels.bulk_misaligned, 1, n);
-    expect(FaultKind::misaligned, "bulk_misaligned", 0,
-           n < 10    ? "to an address"
-           : n < 100 ? "from"
-                     : "20 bytes");
+TEST_F(Check, BulkCopyMisaligned) {
+  for (const auto& [n, detail] : {std::pair{1, "to an address"}, {10, "from"}, {100, "20 bytes"}}) {
+    run("bulk_misaligned", 1, 1, n);
+    expect(FaultKind::misaligned, 0, detail);
   }
 }
 
-TEST_F(SyncFault, BulkCopyOutOfBounds) {
-  run(kernels.bulk_outside, 1, 4);
-  expect(FaultKind::out_of_bounds_shared, "bulk_outside", 0, "writes 64 bytes");
-  run(kernels.bulk_outside, 1, 2036 * 100);
-  expect(FaultKind::out_of_bounds_global, "bulk_outside", 0, "reads 0 bytes past");
-  cpu_device::describe(view("A", x.data(), 18, false));
-  run(kernels.bulk_outside, 1, 400);
-  expect(FaultKind::out_of_bounds_global, "bulk_outside", 0, "reads right behind the end of A");
+TEST_F(Check, BulkCopyOutOfBounds) {
+  run("bulk_outside", 1, 1, 4);
+  expect(FaultKind::out_of_bounds_shared, 0, "writes 64 bytes");
+  run("bulk_outside", 1, 1, 2036 * 100);
+  expect(FaultKind::out_of_bounds_global, 0, "reads 0 bytes past");
+  cpu_device::describe(view("A", x.data(), 1, 18, 18, true, false));
+  run("bulk_outside", 1, 1, 400);
+  expect(FaultKind::out_of_bounds_global, 0, "reads right behind the end of A");
 }
 
-TEST_F(SyncFault, BulkCopyOntoWhatIsRead) {
+TEST_F(Check, BulkCopyOntoWhatIsRead) {
   for (const int n : {0, 40, 62}) {
-    run(kernels.bulk_overwrites, 64, n);
-    expect(FaultKind::race_shared, "bulk_overwrites", 63,
-           "which " + name(n) + " read at " + here("bulk_overwrites_reader"));
+    run("bulk_overwrites", 1, 64, n);
+    expect(FaultKind::race_shared, 63,
+           "which " + thread_name(n) + " read at " + here("bulk_overwrites_reader"));
   }
 }
 
-TEST_F(SyncFault, SourceOfABulkCopyOverwritten) {
-  cpu_device::describe(view("C", x.data(), 64, true));
-  run(kernels.bulk_source_overwritten, 64, 1);
-  run(kernels.bulk_source_overwritten, 64, 0);
-  for (const Fault& fault : cpu_device::take_faults()) EXPECT_EQ(fault.kind, FaultKind::race_global);
+TEST_F(Check, SourceOfABulkCopyOverwritten) {
+  cpu_device::describe(view("C", x.data(), 1, 64, 64));
+  run("bulk_source_overwritten", 1, 64, 1);
+  expect_none();
+  run("bulk_source_overwritten", 1, 64, 0);
+  expect(FaultKind::race_global, 1);
 }
 
-TEST_F(SyncFault, BulkCopyIsToldAsOneRequest) {
-  Requests requests;
-  cpu_device::set_listener(&requests);
-  run(kernels.bulk_after_syncthreads, 256, 2);
-  ASSERT_EQ(requests.all.size(), 4u);
-  for (int i = 0; i < 4; ++i) {
-    const cpu_device::CollectiveRequest& request = requests.all[static_cast<std::size_t>(i)];
+TEST_F(Check, BulkCopyIsToldAsOneRequest) {
+  const Recorder& recorder = record();
+  run("bulk_after_syncthreads", 1, 256, 2);
+  ASSERT_EQ(recorder.requests.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const cpu_device::CollectiveRequest& request = recorder.requests[i];
     EXPECT_EQ(request.operation, cpu_device::Operation::copy);
-    EXPECT_EQ(request.space, i % 2 == 0 ? cpu_device::Space::global : cpu_device::Space::shared);
+    EXPECT_EQ(request.space, i % 2 == 0 ? Space::global : Space::shared);
     EXPECT_EQ(request.bytes, 1024u);
     EXPECT_EQ(request.active, 0u);  // it has no lanes
     EXPECT_EQ(request.warp, 0u);
@@ -95,7 +90,5 @@ TEST_F(SyncFault, BulkCopyIsToldAsOneRequest) {
     }
   }
 }
-
-#endif
 
 }  // namespace

@@ -1,9 +1,8 @@
-// Kernels that copy in bulk, or let an mbarrier know of their asynchronous copies.
-// Each place that a test expects in a report is marked by a comment "here: NAME".
+// Kernels that copy in bulk, or tell an mbarrier of their asynchronous copies.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/bulk_copy.hpp"
-#include "tests/unit/sync_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -126,7 +125,7 @@ __global__ void bulk_overwrites(float* x, float* y, int n) {
   mbarrier_wait(&barrier, 0);
 }
 
-// Another thread changes what is copied from; with a wait before (n is 1) or without.
+// Another thread changes what is copied from: while it may be copied, or (n is 1) when the copy has come.
 __global__ void bulk_source_overwritten(float* x, float*, int n) {
   __shared__ __align__(16) float slots[4];
   __shared__ std::uint64_t barrier;
@@ -135,21 +134,15 @@ __global__ void bulk_source_overwritten(float* x, float*, int n) {
     mbarrier_arrive_expect_tx(&barrier, 16);
     bulk_copy(slots, x, 16, &barrier);
   }
-  if (n == 1) mbarrier_wait(&barrier, 0);
-  __syncthreads();
+  if (n == 1) {
+    mbarrier_wait(&barrier, 0);
+    __syncthreads();
+  }
   if (threadIdx.x == 1) x[2] = 1.0f;  // here: bulk_source_overwritten
   mbarrier_wait(&barrier, 0);
 }
 
-}  // namespace
+TEST_KERNELS(bulk_order, bulk_after_syncthreads, bulk_rows_by_lanes, copies_arrive, bulk_misaligned,
+             bulk_outside, bulk_overwrites, bulk_source_overwritten)
 
-const BulkKernels OF_BUILD(BUILD, bulk_kernels){
-    .bulk_order = bulk_order,
-    .bulk_after_syncthreads = bulk_after_syncthreads,
-    .bulk_rows_by_lanes = bulk_rows_by_lanes,
-    .copies_arrive = copies_arrive,
-    .bulk_misaligned = bulk_misaligned,
-    .bulk_outside = bulk_outside,
-    .bulk_overwrites = bulk_overwrites,
-    .bulk_source_overwritten = bulk_source_overwritten,
-};
+}  // namespace

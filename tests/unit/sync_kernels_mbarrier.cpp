@@ -1,8 +1,7 @@
 // Kernels that wait at mbarriers.
-// Each place that a test expects in a report is marked by a comment "here: NAME".
 
 #include "common/cuda/bulk_copy.hpp"
-#include "tests/unit/sync_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -174,22 +173,8 @@ __global__ void many_readers(float*, float* y, int n) {
   }
 }
 
-}  // namespace
+TEST_KERNELS(phases, polls, invalidated, chain, many_readers, no_init, init_twice, init_without_barrier,
+             no_fence, bad_parity, too_many_arrivals, too_many_bytes, overwritten_mbarrier,
+             expect_is_no_arrive, hangs_polling)
 
-const MbarrierKernels OF_BUILD(BUILD, mbarrier_kernels){
-    .phases = phases,
-    .polls = polls,
-    .invalidated = invalidated,
-    .chain = chain,
-    .many_readers = many_readers,
-    .no_init = no_init,
-    .init_twice = init_twice,
-    .init_without_barrier = init_without_barrier,
-    .no_fence = no_fence,
-    .bad_parity = bad_parity,
-    .too_many_arrivals = too_many_arrivals,
-    .too_many_bytes = too_many_bytes,
-    .overwritten_mbarrier = overwritten_mbarrier,
-    .expect_is_no_arrive = expect_is_no_arrive,
-    .hangs_polling = hangs_polling,
-};
+}  // namespace

@@ -1,7 +1,6 @@
 // Kernels that access parts of words, and kernels whose blocks go wrong at different times.
-// Each place that a test expects in a report is marked by a comment "here: NAME".
 
-#include "tests/unit/sync_kernels_common.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -62,8 +61,8 @@ __global__ void stop_in_blocks(float* x, float* y, int n) {
     for (int i = 0; i < 1000; ++i) __syncthreads();
     x[block] = 1.0f;  // here: stop_late
   }
-  if (block + 1 == static_cast<int>(gridDim.x)) x[block] = 1.0f;  // here: stop_after
-  if (block >= n && threadIdx.x % 2 == 0) __syncthreads();        // here: stop_in_blocks
+  if (block + 1 == static_cast<int>(gridDim.x)) x[block] = 1.0f;
+  if (block >= n && threadIdx.x % 2 == 0) __syncthreads();  // here: stop_in_blocks
   y[block] = 1.0f;
 }
 
@@ -72,14 +71,7 @@ __global__ void race_of_blocks(float*, float* y, int) {
   if (threadIdx.x == 0) y[0] = 1.0f;  // here: race_of_blocks
 }
 
-}  // namespace
+TEST_KERNELS(halves, global_halves, unwritten_half, half_race, fault_in_blocks, stop_in_blocks,
+             race_of_blocks)
 
-const ReportKernels OF_BUILD(BUILD, report_kernels){
-    .halves = halves,
-    .global_halves = global_halves,
-    .unwritten_half = unwritten_half,
-    .half_race = half_race,
-    .fault_in_blocks = fault_in_blocks,
-    .stop_in_blocks = stop_in_blocks,
-    .race_of_blocks = race_of_blocks,
-};
+}  // namespace

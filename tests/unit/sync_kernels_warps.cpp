@@ -1,9 +1,11 @@
 // Kernels that shuffle, meet at barriers of some threads, or do something as a whole warp.
-// Each place that a test expects in a report is marked by a comment "here: NAME".
 
 #include "common/cuda/named_barrier.hpp"
-#include "tests/unit/sync_kernels_common.hpp"
-#include "tests/unit/sync_operations.hpp"
+#include "tests/unit/kernels.hpp"
+
+// Every thread of a warpgroup gets the sum of what all bring. In sync_warps_test.cpp, as the operations of
+// the device, too, are not compiled for observation.
+void warpgroup_sum(float* operand, int line);
 
 namespace {
 
@@ -44,7 +46,7 @@ __global__ void shuffle_without_source(float* x, float* y, int n) {
 __global__ void shuffle_elsewhere(float* x, float* y, int n) {
   const int lane = static_cast<int>(threadIdx.x);
   if (lane == n) {
-    __syncthreads();  // here: elsewhere
+    __syncthreads();  // here: lane_elsewhere
   } else {
     y[lane] = __shfl_xor_sync(all_lanes, x[lane], 1);  // here: shuffle_elsewhere
   }
@@ -63,7 +65,7 @@ __global__ void shuffle_is_no_barrier(float* x, float* y, int n) {
   y[lane] = value + slots[lane ^ static_cast<unsigned>(n)];  // here: shuffle_is_no_barrier
 }
 
-// ---- Operations that a wgmma or an ldmatrix will be like -------------------------------------------------
+// ---- Operations of a warpgroup ---------------------------------------------------------------------------
 
 // Thread n leaves before. Two rounds; in between, the warps of the first warpgroup run apart.
 __global__ void sums_of_warpgroups(float* x, float* y, int n) {
@@ -74,17 +76,6 @@ __global__ void sums_of_warpgroups(float* x, float* y, int n) {
   for (int i = 0; i < t / 32 && t < 128; ++i) __syncwarp();
   warpgroup_sum(&sum, __LINE__);
   y[t] = sum;
-}
-
-// Lane n's neighbour has not seen what lane n wrote.
-__global__ void loads_of_warps(float* x, float* y, int n) {
-  __shared__ float slots[64];
-  const unsigned t = threadIdx.x;
-  slots[t] = x[t];
-  __syncthreads();
-  if (static_cast<int>(t) == n) slots[t] = 0.0f;
-  const float value = warp_load(&slots[t ^ 1], __LINE__);  // here: loads_of_warps
-  y[t] = value;
 }
 
 // ---- Barriers of some threads ----------------------------------------------------------------------------
@@ -180,27 +171,10 @@ __global__ void named_barrier_half_a_warp(float*, float*, int) {
   __syncthreads();
 }
 
-}  // namespace
+TEST_KERNELS(shuffle_floats, shuffle_ints, shuffle_doubles, shuffle_in_part, sums_of_warpgroups,
+             halves_of_a_warp, chain_of_named_barriers, named_barrier_without_some, named_barrier_twice,
+             shuffle_without_source, shuffle_elsewhere, syncwarp_without_itself, across_halves,
+             shuffle_is_no_barrier, arrive_is_no_wait, named_barrier_number, named_barrier_count,
+             named_barrier_too_few, named_barrier_half_a_warp)
 
-const WarpKernels OF_BUILD(BUILD, warp_kernels){
-    .shuffle_floats = shuffle_floats,
-    .shuffle_ints = shuffle_ints,
-    .shuffle_doubles = shuffle_doubles,
-    .shuffle_in_part = shuffle_in_part,
-    .sums_of_warpgroups = sums_of_warpgroups,
-    .loads_of_warps = loads_of_warps,
-    .halves_of_a_warp = halves_of_a_warp,
-    .chain_of_named_barriers = chain_of_named_barriers,
-    .named_barrier_without_some = named_barrier_without_some,
-    .named_barrier_twice = named_barrier_twice,
-    .shuffle_without_source = shuffle_without_source,
-    .shuffle_elsewhere = shuffle_elsewhere,
-    .syncwarp_without_itself = syncwarp_without_itself,
-    .across_halves = across_halves,
-    .shuffle_is_no_barrier = shuffle_is_no_barrier,
-    .arrive_is_no_wait = arrive_is_no_wait,
-    .named_barrier_number = named_barrier_number,
-    .named_barrier_count = named_barrier_count,
-    .named_barrier_too_few = named_barrier_too_few,
-    .named_barrier_half_a_warp = named_barrier_half_a_warp,
-};
+}  // namespace

@@ -2,27 +2,38 @@
 // barriers; what they order, and what is said of those that do not come.
 
 #include <cmath>
-#include <string>
 
-#include "tests/unit/sync_check.hpp"
+#include "common/cpu_device/internal.hpp"
+#include "tests/unit/device_test.hpp"
 
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(, Sync,
-                         testing::Values(Build{"plain", &plain_sync_kernels}
-#ifdef HAVE_OBSERVED
-                                         ,
-                                         Build{"observed", &observed_sync_kernels}
-#endif
-                                         ),
-                         [](const auto& info) { return info.param.name; });
+using cpu_device::Rendezvous;
+
+void add_up(cpu_device::Worker&, Rendezvous& r) {
+  float sum = 0.0f;
+  for (unsigned i = 0; i < 128; ++i) sum += *static_cast<float*>(r.operand(i));
+  for (unsigned i = 0; i < 128; ++i) *static_cast<float*>(r.operand(i)) = sum;
+}
+const cpu_device::Collective sum_of_warpgroup{"sum_of_warpgroup", true, false, add_up};
+
+}  // namespace
+
+void warpgroup_sum(float* operand, int line);  // see sync_kernels_warps.cpp
+void warpgroup_sum(float* operand, int line) {
+  cpu_device::meet(sum_of_warpgroup, 4, 0xffffffff, operand, line, __builtin_return_address(0));
+}
+
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(, BothBuilds, testing::Values("plain", "observed"), name_of_build);
 
 // CUDA C++ Programming Guide, "Warp Shuffle Functions".
-TEST_P(Sync, Shuffles) {
-  for (const Kernel kernel : {kernels.shuffle_floats, kernels.shuffle_ints, kernels.shuffle_doubles}) {
+TEST_P(BothBuilds, Shuffles) {
+  for (const char* kernel : {"shuffle_floats", "shuffle_ints", "shuffle_doubles"}) {
     for (const int width : {32, 16, 8, 2, 1}) {
       for (const int by : {0, 1, 3, 7, 16, 31}) {
-        run(kernel, 32, width * 100 + by);
+        run(kernel, 1, 32, width * 100 + by);
         for (int lane = 0; lane < 32; ++lane) {
           const int begin = lane / width * width, in_group = lane - begin;
           const auto value = [](int source) { return static_cast<float>(source + 1); };
@@ -37,139 +48,112 @@ TEST_P(Sync, Shuffles) {
   }
 }
 
-TEST_P(Sync, ShuffleOfSomeLanes) {
+TEST_P(BothBuilds, ShuffleOfSomeLanes) {
   for (const int n : {1, 5, 31}) {
-    run(kernels.shuffle_in_part, 32, n);
+    run("shuffle_in_part", 1, 32, n);
     for (int lane = 0; lane < n; ++lane) EXPECT_EQ(y[lane], x[(lane + 1) % n]);
   }
 }
 
-TEST_P(Sync, FourWarpsDoSomethingAtOnce) {
-  run(kernels.sums_of_warpgroups, 256, -1);
+TEST_P(BothBuilds, FourWarpsDoSomethingAtOnce) {
+  run("sums_of_warpgroups", 1, 256, -1);
   const float first = 128 * 129 / 2, second = 256 * 257 / 2 - first;
   for (int t = 0; t < 256; ++t) ASSERT_EQ(y[t], 128 * (t < 128 ? first : second));
 }
 
-TEST_P(Sync, HalvesOfAWarpSynchroniseApart) {
-  run(kernels.halves_of_a_warp, 64, 9);
+TEST_P(BothBuilds, HalvesOfAWarpSynchroniseApart) {
+  run("halves_of_a_warp", 1, 64, 9);
   for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], t / 16 % 2 == 0 ? 1.0f : 9.0f);
 }
 
-TEST_P(Sync, NamedBarriersOrderAChain) {
+TEST_P(BothBuilds, NamedBarriersOrderAChain) {
   for (const unsigned warps : {2u, 5u, 15u}) {
-    run(kernels.chain_of_named_barriers, warps * 32, 4);
+    run("chain_of_named_barriers", 1, warps * 32, 4);
     for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(y[lane], static_cast<float>(4 * warps)) << warps;
   }
 }
 
-TEST_P(Sync, WarpsComeToNamedBarriersAsAWhole) {
+TEST_P(BothBuilds, WarpsComeToNamedBarriersAsAWhole) {
   for (const int n : {32, 20, 1}) {
-    run(kernels.named_barrier_without_some, 64, n);
+    run("named_barrier_without_some", 1, 64, n);
     for (int t = 0; t < 64; ++t) {
       if (t % 32 >= n) continue;
       ASSERT_EQ(y[t], x[t ^ 32]);
     }
   }
-  run(kernels.named_barrier_without_some, 33, 1);
+  run("named_barrier_without_some", 1, 33, 1);
   EXPECT_EQ(y[0], x[32]);
-  run(kernels.named_barrier_twice, 64);
+  run("named_barrier_twice", 1, 64);
   EXPECT_EQ(y[63], 1.0f);
 }
 
-#ifdef HAVE_OBSERVED
-
 // ---- What is wrong ---------------------------------------------------------------------------------------
 
-TEST_F(SyncFault, LaneMissingFromAShuffle) {
-  run(kernels.shuffle_without_source, 32, 7);
-  expect(FaultKind::missing_lane, "shuffle_without_source", 6,
-         "takes at __shfl_down_sync the value of " + name(7) + ", which has left the kernel");
+TEST_F(Check, LaneMissingFromAShuffle) {
+  run("shuffle_without_source", 1, 32, 7);
+  expect(FaultKind::missing_lane, 6,
+         "takes at __shfl_down_sync the value of " + thread_name(7) + ", which has left the kernel");
   EXPECT_TRUE(std::isnan(y[6]));
-  run(kernels.shuffle_without_source, 20, 40);
-  expect(FaultKind::missing_lane, "shuffle_without_source", 19, "the value of lane 20, which does not exist");
+  run("shuffle_without_source", 1, 20, 40);
+  expect(FaultKind::missing_lane, 19, "the value of lane 20, which does not exist");
 }
 
-TEST_F(SyncFault, LaneElsewhereThanAtAShuffle) {
+TEST_F(Check, LaneElsewhereThanAtAShuffle) {
   for (const int n : {0, 9, 31}) {
-    run(kernels.shuffle_elsewhere, 64, n);
-    expect(FaultKind::missing_lane, "shuffle_elsewhere", n == 0 ? 1 : 0,
-           "waits here for " + name(n) + " at __shfl_xor_sync, which waits at " + here("elsewhere"));
+    run("shuffle_elsewhere", 1, 64, n);
+    expect(
+        FaultKind::missing_lane, n == 0 ? 1 : 0,
+        "waits here for " + thread_name(n) + " at __shfl_xor_sync, which waits at " + here("lane_elsewhere"));
   }
 }
 
-TEST_F(SyncFault, ThreadMissingFromAWarpgroup) {
+TEST_F(Check, ThreadMissingFromAWarpgroup) {
   for (const int n : {5, 77}) {
-    run(kernels.sums_of_warpgroups, 128, n);
-    expect(FaultKind::missing_lane, "sums_of_warpgroups", 0,
-           "waits here for " + name(n) + " at sum_of_warpgroup, which has left the kernel");
+    run("sums_of_warpgroups", 1, 128, n);
+    expect(FaultKind::missing_lane, 0,
+           "waits here for " + thread_name(n) + " at sum_of_warpgroup, which has left the kernel");
   }
-  run(kernels.sums_of_warpgroups, 64, -1);
-  expect(FaultKind::missing_lane, "sums_of_warpgroups", 0,
-         "thread number 64 at sum_of_warpgroup, which does not exist");
+  run("sums_of_warpgroups", 1, 64, -1);
+  expect(FaultKind::missing_lane, 0, "thread number 64 at sum_of_warpgroup, which does not exist");
 }
 
-// Each lane of a warp-wide load answers for its own address.
-TEST_F(SyncFault, RaceWithAWarpWideLoad) {
-  for (const int n : {0, 31, 40}) {
-    run(kernels.loads_of_warps, 64, n);
-    expect(FaultKind::race_shared, "loads_of_warps", static_cast<unsigned>(n ^ 1),
-           "which " + name(n) + " wrote");
-  }
+TEST_F(Check, MaskWithoutTheLaneItself) {
+  run("syncwarp_without_itself", 1, 32, 3);
+  expect(FaultKind::missing_lane, 3, "leaves it out itself");
 }
 
-TEST_F(SyncFault, MaskWithoutTheLaneItself) {
-  run(kernels.syncwarp_without_itself, 32, 3);
-  expect(FaultKind::missing_lane, "syncwarp_without_itself", 3, "leaves it out itself");
-}
-
-TEST_F(SyncFault, BarriersOfHalvesDoNotOrderThem) {
-  for (const int n : {1, 15}) run(kernels.across_halves, 64, n);
+TEST_F(Check, BarriersOfHalvesDoNotOrderThem) {
+  for (const int n : {1, 15}) run("across_halves", 1, 64, n);
+  expect_none();
   for (const int n : {16, 31, 32}) {
-    run(kernels.across_halves, 64, n);
-    expect(FaultKind::race_shared, "across_halves", static_cast<unsigned>(n), "which " + name(0) + " wrote");
+    run("across_halves", 1, 64, n);
+    expect(FaultKind::race_shared, n, "which " + thread_name(0) + " wrote");
   }
 }
 
-TEST_F(SyncFault, AShuffleOrdersNoMemory) {
-  run(kernels.shuffle_is_no_barrier, 32, 1);
-  expect(FaultKind::race_shared, "shuffle_is_no_barrier", 0, "which " + name(1) + " wrote");
+TEST_F(Check, AShuffleOrdersNoMemory) {
+  run("shuffle_is_no_barrier", 1, 32, 1);
+  expect(FaultKind::race_shared, 0, "which " + thread_name(1) + " wrote");
 }
 
-TEST_F(SyncFault, WhoOnlyArrivesHasSeenNothing) {
-  run(kernels.arrive_is_no_wait, 64);
-  expect(FaultKind::race_shared, "arrive_is_no_wait", 40, "which " + name(0) + " wrote");
+TEST_F(Check, WhoOnlyArrivesHasSeenNothing) {
+  run("arrive_is_no_wait", 1, 64);
+  expect(FaultKind::race_shared, 40, "which " + thread_name(0) + " wrote");
 }
 
-TEST_F(SyncFault, NamedBarriers) {
+TEST_F(Check, NamedBarriers) {
   for (const int n : {0, 16}) {
-    run(kernels.named_barrier_number, 64, n);
-    expect(FaultKind::barrier_misuse, "named_barrier_number", 0, "barrier " + std::to_string(n));
+    run("named_barrier_number", 1, 64, n);
+    expect(FaultKind::barrier_misuse, 0, "barrier " + std::to_string(n));
   }
-  run(kernels.named_barrier_number, 32, 1);
-  expect(FaultKind::deadlock, "named_barrier_number", 0, "barrier 1, to which 32 of 64 threads have come");
+  run("named_barrier_number", 1, 32, 1);
+  expect(FaultKind::deadlock, 0, "barrier 1, to which 32 of 64 threads have come");
   for (const int n : {0, 48}) {
-    run(kernels.named_barrier_count, 64, n);
-    expect(FaultKind::barrier_misuse, "named_barrier_count", 0, "warps come as a whole");
+    run("named_barrier_count", 1, 64, n);
+    expect(FaultKind::barrier_misuse, 0, "warps come as a whole");
   }
-  run(kernels.named_barrier_too_few, 64);
-  expect(FaultKind::deadlock, "named_barrier_too_few", 0, "barrier 3, to which 32 of 64 threads have come");
-  run(kernels.named_barrier_half_a_warp, 64);
-  expect(FaultKind::deadlock, "named_barrier_half_a_warp", 0, "barrier 3 together with " + name(16));
+  run("named_barrier_half_a_warp", 1, 64);
+  expect(FaultKind::deadlock, 0, "barrier 3 together with " + thread_name(16));
 }
-
-TEST_F(SyncFault, WarpWideLoadIsToldAsOneRequest) {
-  Requests requests;
-  cpu_device::set_listener(&requests);
-  run(kernels.loads_of_warps, 64, -1);
-  ASSERT_EQ(requests.all.size(), 2u);
-  for (unsigned warp = 0; warp < 2; ++warp) {
-    EXPECT_EQ(requests.all[warp].warp, warp);
-    EXPECT_EQ(requests.all[warp].active, 0xffffffff);
-    EXPECT_EQ(requests.all[warp].addresses[6], requests.all[warp].addresses[7] + 4);
-  }
-  for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], x[t ^ 1]);
-}
-
-#endif
 
 }  // namespace

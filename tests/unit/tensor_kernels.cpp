@@ -1,4 +1,7 @@
-#include "tests/unit/tensor_kernels.hpp"
+// Kernels that copy boxes of a matrix by TMA.
+
+#include "tests/unit/fetch_box.hpp"
+#include "tests/unit/kernels.hpp"
 
 namespace {
 
@@ -10,7 +13,7 @@ __forceinline__ void init(std::uint64_t* barrier) {
 
 // Two boxes are asked for, of 4 x 4 from (0, 0) and (0, 4) of x, and the source of the second is changed. y:
 // what has come before any wait, and after each of two.
-__global__ void order(float* x, float* y, const __grid_constant__ TensorMap map, int) {
+__global__ void tensor_order(float* x, float* y, const __grid_constant__ TensorMap map, int) {
   __shared__ __align__(128) float slots[2][32];
   __shared__ std::uint64_t barriers[2];
   for (int i = 0; i < 2; ++i) {
@@ -41,52 +44,52 @@ __global__ void unused_map(float*, float* y, const __grid_constant__ TensorMap m
 }
 
 // Of a box of 64 bytes, n are announced.
-__global__ void bytes(float*, float*, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_bytes(float*, float*, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   init(&barrier);
   mbarrier_arrive_expect_tx(&barrier, static_cast<unsigned>(n));
   tensor_copy(slots, map, 8, 2, 0, &barrier);
-  mbarrier_wait(&barrier, 0);  // here: bytes
+  mbarrier_wait(&barrier, 0);  // here: tensor_bytes
 }
 
 // To element n % 100, from column n / 100.
-__global__ void misaligned(float*, float*, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_misaligned(float*, float*, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[128];
   __shared__ std::uint64_t barrier;
   init(&barrier);
   mbarrier_arrive_expect_tx(&barrier, 64);
-  tensor_copy(slots + n % 100, map, n / 100, 3, 1, &barrier);  // here: misaligned
+  tensor_copy(slots + n % 100, map, n / 100, 3, 1, &barrier);  // here: tensor_misaligned
   mbarrier_wait(&barrier, 0);
 }
 
-__global__ void outside_shared(float*, float*, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_outside_shared(float*, float*, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[40];
   __shared__ std::uint64_t barrier;
   init(&barrier);
   mbarrier_arrive_expect_tx(&barrier, 64);
-  tensor_copy(slots + n, map, 0, 0, 0, &barrier);  // here: outside_shared
+  tensor_copy(slots + n, map, 0, 0, 0, &barrier);  // here: tensor_outside_shared
   mbarrier_wait(&barrier, 0);
 }
 
 // Thread n still reads what another thread's copy overwrites.
-__global__ void overwrites(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_overwrites(float*, float* y, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   const int t = static_cast<int>(threadIdx.x);
   if (t == 63) init(&barrier);
   if (t < 16) slots[t] = 0.0f;
   __syncthreads();
-  if (t == n) y[0] = slots[1];  // here: overwrites_reader
+  if (t == n) y[0] = slots[1];  // here: tensor_overwrites_reader
   if (t == 63) {
     mbarrier_arrive_expect_tx(&barrier, 64);
-    tensor_copy(slots, map, 0, 36, 0, &barrier);  // here: overwrites
+    tensor_copy(slots, map, 0, 36, 0, &barrier);  // here: tensor_overwrites
   }
   mbarrier_wait(&barrier, 0);
 }
 
 // Thread 1 changes element n of x while a box may be copied from there; or element -n, when that has come.
-__global__ void source_overwritten(float* x, float*, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_source_overwritten(float* x, float*, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   if (threadIdx.x == 0) {
@@ -94,14 +97,14 @@ __global__ void source_overwritten(float* x, float*, const __grid_constant__ Ten
     mbarrier_arrive_expect_tx(&barrier, 64);
     tensor_copy(slots, map, 4, 1, 0, &barrier);  // here: source_copied
   }
-  if (threadIdx.x == 1 && n >= 0) x[n] = 1.0f;  // here: source_overwritten
+  if (threadIdx.x == 1 && n >= 0) x[n] = 1.0f;  // here: tensor_source_overwritten
   __syncthreads();
   mbarrier_wait(&barrier, 0);
   if (threadIdx.x == 1 && n < 0) x[-n] = 1.0f;
 }
 
 // Thread n reads element n, a zero or not, without a wait.
-__global__ void read_before_wait(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+__global__ void tensor_read_before_wait(float*, float* y, const __grid_constant__ TensorMap map, int n) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   if (threadIdx.x == 0) {
@@ -110,42 +113,30 @@ __global__ void read_before_wait(float*, float* y, const __grid_constant__ Tenso
     tensor_copy(slots, map, 40, 36, 0, &barrier);  // here: not_waited_for
   }
   __syncthreads();
-  if (static_cast<int>(threadIdx.x) == n) y[0] = slots[n];  // here: read_before_wait
+  if (static_cast<int>(threadIdx.x) == n) y[0] = slots[n];  // here: tensor_read_before_wait
   mbarrier_wait(&barrier, 0);
 }
 
-__global__ void no_fence(float*, float*, const __grid_constant__ TensorMap map, int) {
+__global__ void tensor_no_fence(float*, float*, const __grid_constant__ TensorMap map, int) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   mbarrier_init(&barrier, 1);
   mbarrier_arrive_expect_tx(&barrier, 64);
-  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: no_fence
+  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: tensor_no_fence
   mbarrier_wait(&barrier, 0);
 }
 
 // As much is announced as comes, but nobody waits.
-__global__ void no_wait(float*, float*, const __grid_constant__ TensorMap map, int) {
+__global__ void tensor_no_wait(float*, float*, const __grid_constant__ TensorMap map, int) {
   __shared__ __align__(128) float slots[16];
   __shared__ std::uint64_t barrier;
   init(&barrier);
   mbarrier_arrive_expect_tx(&barrier, 64);
-  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: no_wait
+  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: tensor_no_wait
 }
 
-}  // namespace
+TEST_KERNELS(fetch_box<float>, fetch_box<bf16>, tensor_order, alignment_of_maps, unused_map, tensor_bytes,
+             tensor_misaligned, tensor_outside_shared, tensor_overwrites, tensor_source_overwritten,
+             tensor_read_before_wait, tensor_no_fence, tensor_no_wait)
 
-const TensorKernels TENSOR_KERNELS{
-    .fetch_floats = fetch_box<float>,
-    .fetch_bf16s = fetch_box<bf16>,
-    .order = order,
-    .alignment_of_maps = alignment_of_maps,
-    .unused_map = unused_map,
-    .bytes = bytes,
-    .misaligned = misaligned,
-    .outside_shared = outside_shared,
-    .overwrites = overwrites,
-    .source_overwritten = source_overwritten,
-    .read_before_wait = read_before_wait,
-    .no_fence = no_fence,
-    .no_wait = no_wait,
-};
+}  // namespace

@@ -13,7 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/wavefronts.hpp"
+namespace cpu_device {
+void PrintTo(const Wavefronts& w, std::ostream* out) {
+  *out << w.wavefronts << " wavefronts, ideal " << w.ideal;
+}
+}  // namespace cpu_device
 
 namespace {
 
@@ -21,6 +25,8 @@ using cpu_device::WarpRequest;
 using cpu_device::Wavefronts;
 using testing::ElementsAre;
 using testing::IsEmpty;
+
+Wavefronts takes(std::uint64_t wavefronts, std::uint64_t ideal) { return {wavefronts, ideal}; }
 
 // ---- One request to shared memory -------------------------------------------------------------------------
 
