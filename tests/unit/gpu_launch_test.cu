@@ -1,27 +1,18 @@
 // Launches on a GPU: configurations, clusters, the alignment of dynamic shared memory, workspaces, launches
 // that overlap, flags between blocks.
-// Exit status: 0 all is right, 1 something is not, 77 there is no GPU.
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/grid_flag.hpp"
-#include "common/cuda/launch.hpp"
 #include "common/cuda/workspace.hpp"
 #include "common/out_of_memory.hpp"
+#include "tests/unit/gpu_test.hpp"
 
 namespace {
-
-int failures = 0;
-
-void expect(bool right, const char* what) {
-  if (!right) std::printf("FAILED: %s\n", what);
-  failures += !right;
-}
 
 struct alignas(1024) AlignedTile {
   float values[64];
@@ -196,18 +187,4 @@ void run(int compute_capability) {
 
 }  // namespace
 
-int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
-    return 77;
-  }
-  try {
-    int major = 0;
-    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    run(major);
-  } catch (const CudaError& error) {
-    expect(false, error.what());
-  }
-  return failures == 0 ? 0 : 1;
-}
+int main() { return test_gpu(run); }

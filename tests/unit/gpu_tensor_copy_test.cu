@@ -1,24 +1,16 @@
 // Tensor copies on a GPU: the boxes that tensor_copy_test.cpp has on the CPU device, bit for bit, and the
-// maps that the driver has to accept. Exit status: 0 all is right, 1 something is not, 77 there is no GPU
-// that can copy tensors.
+// maps that the driver has to accept.
 
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "common/cuda/launch.hpp"
 #include "common/cuda/tensor_copy.hpp"
 #include "tests/unit/boxes.hpp"
+#include "tests/unit/gpu_test.hpp"
 
 namespace {
-
-int failures = 0;
-
-void expect(bool right, const std::string& what) {
-  if (!right) std::printf("FAILED: %s\n", what.c_str());
-  failures += !right;
-}
 
 template <typename T>
 class DeviceArray {
@@ -136,30 +128,17 @@ void expect_empty_map() {
   expect(out.values(1)[0] == 1, "the map of an empty matrix can be handed over");
 }
 
+void run(int) {
+  expect_boxes<float>("float", true);
+  expect_boxes<float>("float", false);
+  expect_boxes<bf16>("bf16", true);
+  expect_lines();
+  expect_accepted();
+  expect_refused();
+  expect_empty_map();
+}
+
 }  // namespace
 
-int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no GPU\n");
-    return 77;
-  }
-  try {
-    int major = 0;
-    CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    if (major < 9) {
-      std::printf("skipped: this GPU has no tensor copies\n");
-      return 77;
-    }
-    expect_boxes<float>("float", true);
-    expect_boxes<float>("float", false);
-    expect_boxes<bf16>("bf16", true);
-    expect_lines();
-    expect_accepted();
-    expect_refused();
-    expect_empty_map();
-  } catch (const std::exception& error) {
-    expect(false, error.what());
-  }
-  return failures == 0 ? 0 : 1;
-}
+// Older GPUs cannot copy tensors.
+int main() { return test_gpu(run, 9); }
