@@ -48,7 +48,7 @@ def built(tmp_path_factory):
     return build_once
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def window():
     """A browser. Skips the test where there is none."""
     pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")

@@ -6,16 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 # Attributes that make a browser fetch something when the page is loaded.
-FETCHED = {
-    ("script", "src"),
-    ("img", "src"),
-    ("img", "srcset"),
-    ("source", "src"),
-    ("source", "srcset"),
-    ("iframe", "src"),
-    ("link", "href"),
-    ("object", "data"),
-}
+FETCHED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("object", "data")}
 # Markdown that was not taken for such: a list without an empty line before it, a table, emphasis, a fence.
 UNRENDERED = re.compile(
     r"(?<=\n)(?:[-*+] |1\. )|^(?:\||#{1,6} |```)|\]\(|\*\*\w|<!--|-->|:---|---:", re.MULTILINE
@@ -30,8 +21,6 @@ class Html(HTMLParser):
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.fetched: list[str] = []
-        self.next: str | None = None
-        self.previous: str | None = None
         self.paragraphs: list[str] = []
         self._open: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
@@ -45,11 +34,6 @@ class Html(HTMLParser):
                 self.fetched.append(value)
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
-            kind = values.get("class", "")
-            if "md-footer__link--next" in kind:
-                self.next = values["href"]
-            elif "md-footer__link--prev" in kind:
-                self.previous = values["href"]
         if tag in ("p", "li", "td", "th", "h1", "h2", "h3"):
             self.paragraphs.append("")
         if tag in ("code", "pre", "script", "style"):
@@ -98,19 +82,3 @@ def broken(address: str, path: Path, pages: dict[Path, Html]) -> str:
     if parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
         return "no such place on that page"
     return ""
-
-
-def in_order(site: Path) -> list[str]:
-    """The pages that the links "next" visit from the start page on, as paths within the site."""
-    at = (site / "index.html").resolve()
-    visited: list[Path] = []
-    while at not in visited:
-        visited.append(at)
-        page = Html(at)
-        if len(visited) > 1:
-            back = (at.parent / (page.previous or "")).resolve()
-            assert back == visited[-2], f"{at}: its link to the previous page leads to {back}"
-        if page.next is None:
-            break
-        at = (at.parent / page.next).resolve()
-    return [str(path.relative_to(site.resolve())) for path in visited]
