@@ -62,13 +62,8 @@ FILES = [
     ("--a empty.npy --b b.npy", "empty.npy", "not a .npy file"),
     ("--a text.npy --b b.npy", "text.npy", "not a .npy file"),
     ("--a archive.npz --b b.npy", "archive.npz", ".npz"),
-    ("--a header_only.npy --b b.npy", "header_only.npy", "truncated"),
     ("--a truncated.npy --b b.npy", "truncated.npy", "truncated"),
     ("--a longer.npy --b b.npy", "longer.npy", "too long"),
-    ("--a half_a_header.npy --b b.npy", "half_a_header.npy"),
-    ("--a no_shape.npy --b b.npy", "no_shape.npy", "shape"),
-    ("--a negative_shape.npy --b b.npy", "negative_shape.npy", "negative"),
-    ("--a absurd_shape.npy --b b.npy", "absurd_shape.npy"),
     ("--a float64.npy --b b.npy", "float64.npy", "float64", "float32"),
     ("--a a.npy --b int32.npy", "int32.npy", "int32", "float32"),
     ("--a big_endian.npy --b b.npy", "big_endian.npy", "big-endian", "float32"),
@@ -156,12 +151,6 @@ CASES = {
 }
 
 
-def header_of(text: str) -> bytes:
-    """A .npy file without data, whose header is `text`."""
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
-
-
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory) -> Path:
     """A directory with good and bad inputs, for all rows: none may change anything in it."""
@@ -190,15 +179,8 @@ def inputs(tmp_path_factory) -> Path:
     for name, content in {
         "empty.npy": b"",
         "text.npy": b"1 2 3\n4 5 6\n",
-        "header_only.npy": good[:128],
         "truncated.npy": good[:-1],
         "longer.npy": good + b"\0",
-        "half_a_header.npy": good[:40],
-        "no_shape.npy": header_of("{'descr': '<f4', 'fortran_order': False, }"),
-        "negative_shape.npy": header_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 3), }"),
-        "absurd_shape.npy": header_of(
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 9" + "9" * 30 + "), }"
-        ),
         "unreadable.npy": good,
         "old.json": b"old\n",
     }.items():
