@@ -19,9 +19,9 @@ A file of its own for an edited kernel names its base, too, a step or the path o
 
 From such files the build makes whole kernels (a row with `edited` in common/programs/meson.build):
 
-  python -m tools.edits DEPFILE FOLDER FILE.toml...
+  python -m tools.edits FILE.toml KERNEL DEPFILE
 
-writes FOLDER/FILE.cuh for each, and Ninja's list of what they were made of. Standard library only.
+writes the kernel's file, and for Ninja what it was made of. Standard library only.
 """
 
 import re
@@ -153,25 +153,16 @@ def write(files: dict[str, str], folder: Path) -> Path:
     return folder / "kernel.cu"
 
 
-def write_if_changed(path: Path, text: str) -> None:
-    """Leaves a file's time alone if its text is the same: then nothing is compiled again."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-
-
 def main() -> int:
-    depfile, folder, *files = map(Path, sys.argv[1:])
-    made_of = {}
-    for file in files:
-        kernel = read_edited(file)
-        try:
-            text = kernel.source()
-        except UsageError as problem:
-            raise UsageError(f"{file}: {problem}") from None
-        base, made = base_path(kernel.base), folder / f"{file.stem}.cuh"
-        write_if_changed(made, f"// {base}, changed by {file.name}: edit these, not this file.\n//\n{text}")
-        made_of[made] = str(ROOT / base).replace(" ", "\\ ")
-    depfile.write_text(f"{' '.join(map(str, made_of))}: {' '.join(sorted(set(made_of.values())))}\n")
+    file, made, depfile = map(Path, sys.argv[1:])
+    kernel = read_edited(file)
+    base = base_path(kernel.base)
+    try:
+        text = kernel.source()
+    except UsageError as problem:
+        raise UsageError(f"{file}: {problem}") from None
+    made.write_text(f"// {base}, changed by {file.name}: edit these, not this file.\n//\n{text}", "utf-8")
+    depfile.write_text(f"{made}: " + str(ROOT / base).replace(" ", "\\ ") + "\n", "utf-8")
     return 0
 
 
