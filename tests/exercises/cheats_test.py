@@ -46,8 +46,8 @@ CHEATS = read_cheats()
 
 
 @pytest.fixture(scope="module")
-def cheats(build, exercises):
-    return Kernels(CHEATS, exercises, build)
+def cheats(build, exercises, request):
+    return Kernels(CHEATS, exercises, build, request.session)
 
 
 @pytest.mark.parametrize(

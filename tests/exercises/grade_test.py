@@ -11,7 +11,7 @@ from conftest import line_with
 from tools.grading import run
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Entry, Goal, entry_of, entry_of_step
-from tools.grading.finding import Finding, Grade, show, wrapped
+from tools.grading.finding import Finding, Grade, wrapped
 from tools.grading.grader import Grader
 from tools.grading.program import verify
 from tools.grading.source import read
@@ -34,79 +34,11 @@ def grade(exercises, build):
     return grade_changed
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("float sum = 0.0f;", "float sum = 0.0f", "does not compile: expected"),
-        ("float sum = 0.0f;", "float sum = zero;", "zero"),
-        ("float sum = 0.0f;", "float sum = 0.0f; static_assert(TILE == 31);", "static assertion"),
-    ],
-)
-def test_does_not_compile(grade, old, new, words):
-    result, source = grade((old, new))
-    assert result.finding.code == "compile"
-    assert words in result.finding.says
-    assert abs(result.finding.line - line_with(new[:20], source)) <= 2
-    assert "exercise-cache" not in show(result.finding, "my/02.cu", source)
-
-
-def test_does_not_link(grade):
-    result, _ = grade(
-        ("namespace {\n", "float elsewhere(float);\nnamespace {\n"),
-        ("float sum = 0.0f", "float sum = elsewhere(0.0f)"),
-    )
-    assert result.finding.code == "compile"
-    assert "elsewhere" in result.finding.says
-
-
-def test_error_in_what_the_file_uses(grade):
-    result, source = grade(
-        ("launch(sgemm_coalescing, grid, block, 0, g)", "launch(sgemm_coalescing, grid, block, 0, g, g)")
-    )
-    assert result.finding.code == "compile"
-    assert result.finding.line == line_with("0, g, g)", source)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "code", "words"),
-    [
-        ("row >= g.M ||", "row > g.M ||", "out-of-bounds", "A"),
-        ("k < g.K", "k < g.K - 1", "wrong result", "terms"),
-        ("g.alpha * sum :", "sum :", "wrong result", "alpha"),
-        ("g.ldc", "g.N", "out-of-bounds", "ldc, not K and N"),
-        ("* g.lda", "* g.K", "out-of-bounds", "lda, ldb and ldc"),
-        ("ceil_div(g.N, TILE)", "g.N / TILE", "wrong result", "never written"),
-        ("g.beta == 0.0f ? g.alpha * sum : ", "", "read of uninitialised", "beta"),
-        ("k < g.K; ++k", "k < g.K; k += 2", "wrong result", ""),
-    ],
-)
-def test_honest_mistakes(grade, old, new, code, words):
-    result, source = grade((old, new))
-    finding = result.finding
-    assert finding is not None
-    assert code in finding.code, finding
-    message = show(finding, "my/02.cu", source)
-    assert words in message
-    assert re.search(r"[MNK] = \d+", message)  # with which sizes
-    assert finding.look
-    assert "kernel.cu" not in message
-    assert max(map(len, message.splitlines())) <= 100
-
-
 def test_a_kernel_that_does_not_end(grade):
     result, _ = grade(("++k)", "k += 0)"))
     assert result.finding.code == "endless"
     assert "K = " in result.finding.says
     assert result.seconds < 30
-
-
-def test_a_goal_that_is_missed_names_line_and_numbers(grade):
-    result, source = grade(
-        ("threadIdx.y;", "threadIdx.Z;"), ("threadIdx.x;", "threadIdx.y;"), ("threadIdx.Z;", "threadIdx.x;")
-    )
-    assert result.finding.code == "goal"
-    assert result.finding.line == line_with("sum += A[", source)
-    assert "is 32; it should be 1" in " ".join(result.finding.details)
 
 
 def test_goals_that_cannot_be_checked_are_said(grade, build):
@@ -249,19 +181,6 @@ def test_the_name_of_the_entry_is_the_step_s(build, exercises):
 # ---- Mistakes that are known by name; see variants.txt, too ----
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("03_shared_memory", "__syncthreads();  // the tiles are complete"),
-        ("09_async_copy", "__syncthreads();       // ..."),
-    ],
-)
-def test_a_forgotten_first_barrier(grade_other, name, line):
-    finding, _ = grade_other(name, (line, "//"))
-    assert finding.code == "read of uninitialised shared memory"
-    assert "a barrier is missing between filling and reading" in finding.look
-
-
 def test_what_gcc_warns_of(exercises, student):
     exercise = exercises["02_coalescing"]
     student.writes(exercise, exercise.solution.replace("float sum = 0.0f;", "int sum = 0;"))
@@ -278,41 +197,11 @@ def test_a_place_in_shared_memory_has_indices(grade_other):
     assert "[" in finding.details[0]
 
 
-def test_a_forgotten_shared(grade_other):
-    finding, source = grade_other("03_shared_memory", ("__shared__ float As", "float As"))
-    assert finding.code == "wrong result"
-    assert "As is declared without __shared__" in finding.says
-    assert finding.line == line_with("float As[", source)
-
-
 def test_a_private_array_is_no_forgotten_shared(grade_other):
     """Where the result is wrong for another reason."""
     finding, _ = grade_other("04_1d_tiling", ("g.beta == 0.0f ? g.alpha * sum", "g.beta == 0.0f ? 2 * sum"))
     assert finding.code == "wrong result"
     assert "__shared__" not in finding.says
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (" + blockIdx.z * g.strideA;", ";"),
-        (" + blockIdx.z * g.strideB;", ";"),
-        (" + blockIdx.z * g.strideC;", ";"),
-        (", g.batch);", ", 1);"),
-    ],
-)
-def test_a_forgotten_batch(grade_other, old, new):
-    finding, source = grade_other("02_coalescing", (old, new))
-    assert "blockIdx.z counts its matrices" in finding.look
-    assert "batch = 2" in show(finding, "my/it.cu", source)
-
-
-def test_a_block_with_too_many_threads(grade):
-    result, source = grade(("TILE = 32", "TILE = 64"), ("__launch_bounds__(THREADS) ", ""))
-    finding = result.finding
-    assert finding.code == "launch"
-    assert finding.line == line_with("launch(sgemm", source)
-    assert "1024" in finding.details[0]
 
 
 def test_a_crash_is_looked_at_with_every_access_checked(grade):
@@ -322,40 +211,11 @@ def test_a_crash_is_looked_at_with_every_access_checked(grade):
     assert result.finding.line == line_with("1ll << 40", source)
 
 
-def test_a_crash_names_no_option_that_is_not_there(grade):
-    result, source = grade(
-        ("float& c", "float own[1 << 22];\n  own[row] = sum;\n  float& c"),
-        ("= g.beta", "= own[col] + g.beta"),
-    )
-    assert result.finding.code == "crash"
-    message = show(result.finding, "my/02.cu", source)
-    assert "--check" not in message
-    assert "0x" not in message
-    assert "arrays of its own" in result.finding.look
-
-
 def test_a_problem_drawn_by_lot_is_named_with_its_seed(grade):
     result, _ = grade(("k < g.K;", "k < g.K - (g.M > 300 && g.M < 1200 && g.M != 1031);"))
     assert "--seed 3" in result.finding.details[-1]
     result, _ = grade(("k < g.K;", "k < g.K - 1;"))
     assert "--seed" not in " ".join(result.finding.details)
-
-
-def test_a_missed_goal_is_shown_where_it_is_missed(grade_other):
-    """The load of Bs in the product, not the copying of the tiles, which asks for more sectors."""
-    finding, source = grade_other(
-        "04_1d_tiling", ("      const float b = Bs[k][tx];\n", ""), ("[k] * b;", "[k] * Bs[k][tx];")
-    )
-    assert finding.says.startswith("Right, but not there yet: One load of an element of Bs")
-    assert finding.line == line_with("* Bs[k][tx];", source)
-
-
-def test_another_name_for_a_tile(grade_other, exercises):
-    source = exercises["04_1d_tiling"].solution
-    lines = [line for line in source.splitlines() if "Bs" in line]
-    finding, _ = grade_other("04_1d_tiling", *((line, line.replace("Bs", "b_tile")) for line in lines))
-    assert "accesses no array 'Bs'" in finding.details[0]
-    assert finding.look.startswith("the names")
 
 
 # ---- Whether the exercises are in order ----

@@ -16,8 +16,8 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def variants(build, exercises):
-    return Kernels(VARIANTS, exercises, build)
+def variants(build, exercises, request):
+    return Kernels(VARIANTS, exercises, build, request.session)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

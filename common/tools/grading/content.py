@@ -4,9 +4,8 @@
   exercises/find_the_fault/NAME/{exercise.toml, starter.toml, solution.cu}
   exercises/predict/NAME/{exercise.toml, answers.toml, solution.md}
 
-starter.toml is an edit (tools/edits.py) of the solution. A fault's solution may be one itself, of the kernel
-of the step that it comes after: solution.toml in place of solution.cu. docs/teaching.md describes
-exercise.toml. Standard library only.
+starter.toml is an edit (tools/edits.py) of the solution. A fault's solution may be one itself: solution.toml
+in place of solution.cu. docs/teaching.md describes exercise.toml. Standard library only.
 """
 
 import ast
@@ -18,7 +17,7 @@ from pathlib import Path
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml
 from tools.claims.context import all_steps
 from tools.claims.values import is_condition, parse
-from tools.edits import Edit
+from tools.edits import Edit, EditedKernel
 
 HINTS = 3
 # kind: where they lie, and what others do not have in exercise.toml
@@ -132,15 +131,20 @@ class Exercise:
         """What the student begins with. Raises UsageError."""
         if self.kind == "predict":
             return read_text(self.folder / "answers.toml")
-        return _edited(self.solution, self.folder / "starter.toml")
+        path = self.folder / "starter.toml"
+        edit = read_fields(Edit, read_toml(path), path)
+        try:
+            return edit.text(self.solution)
+        except UsageError as problem:
+            raise UsageError(f"{path}: {problem}") from None
 
     @cached_property
     def solution(self) -> str:
         """A kernel, or what explains the answers. Raises UsageError."""
         if self.kind == "kernel":
             return read_text(self.folder.parent / "kernel.cu")
-        if self.kind == "fault" and (edit := self.folder / "solution.toml").exists():
-            return _edited(read_text(ROOT / "steps" / self.after / "kernel.cu"), edit)
+        if (edit := self.folder / "solution.toml").exists():
+            return read_fields(EditedKernel, read_toml(edit), edit).source()
         return read_text(self.folder / ("solution.md" if self.kind == "predict" else "solution.cu"))
 
     @property
@@ -186,15 +190,6 @@ def read_exercise(folder: Path) -> Exercise:
     else:
         _check_sources(exercise, path)
     return exercise
-
-
-def _edited(kernel: str, path: Path) -> str:
-    """The kernel with the edit that stands in a file."""
-    edit = read_fields(Edit, read_toml(path), path)
-    try:
-        return edit.text(kernel)
-    except UsageError as problem:
-        raise UsageError(f"{path}: {problem}") from None
 
 
 # ---- The function that launches --------------------------------------------------------------------------

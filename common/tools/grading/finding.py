@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 WIDTH = 96
 
@@ -70,20 +71,16 @@ def graded(device: str = "") -> Iterator[Grade]:
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
     """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
     further = indent if further is None else further
-    pieces: list[tuple[str, bool]] = []
-    for line in text.strip("\n").splitlines():
-        kept = re.match(r"\s|[-*] |\d[\d.]|$", line) is not None
-        if pieces and not kept and not pieces[-1][1]:
-            pieces[-1] = f"{pieces[-1][0]} {line.strip()}", False
-        else:
-            pieces.append((line, kept))
     out: list[str] = []
-    for piece, kept in pieces:
-        spaces = piece[: len(piece) - len(piece.lstrip())]
-        wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
-        wrapper.initial_indent = (further if out or kept else indent) + spaces
-        wrapper.subsequent_indent = further + spaces + "  " * kept
-        out.append(wrapper.fill(piece.strip()))
+    lines = text.strip("\n").splitlines()
+    for kept, group in groupby(lines, lambda line: bool(re.match(r"\s|[-*] |\d[\d.]|$", line))):
+        for piece in group if kept else [" ".join(map(str.strip, group))]:
+            spaces = piece[: len(piece) - len(piece.lstrip())]
+            first, others = (further if out or kept else indent) + spaces, further + spaces + "  " * kept
+            wrapper = textwrap.TextWrapper(
+                WIDTH, first, others, break_long_words=False, break_on_hyphens=False
+            )
+            out.append(wrapper.fill(piece.strip()))
     return "\n".join(out)
 
 

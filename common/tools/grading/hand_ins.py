@@ -47,24 +47,20 @@ class HandIn:
 
     def take(self, wanted: set[str], found: Iterator[Thing]) -> None:
         for thing in sorted(found, key=lambda thing: (thing.path.count("/"), thing.path)):
-            name, wrong = PurePosixPath(thing.path).name, thing.wrong
+            name = PurePosixPath(thing.path).name
+            faults = {
+                "it is no exercise's file": name not in wanted,
+                DEEP: thing.path.count("/") > 1,
+                f"there is another {name}": name in self.files,
+                f"it has {thing.size:,} bytes; a hand-in has at most {MOST_BYTES:,}": thing.size > MOST_BYTES,
+            }
+            wrong = thing.wrong or next((fault for fault, has in faults.items() if has), "")
+            try:
+                self.files |= {} if wrong else {name: thing.read()}
+            except UNREADABLE as error:
+                wrong = f"it cannot be read: {error}"
             if wrong:
-                pass
-            elif name not in wanted:
-                wrong = "it is no exercise's file"
-            elif thing.path.count("/") > 1:
-                wrong = DEEP
-            elif name in self.files:
-                wrong = f"there is another {name}"
-            elif thing.size > MOST_BYTES:
-                wrong = f"it has {thing.size:,} bytes; a hand-in has at most {MOST_BYTES:,}"
-            else:
-                try:
-                    self.files[name] = thing.read()
-                    continue
-                except UNREADABLE as error:
-                    wrong = f"it cannot be read: {error}"
-            self.ignored.append((thing.path, wrong))
+                self.ignored.append((thing.path, wrong))
 
 
 def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn], list[tuple[str, str]]]:
