@@ -1,9 +1,10 @@
 """Wrong claims are rejected, each kind of them; malformed files are named; the rest is skipped."""
 
-import dataclasses
+import re
 
 import pytest
 from conftest import ROOT, XRAY, claims_text
+from tools.base import UsageError
 from tools.claims import claims
 from tools.claims.context import Context, all_steps
 
@@ -47,27 +48,20 @@ def test_claims_that_hold(claims_py, step_dir, fake_build, fake_profiles):
             "xray(here).load('As').conflicts == xray(here).load('B').requests",
             "xray(here).load('As').conflicts [= 5] == xray(here).load('B').requests [= 10]",
         ),
-        ("xray(here).load('X').excess == 0", "no array 'X'"),
         ("xray(here).load('A').excess == 0", "of shared memory"),
         # profile
         ("profile(here).fma_pipe_percent > 50", "profile(here).fma_pipe_percent [= 50] > 50"),
-        ("profile(here).stall('long_scoreboard') < 25 or 1 > 2", "[= 25] < 25; 1 > 2"),
-        ("profile(here).nothing == 1", "no .nothing"),
         # ladder
-        (f"{SPEED} > 1", "[= 0.6"),
         (f"not 0.5 < {SPEED} < 0.7", "0.5 < ladder"),
         ("all(ladder(s).ratio < 1 for s in steps)", "ladder('12_larger_tiles').ratio [= 1.0"),
         # const
-        ("const(here, 'BK') == 16", "const(here, 'BK') [= 8] == 16"),
         ("const(here, 'BK') == const(before, 'BK')", "[= 8] == const(before, 'BK') [= 16]"),
-        ("const(here, 'NOT') == 1", "has no constant NOT"),
         # gpu
         ("gpu.sms == 108", "gpu.sms [= 132] == 108"),
         # a long value is cut short
         ("steps == [gpu.name]", "steps [= ['00_cublas', '01_naive', "),
         # no value at all
         ("const(here, 'BK') / (gpu.sms - 132) > 1", "division by zero"),
-        ("const(here, 'BK') > here", "not supported"),
     ],
 )
 def test_wrong_claims_are_rejected(claims_py, step_dir, fake_build, fake_profiles, check, said):
@@ -87,9 +81,7 @@ def test_wrong_claims_are_rejected(claims_py, step_dir, fake_build, fake_profile
     "check, said",
     [
         ("sass(here).loop.count('LDS') == 1", "sass(here).loop.count('LDS') [= 16] == 1"),
-        ("sass(here).loop.count('LDS.128') > 0", "[= 0] > 0"),
         ("sass(here).nothing > 0", "kernel has no .nothing"),
-        ("sass(here, kernel='no such') == 1", "0 kernels"),
     ],
 )
 def test_wrong_claims_about_machine_code_are_rejected(claims_py, step_dir, build, check, said):
@@ -180,44 +172,40 @@ GOOD = claims_text()
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("", ["0 claims", "at least 8"]),
         (claims_text(fewest=7), ["7 claims", "at least 8"]),
         ("[[claim]", ["cannot be read"]),
         ("claim = 3", ["no list of tables"]),
-        ("claim = [3]", ["no list of tables"]),
         ("title = 'x'\n" + GOOD, ["unknown key 'title'"]),
         (GOOD.replace("claim-2", "claim-1"), ["claim 'claim-1'", "another claim"]),
         (GOOD.replace('id = "claim-2"\n', ""), ["claim number 2", "no id"]),
         (GOOD.replace('"claim-2"', "2"), ["claim number 2", "id is 2, and should be a text"]),
         (GOOD.replace("claim-2", "Claim 2"), ["claim 'Claim 2'", "like 'four-sectors'"]),
-        (GOOD.replace('says = "Sentence 2."\n', ""), ["claim 'claim-2'", "no says"]),
         (GOOD.replace("Sentence 2.", "  "), ["claim 'claim-2'", "no says"]),
-        (GOOD.replace('"Sentence 2."', "['a']"), ["claim 'claim-2'", "says is ['a'], and should be a text"]),
-        (claims_text(""), ["claim 'claim-1'", "no check"]),
         (claims_text(kind='"sass"'), ["claim 'claim-1'", "unknown key 'kind'", "arch, check, id, says"]),
         (claims_text("__import__('os').system('true') == 0"), ["claim 'claim-1'", "__import__"]),
-        (claims_text("gpu.__class__ == 1"), ["claim 'claim-1'", "__class__"]),
         (claims_text("const(here, 'BK') ="), ["claim 'claim-1'", "not an expression"]),
         (claims_text("const(here, 'BK')"), ["claim 'claim-1'", "no condition"]),
-        (claims_text("const(here, 'BK') and 1 < 2"), ["claim 'claim-1'", "no condition"]),
         (claims_text("1 + 1 == 2"), ["claim 'claim-1'", "cannot fail"]),
-        (claims_text("nothing(here) == 2"), ["claim 'claim-1'", "unknown function 'nothing'"]),
         (claims_text(arch='["sm_90a"]'), ["claim 'claim-1'", "arch is for"]),
-        (claims_text("sass(here).registers > 0", arch='"sm_90a"'), ["claim 'claim-1'", "should be a list"]),
         (claims_text("sass(here).registers > 0", arch='["90"]'), ["claim 'claim-1'", "arch is to be like"]),
     ],
 )
-def test_malformed_files(claims_py, step_dir, fake_build, text, words):
-    folder = step_dir(text)
+def test_malformed_files(step_dir, text, words):
+    file = step_dir(text) / "claims.toml"
+    with pytest.raises(UsageError) as error:
+        claims.load(file)
+    assert str(error.value).startswith(f"{file}: ") and "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_nothing_is_checked_where_a_file_is_malformed(claims_py, step_dir, fake_build):
+    folder = step_dir(claims_text(fewest=7))
     for arguments in (("check", folder, "--build", fake_build.path), ("list", folder)):
         result = claims_py(*arguments)
-        assert result.returncode == 2, result.stdout + result.stderr
-        assert result.stdout == ""
-        assert len(result.stderr.splitlines()) == 1, result.stderr
-        assert result.stderr.startswith(f"error: {folder}/claims.toml: ")
-        for word in words:
-            assert word in result.stderr
-    assert fake_build.calls == []  # nothing is checked where a file is malformed
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"error: {folder}/claims.toml: has 7 claims")
+    assert fake_build.calls == []
 
 
 def test_bad_usage(claims_py, step_dir, fake_build, tmp_path):
@@ -243,31 +231,12 @@ def test_bad_usage(claims_py, step_dir, fake_build, tmp_path):
 # ---- The steps' own claims -------------------------------------------------------------------------------
 
 
-def test_every_step_makes_claims(claims_py):
+def test_every_step_makes_claims_in_sentences(claims_py):
     result = claims_py("list")
     assert result.returncode == 0, result.stderr
     for folder in STEPS:
         mine = [line for line in result.stdout.splitlines() if line.startswith(f"{folder.name}/")]
-        assert len(mine) == len(claims.load(folder / "claims.toml")) >= claims.FEWEST
-
-
-@pytest.mark.parametrize("folder", STEPS, ids=lambda folder: folder.name)
-def test_sentences_read_as_sentences(folder):
-    for claim in claims.load(folder / "claims.toml"):
-        assert claim.says[0].isupper() or claim.says[0].isdigit() or claim.says.startswith("cuBLAS"), claim.id
-        assert claim.says.endswith("."), claim.id
-
-
-@pytest.mark.parametrize("folder", STEPS, ids=lambda folder: folder.name)
-def test_the_opposite_of_each_claim_is_rejected(build, folder):
-    context = Context(build, folder.name, step_dir=folder)
-    checked = 0
-    for claim in claims.load(folder / "claims.toml"):
-        if claims.check(claim, context).status != "ok":
-            continue  # <step> claims is the test that reports it
-        opposite = dataclasses.replace(claim, check=f"not ({claim.check})")
-        result = claims.check(opposite, context)
-        assert result.status == "FAILED", claim.id
-        assert result.detail
-        checked += 1
-    assert checked >= claims.FEWEST // 2
+        made = claims.load(folder / "claims.toml")
+        assert len(mine) == len(made) >= claims.FEWEST
+        for claim in made:
+            assert re.match(r"[A-Z0-9]|cuBLAS", claim.says) and claim.says.endswith("."), claim.id

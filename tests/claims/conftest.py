@@ -40,6 +40,7 @@ def row(space, operation, array, source="", bytes=4, **counts):
     }
 
 
+LOADED = {"requests": 10, "lanes": 320, "bytes_used": 1280}
 XRAY = {
     "complaints": [],
     "xray": {
@@ -49,26 +50,8 @@ XRAY = {
                 "kernel": "sgemm_2d_tiling",
                 "threads_per_block": 256,
                 "accesses": [
-                    row(
-                        "global",
-                        "load",
-                        "A",
-                        "a = A[0];",
-                        requests=10,
-                        lanes=320,
-                        sectors=40,
-                        bytes_used=1280,
-                    ),
-                    row(
-                        "global",
-                        "load",
-                        "B",
-                        "b = B[0];",
-                        requests=10,
-                        lanes=320,
-                        sectors=320,
-                        bytes_used=1280,
-                    ),
+                    row("global", "load", "A", "a = A[0];", **LOADED, sectors=40),
+                    row("global", "load", "B", "b = B[0];", **LOADED, sectors=320),
                     row("global", "store", "C", "C[0] = c;", bytes=16, requests=2, sectors=8, bytes_used=64),
                     row("shared", "load", "As", requests=5, wavefronts=10, ideal_wavefronts=5, conflicts=5),
                     row("shared", "copy", "Bs", requests=5, wavefronts=20, ideal_wavefronts=5),

@@ -17,17 +17,12 @@ from tools.claims.values import evaluate
         ("profile(here).duration_us", 100),
         ("profile(here).tensor_pipe_percent", 62.5),
         ("profile(here).stall('long_scoreboard')", 25),
-        ("profile(here).stall('barrier')", 0),
         ("profile(here).stall_cycles('long_scoreboard')", 0.5),
         ("profile(here).stall_cycles('dispatch')", 0.125),
-        ("profile(here).stall_cycles('barrier')", 0),
         ("profile(here).executed()", 167),
         ("profile(here).executed('LDS')", 150),
         ("profile(here).executed('LDS.128')", 100),
-        ("profile(here).executed('LDS.32')", 50),
         ("profile(here).executed('LDG.E.128')", 10),
-        ("profile(here).executed('LDG.128')", 10),
-        ("profile(here).executed('FFMA')", 0),
         ("profile(here).sectors('LDG')", 160),
         ("profile(here).wavefronts('LDS')", 450),
         ("profile(here).executed('LDS', line='+= a[')", 100),
@@ -36,7 +31,6 @@ from tools.claims.values import evaluate
         ("profile(here).stall_at('long_scoreboard', 'LDS')", 75),
         ("profile(here).stall_at('wait', 'LDS')", 0),
         ("profile(here).excess('LDS')", 200),
-        ("profile(here).excess('LDS.32')", 0),
         ("profile(here, m=256, n=256, k=128).executed('LDS')", 3),
     ],
 )
@@ -49,8 +43,6 @@ def test_profile(context, expression, value):
     [
         ("profile(here).duration", NoValue, "it has cycles_per_hmma, duration_us"),
         ("profile(here).stall('boredom')", NoValue, "there are barrier"),
-        ("profile(here).stall_cycles('boredom')", NoValue, "there are barrier"),
-        ("profile(here).stall_at('boredom', 'LDS')", NoValue, "there are barrier"),
         ("profile(here).stall_at('barrier', 'LDS')", NoValue, "no sample of barrier"),
         ("profile(here).wavefronts('LDS', line='+= z[')", NoValue, "no line"),
         ("profile(here).lsu_pipe_percent", NotAvailable, "without lsu_pipe_percent"),
@@ -58,15 +50,9 @@ def test_profile(context, expression, value):
         ("profile(here, n=17)", NotAvailable, "no run of 17 x 17 x 17"),
         ("profile(before)", NotAvailable, "04_1d_tiling is not recorded yet"),
         ("profile(here, m=256, n=256, k=128).excess('LDS')", NotAvailable, "without its instructions"),
-        ("ladder(here, n=17)", NotAvailable, "no measurement"),
         ("ladder(here).speed", NoValue, "it has"),
         ("experiment('none', 'x')", NoValue, "there are"),
-        ("experiment('../ladder', 'x')", NoValue, "there are"),
         ("const(here, 'M')", NoValue, "it has BM"),
-        ("const('../..', 'M')", NoValue, "names no step"),
-        ("gpu.clock", NoValue, "it has"),
-        ("1 / (const(here, 'BK') - 8)", NoValue, "division by zero"),
-        ("const(here, 'BK') < here", NoValue, "not supported"),
         ("ladder(here) + 1", NoValue, "no number"),
     ],
 )
@@ -96,14 +82,8 @@ def test_ladder_is_what_was_recorded(context):
 
 def test_ladder_of_any_shape(tmp_path):
     """m and k are n where they are left out; a cube of the same n is another shape."""
-    shapes = [
-        (4096, 4096, 4096, 1),
-        (4096, 16, 4096, 1),
-        (16, 4096, 4096, 1),
-        (16, 16, 16, 1),
-        (16, 16, 16, 3),
-    ]
-    shapes += [(16, 16, 8, 1), (1, 4096, 4096, 1)]
+    shapes = [(4096, 4096, 4096, 1), (4096, 16, 4096, 1), (16, 4096, 4096, 1)]
+    shapes += [(16, 16, 16, 1), (16, 16, 16, 3), (16, 16, 8, 1)]
     records = [
         {"step": HERE, "m": m, "n": n, "k": k, "batch": batch, "time_us": at}
         for at, (m, n, k, batch) in enumerate(shapes)
@@ -112,21 +92,15 @@ def test_ladder_of_any_shape(tmp_path):
     context = Context(None, HERE, evidence=tmp_path)
     for expression, wanted in (
         ("ladder(here)", 0),
-        ("ladder(here, m=4096)", 0),
         ("ladder(here, 16, m=4096, k=4096)", 1),
-        ("ladder(here, n=16, m=4096, k=4096)", 1),
         ("ladder(here, m=16)", 2),
-        ("ladder(here, 4096, 1, m=16, k=4096)", 2),
         ("ladder(here, 16)", 3),
         ("ladder(here, 16, 3)", 4),
         ("ladder(here, 16, k=8)", 5),
-        ("ladder(here, m=1)", 6),
     ):
         assert evaluate(f"{expression}.time_us", context) == wanted, expression
     for expression, words in (
         ("ladder(here, 16, m=4096)", "no measurement of 05_2d_tiling at 4096 x 16 x 16, batch 1"),
-        ("ladder(here, 16, k=4096)", "no measurement of 05_2d_tiling at 16 x 16 x 4096, batch 1"),
-        ("ladder(here, 16, 3, m=1)", "at 1 x 16 x 16, batch 3"),
         ("ladder(here, 17)", "no measurement of 05_2d_tiling at 17, batch 1"),
     ):
         with pytest.raises(NotAvailable, match=words):
