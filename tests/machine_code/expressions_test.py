@@ -2,18 +2,14 @@
 
 import random
 
-import pytest
 from conftest import code
 from machine_code.expressions import (
-    Sum,
     add,
     evaluate,
     initial,
-    make,
     masked,
     minus,
     number,
-    of_atom,
     shifted_right,
     times,
 )  # fmt: skip
@@ -116,50 +112,3 @@ def test_what_is_different_looks_different():
     assert shifted_right(x, 1) != x
     assert add(x, number(1)) != x
     assert initial("R2") != x
-
-
-def test_sums():
-    assert make(1 << 32, []) == number(0) == Sum()
-    assert make(0, [(("in", "R1"), 3), (("in", "R1"), -3)]) == number(0)
-    assert initial("R1").atom == ("in", "R1")
-    assert add(initial("R1"), number(1)).atom is None
-    assert number(7).number == 7
-    assert initial("R1").number is None
-    assert str(add(times(masked(initial("R1"), 15), 4), number(16))) == "0x4*and(R1, 15) + 0x10"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "LOP3.LUT R0, R1, 0xffff, RZ, 0xfc, !PT",  # or
-        "LOP3.LUT R0, R1, 0xffff, R2, 0xc0, !PT",
-        "SHF.R.S32.HI R0, RZ, 0x1f, R1",
-        "SHF.L.U32 R0, R1, R2, RZ",
-        "IMAD R0, R1, R2, R3",
-        "IMAD.HI.U32 R0, R1, 0x8, R3",
-        "SEL R0, R1, R2, P0",
-    ],
-)
-def test_what_is_not_understood_stays_opaque(text):
-    """It equals only the same operation on the same operands."""
-    (i,) = code(text)
-    value = evaluate(i, initial)[0]
-    assert value.atom
-    assert value.atom[0] == "result"
-    assert value == evaluate(i, initial)[0]
-    assert value != evaluate(i, lambda name: add(initial(name), number(name == "R1")))[0]
-
-
-def test_a_comparison_is_the_opposite_of_its_opposite():
-    for one, other in (("EQ", "NE"), ("LT", "GE"), ("LE.U32", "GT.U32")):
-        first, second = code(f"ISETP.{one}.AND P0, PT, R1, R2, PT\nISETP.{other}.AND P0, PT, R1, R2, PT")
-        assert evaluate(first, initial)[0] == of_atom("not", evaluate(second, initial)[0])
-    (more,) = code("ISETP.EQ.AND P0, PT, R1, R2, P3")
-    assert evaluate(more, initial)[0].atom[0] == "result"
-
-
-def test_results_of_one_instruction_differ():
-    (i,) = code("ISETP.NE.AND P0, P1, R1, RZ, PT")
-    first, second = evaluate(i, initial)
-    assert first != second
-    assert first == of_atom("result", 0, "ISETP.NE.AND", initial("R1"), number(0), of_atom("true"))

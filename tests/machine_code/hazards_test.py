@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from conftest import code, fp32_kernels
 from machine_code.control import NO_BARRIER, Control
-from machine_code.hazards import enough, hazards, least
+from machine_code.hazards import hazards
 from tools.machine_code.listing import parse_instruction
 
 NEXT = Control()
@@ -99,24 +99,6 @@ def test_along_all_ways():
     fork = "@P0 BRA 0x30\nLDS R4, [R0]\nNOP\nFFMA R1, R4, R2, R1"
     assert found(fork, NEXT, Control(write_barrier=0)) != []
     assert found(fork, NEXT, Control(2, write_barrier=0), Control(wait=1)) == []
-
-
-def test_enough_is_enough_for_all():
-    producers = [
-        "FFMA R0, R1, R2, R3",
-        "IADD3 R0, R1, R2, RZ",
-        "IMAD R0, R1, R2, R3",
-        "HFMA2.MMA R0, -RZ, RZ, 0, 0",
-    ]
-    consumers = [
-        "FFMA R4, R0, R2, R3",
-        "LDS R4, [R0]",
-        "ISETP.NE.AND P0, PT, R0, RZ, PT",
-        "IMAD R4, R0, R1, R2",
-    ]
-    for producer in map(parse_instruction, producers):
-        for consumer in map(parse_instruction, consumers):
-            assert enough(producer, "R0", consumer) >= least(producer, "R0", consumer)
 
 
 # ---- What compilers make, and what is made wrong ---------------------------------------------------------

@@ -5,9 +5,9 @@ import re
 import pytest
 from conftest import code
 from machine_code.effects import effects
-from machine_code.liveness import liveness, unchanged
+from machine_code.liveness import liveness
 from tools.machine_code.binary import run_tool
-from tools.machine_code.listing import SassError, parse_instruction
+from tools.machine_code.listing import parse_instruction
 
 LOOP = """
     MOV R0, 0x8
@@ -54,11 +54,6 @@ def test_reads_and_writes(text, reads, writes):
     assert done.writes == set(writes.split())
 
 
-def test_an_unknown_instruction_is_no_guess():
-    with pytest.raises(SassError, match="HGMMA reads and writes is not known"):
-        effects(parse_instruction("HGMMA.64x8x16.F32.BF16 R24, gdesc[UR4], R24"))
-
-
 def test_round_a_loop():
     live = liveness(code(LOOP))
     outside = {"R4", "R5", "R6", "R7", "UR4", "UR5"}
@@ -95,35 +90,3 @@ def test_against_nvdisasm(source):
         if i.offset in theirs:  # not the filler at the end
             assert counts == theirs[i.offset], f"{i.offset:x} {i.text}"
     assert len(theirs) > 1500
-
-
-# ---- What is known before a loop -------------------------------------------------------------------------
-
-
-def test_unchanged():
-    loop = "FFMA R3, R4, R4, R3\nISETP.NE.AND P0, PT, R3, RZ, PT\n@P0 BRA 0x20\nEXIT"
-    listing = code(f"MOV R0, R5\nIADD3 R1, R2, 0x8, RZ\n{loop}")
-    assert unchanged(listing, listing[1], 0x20)
-    assert unchanged(listing, listing[1], 0x50)
-    assert not unchanged(listing, listing[1], 0x10)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "IADD3 R1, R2, 0x8, RZ\nMOV R2, RZ\nNOP\nEXIT",  # a source changes
-        "IADD3 R1, R2, 0x8, RZ\n@P1 MOV R1, RZ\nNOP\nEXIT",  # the result may change
-        "@P0 IADD3 R1, R2, 0x8, RZ\nNOP\nNOP\nEXIT",  # it may not be carried out
-        "IADD3 R1, R1, 0x8, RZ\nNOP\nNOP\nEXIT",  # it changes its own source
-    ],
-)
-def test_changed(text):
-    listing = code(text)
-    assert not unchanged(listing, listing[0], 0x20)
-
-
-def test_changed_the_second_time_round():
-    listing = code("IADD3 R1, R2, 0x8, RZ\nNOP\nIADD3 R2, R2, 0x1, RZ\n@P0 BRA 0x10\nEXIT")
-    assert not unchanged(listing, listing[0], 0x10)
-    way_round = code("@P0 BRA 0x20\nIADD3 R1, R2, 0x8, RZ\nNOP\nEXIT")
-    assert not unchanged(way_round, way_round[1], 0x20)

@@ -10,11 +10,8 @@ from dataclasses import replace
 
 import pytest
 from conftest import ROOT, code, fp32_kernels, load
-from machine_code import rewrite as rewriting
 from machine_code.control import Control
 from machine_code.cubin import FAT_MAGIC, Cubin, find_cubins
-from machine_code.dataflow import Dataflow, Node, skip_node
-from machine_code.expressions import initial
 from machine_code.meaning import Stretch, differences
 from machine_code.plan import Plan
 from machine_code.recognise import Unknown, recognise
@@ -28,19 +25,6 @@ def rewrite_copy(source, plan=None):
 
 
 # ---- What it recognises ----------------------------------------------------------------------------------
-
-
-def test_the_parts_of_the_loop(source):
-    loop = recognise(source.kernel, source.instructions, source.words, ARCH)
-    assert (loop.steps, loop.tile) == (8, (8, 16))
-    assert len(set(loop.sums.values())) == len(loop.sums) == 128
-    assert sorted(loop.loads) == list(range(1, 9))
-    for loads in loop.loads.values():
-        assert [load.side for load in loads] == [0, 0, 1, 1, 1, 1]
-        assert sorted(n for load in loads if load.side == 1 for n in load.elements) == list(range(16))
-    assert loop.wait
-    assert loop.wait.look.opcode.startswith("SYNCS")
-    assert [i.mnemonic for i in loop.wait.aside] == ["SYNCS", "BRA", "BRA"]
 
 
 def test_a_loop_without_a_wait(compile_kernel):
@@ -72,23 +56,6 @@ def test_a_wait_in_some_rounds_only(compile_kernel):
     assert wrong(always)[0] == []
     assert wrong(always)[1] != []
     assert wrong(parse_instruction("NOP", jump.offset))[0]
-
-
-def test_the_opposite_of_a_comparison():
-    """Where the compiler jumps to the wait, not over it."""
-    (compare,) = code("ISETP.EQ.AND P1, PT, R1, 0x1, PT")
-    node = Node(compare, {"R1": "R1"}, {"P1": initial("P1")})
-    flow = Dataflow([node], {0x40: {"P1": node}, 0x50: {"P1": "P1"}}, {})
-    same = skip_node(parse_instruction("@P1 BRA 0x80", 0x40), flow)
-    assert same.instruction.opcode == "ISETP.EQ.AND"
-    opposite = skip_node(parse_instruction("@!P1 BRA 0x80", 0x40), flow)
-    assert opposite.instruction.opcode == "ISETP.NE.AND"
-    assert opposite.instruction.offset == 0x40
-    with pytest.raises(Unknown, match="before the loop"):
-        skip_node(parse_instruction("@P1 BRA 0x80", 0x50), flow)
-    node.instruction = replace(compare, operands=("P1", "PT", "R1", "0x1", "P2"))
-    with pytest.raises(Unknown, match="opposite is not known"):
-        skip_node(parse_instruction("@!P1 BRA 0x80", 0x40), flow)
 
 
 @pytest.mark.parametrize(
@@ -242,18 +209,6 @@ def test_another_origin(source, was, becomes, reason):
     assert cubin.data == data
 
 
-def test_a_table_that_does_not_agree(source, monkeypatch):
-    monkeypatch.setattr(rewriting, "verify", lambda *_: (1, ["10 NOP: 1, by the table 2"]))
-    with pytest.raises(Refused, match="does not agree with ptxas"):
-        rewrite_copy(source)
-
-
-def test_a_note_about_the_loop(source, monkeypatch):
-    monkeypatch.setattr(Cubin, "relocations", lambda self, kernel: [0x4000])
-    with pytest.raises(Refused, match="instruction at 4000, in the main loop"):
-        rewrite_copy(source)
-
-
 def test_its_own_mistakes_are_found(rewritten):
     """A word that is not what was meant, a wait that is missing, a product with a wrong factor."""
     result, instructions, words = rewritten
@@ -353,10 +308,3 @@ def test_a_number_by_chance_is_no_fat_binary(thing):
     data = struct.pack("<I", FAT_MAGIC) + bytes(3) + struct.pack("<I", FAT_MAGIC) + b"\xff" * 40
     assert find_cubins(data) == []
     assert len(find_cubins(data + thing.read_bytes())) == 2
-
-
-def test_a_damaged_cubin():
-    with pytest.raises(SassError, match="no cubin"):
-        Cubin(bytearray(b"\x7fELF" + bytes(100)))
-    with pytest.raises(SassError, match="damaged"):
-        Cubin(bytearray(b"\x7fELF" + bytes(14) + struct.pack("<H", 190) + b"\xff" * 30))

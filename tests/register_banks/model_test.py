@@ -3,10 +3,8 @@
 from itertools import pairwise
 
 import pytest
-from machine_code.control import Control
-from register_banks.model import ANY, MODELS, SUM, cycles, errors, predict, reads
+from register_banks.model import ANY, SUM, cycles, reads
 from register_banks.patterns import PATTERNS, in_notation
-from tools.machine_code.listing import parse_instruction
 from tools.machine_code.loops import QUEUE, Loop, source_registers
 
 POOL = [n for n in range(2, 124) if n not in (62, 63, 64, 65)]
@@ -63,27 +61,6 @@ def test_a_queue_by_hand():
     assert cycles([(2, 0), (2, 0), (0, 2), (0, 0)], SUM) == 7
 
 
-def test_other_instructions_take_a_cycle_and_evict():
-    code = [parse_instruction(text) for text in ("FFMA R9, R2.reuse, R5, R9", "IADD3 R7, R4, R3, RZ", "NOP")]
-    assert reads(code, BANK) == [(1, 2), (0, 0), (0, 0)]
-    assert reads([code[0], code[2]], BANK) == [(0, 2), (0, 0)]
-    assert predict(code, others=2)["bank any"] == 5
-
-
-def test_models_have_names():
-    assert [*MODELS][:2] == ["next sum", "next 1"]
-    assert MODELS["bank 3"] == (BANK, 3)
-    assert len(MODELS) == 14
-    code = in_notation(PATTERNS["clash_turns_2"], POOL, 64)
-    assert predict(code)["next 2"] == pytest.approx(per_ffma("clash_turns_2", NEXT, 2), rel=5e-2)
-
-
-def test_errors():
-    size, worst = errors({"one": 1.0, "two": 2.0}, {"one": 1.03, "two": 1.92})
-    assert size == pytest.approx(((0.03**2 + 0.04**2) / 2) ** 0.5)
-    assert worst == "two"
-
-
 # ---- The steps -------------------------------------------------------------------------------------------
 
 
@@ -116,7 +93,3 @@ def next_in_place(loop: Loop, n, place, register):
         if found and found[0] % 2 == register % 2:
             return found[0]
     return None
-
-
-def test_a_mark_is_a_bit_of_the_control_word():
-    assert Control(reuse=0b101).put(0) == Control().put(0) | 1 << 122 | 1 << 124

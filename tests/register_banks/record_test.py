@@ -2,15 +2,13 @@
 No build is needed."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from conftest import run_tool
 from register_banks.model import MODELS, errors, predict, reads
 from register_banks.patterns import LARGE_PATTERNS, PATTERNS, in_notation
-from register_banks.record import code_of, from_numbers, in_numbers, make_record
-from tools.base import EVIDENCE, UsageError
-from tools.machine_code.listing import parse_instruction
+from register_banks.record import code_of
+from tools.base import EVIDENCE
 from tools.machine_code.loops import QUEUE, Loop
 
 FILE = EVIDENCE / "register_banks.json"
@@ -166,27 +164,7 @@ def test_replays_of_steps_11_and_09(record, patterns):
 # ---- The tool --------------------------------------------------------------------------------------------
 
 
-def test_numbers_there_and_back():
-    for text in ("FFMA R40, R4.reuse, R9, R40", "FFMA R0, R2, R4, R123.reuse"):
-        assert from_numbers(in_numbers(parse_instruction(text))).text == text
-    assert in_numbers(parse_instruction("FFMA R40, R4.reuse, R9, R41")) == "40 4* 9 41"
-
-
 POOL = [n for n in range(2, 124) if n not in (62, 63, 64, 65)]
-
-
-def ran(name, code):
-    return SimpleNamespace(name=name, size="small", registers=POOL, others=3, code=code)
-
-
-def test_a_record_by_hand():
-    code = [parse_instruction("FFMA R40, R4.reuse, R9, R40"), parse_instruction("FFMA R41, R4, R9, R41")]
-    made = make_record([ran("ideal", in_notation("O e0* E", POOL, 8)), ran("replay_99", code)], [{"x": 1}])
-    assert made["registers"] == {"small": POOL} and made["measured"] == [{"x": 1}]
-    assert [row["code"] for row in made["patterns"]] == ["O e0* E", "40 4* 9 40 | 41 4 9 41"]
-    assert [i.text for i in code_of(made["patterns"][1], {}, 2)] == [i.text for i in code]
-    with pytest.raises(UsageError, match="has other FFMAs"):
-        make_record([ran("ideal", in_notation("E e0* E", POOL, 8))], [])
 
 
 def test_the_verb(tmp_path):
