@@ -156,7 +156,7 @@ def test_lines_of_the_source_are_brought_up_to_date(tmp_path, monkeypatch):
     counters_record.describe({"step": "01", "runs": [run, {"kernel": "a library's"}]}, tmp_path)
     assert items == [{"offset": 0, "sass": "MOV R1, 0x1", "line": 7}, {"offset": 16, "sass": "EXIT"}]
     run["sass_sha256"] = sass_sha256([parse_instruction("MOV R1, 0x2"), parse_instruction("EXIT")])
-    with pytest.raises(UsageError, match="01: .* is not the program that was profiled"):
+    with pytest.raises(UsageError, match=r"01: .* is not the program that was profiled"):
         counters_record.describe({"step": "01", "runs": [run]}, tmp_path)
 
 
