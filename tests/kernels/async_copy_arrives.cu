@@ -1,4 +1,4 @@
-// Each thread copies by cp.async, and its copies arrive at an mbarrier by themselves: nobody waits for
+// Each thread copies with cp.async, and its copies arrive at an mbarrier by themselves: no thread waits for
 // groups.
 //
 // Needs     sm_90+: mbarriers

@@ -1,6 +1,6 @@
-// A warp fills tiles of A and B by bulk copies while four others compute, by mbarriers alone: two for each
-// buffer, one that says it is full, one that says it is empty. Rows that are not aligned are copied element
-// by element.
+// One warp fills tiles of A and B with bulk copies while four others compute. They synchronise by mbarriers
+// alone, two for each buffer: one says that it is full, one that it is empty. Rows that are not aligned are
+// copied element by element.
 //
 // Needs     sm_90+: mbarriers, bulk copies
 

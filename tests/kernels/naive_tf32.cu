@@ -1,5 +1,5 @@
-// TF32 in the plainest way: floats are rounded to 11 bits of significand, as cvt.rna does it, and every
-// product is exact in float. One thread computes one element of C.
+// TF32 in the plainest way: floats are rounded to 11 bits of significand, as cvt.rna does, and every product
+// is exact in float. One thread computes one element of C.
 
 #include "common/step.hpp"
 

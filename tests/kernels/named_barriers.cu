@@ -1,5 +1,6 @@
-// Four warps fill tiles of A and B while four others compute, by named barriers: who fills says that a buffer
-// is full and does not wait for those who read it, and the other way round.
+// Four warps fill tiles of A and B while four others compute. They synchronise by named barriers: the
+// producers announce a full buffer without waiting for the consumers, and the consumers an empty one
+// likewise.
 
 #include "common/cuda/named_barrier.hpp"
 #include "common/step.hpp"

@@ -1,5 +1,5 @@
-// No shared memory: the lanes of a warp load 32 terms of a row of A, and each gives its own to all. For few
-// columns the lanes share out the terms of one sum instead, and add up their parts.
+// No shared memory: the lanes of a warp load 32 terms of a row of A, and each passes its own to all others.
+// If there are few columns, the lanes split the terms of one sum instead, and add up their parts.
 
 #include "common/step.hpp"
 

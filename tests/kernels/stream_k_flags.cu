@@ -1,5 +1,5 @@
-// Stream-K: one block for each multiprocessor, and all of them share out the terms of all tiles evenly. So a
-// tile may be the work of several blocks; who has its first terms adds up what the others hand over, and
+// Stream-K: one block for each multiprocessor, and the terms of all tiles are split evenly among them. So
+// several blocks may work on a tile; the one that has its first terms adds up what the others hand over, and
 // writes it.
 
 #include "common/cuda/grid_flag.hpp"

@@ -1,6 +1,7 @@
-// Tiles of A and B come by tensor copies, one request each, into two buffers: while all threads compute with
-// one, the other is filled. A box may reach beyond its matrix, and a copy fills up with zeros: no tile is
-// special. Where rows do not begin at multiples of 16 bytes there can be no tensor map, and threads load.
+// Tensor copies bring tiles of A and B, one request each, into two buffers: while all threads compute with
+// one, the other is filled. A box may reach beyond its matrix, where the copy fills in zeros: no tile is
+// special. Where rows do not begin at multiples of 16 bytes there can be no tensor map, and the threads load
+// the tiles.
 //
 // Needs     sm_90+: mbarriers, tensor copies
 
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_tensor_tiles(Gemm g, const __gr
   if (tiles > 0) fill(0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int buffer = tile % BUFFERS;
-    if (tile + 1 < tiles) fill(tile + 1);  // of which all have left the buffer
+    if (tile + 1 < tiles) fill(tile + 1);  // all threads are done with that buffer
     if (COPIES) {
       mbarrier_wait(&full[buffer], tile / BUFFERS % 2);
     } else {

@@ -1,4 +1,4 @@
-// BF16 inputs through tiles of 2-byte elements in shared memory; the sums are float.
+// BF16 inputs go through tiles of 2-byte elements in shared memory; the sums are float.
 
 #include "common/step.hpp"
 
