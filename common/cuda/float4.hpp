@@ -1,7 +1,7 @@
 #pragma once
 
-// What steps 06, 07, 09 and 12 introduce: four floats at a time, the layout of a thread's tile in such
-// groups, and copying them asynchronously.
+// What steps 06, 07, 09, 11 and 12 introduce: four floats at a time, the layout of a thread's tile in such
+// groups, copying them asynchronously, and asking for their registers.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/step.hpp"
@@ -56,6 +56,19 @@ __device__ __forceinline__ void update4(float* c, int valid, const float* sums, 
     for (int j = 0; j < 4; ++j) {
       if (j < valid) update(c[j], sums[j], alpha, beta);
     }
+  }
+}
+
+// Asks the compiler for the registers of column j of a thread's sums. Called in a branch that never runs,
+// though the compiler cannot know that: step 11. Four sums that one instruction stores must lie in four
+// registers side by side, from a multiple of 4 on. So the order in which each four of the column are stored,
+// from sums[i + FIRST] to sums[i + FOURTH], decides which of them get even registers and which odd ones.
+template <int FIRST, int SECOND, int THIRD, int FOURTH, int TM, int TN>
+__device__ __forceinline__ void request_registers(float* C, const float (&sums)[TM][TN], int j, int threads) {
+#pragma unroll
+  for (int i = 0; i < TM; i += 4) {
+    float4_at(&C[(j * TM + i) * threads + threadIdx.x * 4]) =
+        make_float4(sums[i + FIRST][j], sums[i + SECOND][j], sums[i + THIRD][j], sums[i + FOURTH][j]);
   }
 }
 

@@ -106,9 +106,9 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_operand_banks(Gemm g) {
     }
   }
 
-  // Never so: batch is not negative. It asks for registers: four sums that one instruction stores lie side by
-  // side, from a multiple of 4 on. In reverse order sums[i][j] gets an odd register where a[i] has an even
-  // one, and the other way round, as far as the compiler keeps to it: one operand from each bank.
+  // Never runs, as batch is not negative, but asks for registers: four sums that one instruction stores must
+  // lie side by side, from a multiple of 4 on. In reverse order sums[i][j] gets an odd register where a[i]
+  // has an even one, and vice versa, as far as the compiler keeps to it: one operand from each bank.
   if (g.batch < 0) {
     for (int j = 0; j < TN; ++j) {
       for (int i = 0; i < TM; i += 4) {

@@ -105,16 +105,9 @@ __global__ void __launch_bounds__(THREADS) sgemm_bulk_copy(Gemm g, const __grid_
     } while (--passes);
   }
 
-  // Never so, as in step 12: asks for registers.
-  if (g.batch < 0) {
+  if (g.batch < 0) {  // never runs: asks for registers, as in step 12
 #pragma unroll
-    for (int j = 0; j < TN; ++j) {
-#pragma unroll
-      for (int i = 0; i < TM; i += 4) {
-        float4_at(&C[(j * TM + i) * THREADS + threadIdx.x * 4]) =
-            make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j]);
-      }
-    }
+    for (int j = 0; j < TN; ++j) request_registers<1, 0, 3, 2>(C, sums, j, THREADS);
   }
 
 #pragma unroll

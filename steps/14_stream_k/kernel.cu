@@ -1,11 +1,14 @@
 // Step 14: as many blocks as multiprocessors, which share out all terms of all tiles evenly (stream-K).
 //
-// Idea      512 tiles on 132 SMs are 3.9 waves, and take the time of 4. Cut into parts along K, the tiles of
-//           the last waves can be shared out evenly: then all SMs end at the same time.
-// Change    A block stays for the whole launch and computes whole tiles, and then its share of the last
-//           ones. Who ends a tile that another block has begun adds that block's sums to its own. Copying
-//           runs ahead from one piece of work into the next.
-// Bound     The FFMAs: of all instructions a seventeenth are others, three quarters of these shared loads.
+// Idea      512 tiles on 132 SMs are 3.9 waves, and take as long as 4 (wave quantisation). Cut into parts
+// along
+//           K, the tiles of the last waves can be shared out evenly: then all SMs finish at the same time.
+// Change    Persistent blocks: each computes whole tiles, and then its share of the last ones. The block that
+//           finishes a tile adds the sums of the blocks that began it to its own. Copies run ahead from one
+//           piece of work into the next.
+// Bound     The FFMAs: of all instructions one in seventeen is another, and three quarters of those are
+// shared
+//           loads.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
@@ -37,15 +40,15 @@ struct alignas(128) Tiles {
   std::uint64_t full[STAGES];  // mbarriers: the tiles of the stage have arrived
 };
 
-// What the blocks hand over: the sums of tiles that they begin and others end.
+// What the blocks hand over: the sums of tiles that they begin and others finish.
 struct HandOver {
   float* sums;      // [block][TM][TN][THREADS]
   unsigned* ready;  // [block], flags
 };
 
-// How the tiles of C, `slabs` slabs each, are shared out. In all waves but the last two a block computes
-// whole tiles. The tiles that are left are cut into one share of slabs for each block, of one to two tiles,
-// or less than one if there are so few: block after block, and within a tile from its first term on.
+// How the tiles of C, of `slabs` slabs each, are shared out. In all waves but the last two a block computes
+// whole tiles. The remaining tiles are cut into one share of slabs per block, each of one to two tiles, or of
+// less than one if there are so few: in the order of the blocks, and within a tile from its first term on.
 struct Schedule {
   int tiles_m, tiles_n, tiles, slabs, whole;
 
@@ -69,14 +72,14 @@ struct Work {
   int matrix, row0, col0, tile, first, last;
 };
 
-// The block's n-th piece. Of its share it does the last one first, which another block waits for.
-__device__ __forceinline__ bool find_work(const Schedule& s, int n, Work& work) {
+// The block's work number `piece`. Of its share it does the last tile first: another block waits for it.
+__device__ __forceinline__ bool find_work(const Schedule& s, int piece, Work& work) {
   const int blocks = gridDim.x, block = blockIdx.x;
-  if (n < s.whole / blocks) {
-    work.tile = n * blocks + block, work.first = 0, work.last = s.slabs;
+  if (piece < s.whole / blocks) {
+    work.tile = piece * blocks + block, work.first = 0, work.last = s.slabs;
   } else {
     const int begin = s.share(block), end = s.share(block + 1);
-    const int tile = (end - 1) / s.slabs - (n - s.whole / blocks);
+    const int tile = (end - 1) / s.slabs - (piece - s.whole / blocks);
     if (tile < 0 || begin == end || (tile + 1) * s.slabs <= begin) return false;
     work.tile = s.whole + tile;
     work.first = max(begin - tile * s.slabs, 0), work.last = min(end - tile * s.slabs, s.slabs);
@@ -87,6 +90,96 @@ __device__ __forceinline__ bool find_work(const Schedule& s, int n, Work& work) 
   const int rows = min(BAND, s.tiles_m - band * BAND);
   work.row0 = (band * BAND + in_band % rows) * BM, work.col0 = in_band / rows * BN;
   return true;
+}
+
+// Where in the tiles a thread finds its fragments, from some term on.
+struct Source {
+  float *a, *b;
+};
+
+// A thread's fragments for this k and for the next.
+struct Fragments {
+  __align__(16) float a[2][TM], b[2][TN];
+
+  __device__ __forceinline__ void load(int set, const Source& from, int k) {
+    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = load4_now(from.a + k * BM + spread(i, LM * 4));
+    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = load4_now(from.b + k * BN + spread(j, LN * 4));
+  }
+};
+
+// Multiplies a slab, `passes` times UNROLL terms, from `here` on. The last pass waits for the next slab,
+// which is phase `parity` of `full`, loads its first fragments, and leaves its source in `here`.
+__device__ __forceinline__ void multiply_slab(float (&sums)[TM][TN], Fragments& fragments, Source& here,
+                                              int passes, const Source& next_slab, std::uint64_t* full,
+                                              int parity) {
+#pragma unroll 1
+  do {
+    const bool last = passes == 1;
+    const Source next = last ? next_slab : Source{here.a + UNROLL * BM, here.b + UNROLL * BN};
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+      if (k + 1 < UNROLL) {
+        fragments.load((k + 1) % 2, here, k + 1);
+      } else {
+        if (last) mbarrier_wait(full, parity);
+        fragments.load(0, next, 0);
+      }
+      // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and a
+      // shared operand is not read from the registers again.
+      for (int j = 0; j < TN; ++j) {
+        for (int i = 0; i < TM; ++i) {
+          const int row = j % 2 == 0 ? i : TM - 1 - i;
+          sums[row][j] += fragments.a[k % 2][row] * fragments.b[k % 2][j];
+        }
+      }
+    }
+    here = next;
+  } while (--passes);
+}
+
+// Leaves the block's sums to the block that finishes the tile.
+__device__ __forceinline__ void hand_over_sums(const HandOver& hand_over, const float (&sums)[TM][TN]) {
+  float* mine = hand_over.sums + static_cast<std::int64_t>(blockIdx.x) * (BM * BN) + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+#pragma unroll
+    for (int j = 0; j < TN; ++j) __stcg(&mine[(i * TN + j) * THREADS], sums[i][j]);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) flag_set(&hand_over.ready[blockIdx.x]);
+}
+
+// Adds the sums of the blocks that have begun the tile: those before this one whose shares reach into it.
+__device__ __forceinline__ void add_sums_of_others(const HandOver& hand_over, const Schedule& schedule,
+                                                   const Work& work, float (&sums)[TM][TN]) {
+  const int tile_begin = (work.tile - schedule.whole) * schedule.slabs;
+  for (int other = blockIdx.x - 1; other >= 0 && schedule.share(other + 1) > tile_begin; --other) {
+    if (threadIdx.x == 0) flag_wait_and_clear(&hand_over.ready[other]);
+    __syncthreads();
+    const float* theirs = hand_over.sums + static_cast<std::int64_t>(other) * (BM * BN) + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+#pragma unroll
+      for (int j = 0; j < TN; ++j) sums[i][j] += __ldcg(&theirs[(i * TN + j) * THREADS]);
+    }
+  }
+}
+
+// C = alpha * sums + beta * C for the thread's elements of the tile, of rows m and columns n on.
+template <bool ALIGNED>
+__device__ __forceinline__ void store(const Gemm& g, const Work& work, int m, int n,
+                                      const float (&sums)[TM][TN]) {
+  float* C = g.C + work.matrix * g.strideC;  // [M][N]
+  const int rows = g.M - work.row0, cols = g.N - work.col0;
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      const int row = m + spread(i, LM * 4), col = n + spread(j, LN * 4);  // within the block's tile
+      update4<ALIGNED>(&C[(work.row0 + row) * g.ldc + work.col0 + col], row < rows ? cols - col : 0,
+                       &sums[i][j], g.alpha, g.beta);
+    }
+  }
 }
 
 // map_a: of A transposed, boxes BK x BM. map_b: of B, boxes BK x BN.
@@ -125,17 +218,13 @@ __global__ void __launch_bounds__(THREADS)
     ++slab, stage_to_fill ^= 1;
   };
 
-  __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
-  const auto load_fragments = [&](int set, float* a_from, float* b_from, int k) {
-    for (int i = 0; i < TM; i += 4) float4_at(&a[set][i]) = load4_now(a_from + k * BM + spread(i, LM * 4));
-    for (int j = 0; j < TN; j += 4) float4_at(&b[set][j]) = load4_now(b_from + k * BN + spread(j, LN * 4));
-  };
-
   if (threadIdx.x == 0) copy_slab();
   mbarrier_wait(&full[0], 0);
-  float *a_here = &As[0][m], *b_here = &Bs[0][n];  // the thread's fragments for the next pass
-  load_fragments(0, a_here, b_here, 0);
-  int slabs = 0;  // so far, of all pieces of work
+  const auto source = [&](int stage) { return Source{&As[stage * BK][m], &Bs[stage * BK][n]}; };
+  Source here = source(0);
+  Fragments fragments;
+  fragments.load(0, here, 0);
+  int slabs_done = 0;  // of all pieces of work
   Work work;
   for (int piece = 0; find_work(schedule, piece, work); ++piece) {
     float sums[TM][TN] = {};
@@ -143,83 +232,22 @@ __global__ void __launch_bounds__(THREADS)
     do {
       __syncthreads();  // nobody needs the other stage any more
       if (threadIdx.x == 0) copy_slab();
-      ++slabs;
-      const int stage = slabs % STAGES, parity = slabs / STAGES % 2;       // of the next slab
+      ++slabs_done;
+      const int stage = slabs_done % STAGES, parity = slabs_done / STAGES % 2;  // of the next slab
       const bool ends_k = slabs_left == 1 && work.last == schedule.slabs;  // where a slab may be cut short
-      int passes = ends_k ? ceil_div(max(g.K, 1) - (schedule.slabs - 1) * BK, UNROLL) : BK / UNROLL;
-#pragma unroll 1
-      do {
-        const bool last = passes == 1;
-        float* a_next = last ? &As[stage * BK][m] : a_here + UNROLL * BM;
-        float* b_next = last ? &Bs[stage * BK][n] : b_here + UNROLL * BN;
-#pragma unroll
-        for (int k = 0; k < UNROLL; ++k) {
-          if (k + 1 < UNROLL) {
-            load_fragments((k + 1) % 2, a_here, b_here, k + 1);
-          } else {
-            if (last) mbarrier_wait(&full[stage], parity);
-            load_fragments(0, a_next, b_next, 0);
-          }
-          // Down one column of the thread's tile, up the next: consecutive FFMAs always share an operand, and
-          // a shared operand is not read from the registers again.
-          for (int j = 0; j < TN; ++j) {
-            for (int i = 0; i < TM; ++i) {
-              const int row = j % 2 == 0 ? i : TM - 1 - i;
-              sums[row][j] += a[k % 2][row] * b[k % 2][j];
-            }
-          }
-        }
-        a_here = a_next, b_here = b_next;
-      } while (--passes);
+      const int passes = ends_k ? ceil_div(max(g.K, 1) - (schedule.slabs - 1) * BK, UNROLL) : BK / UNROLL;
+      multiply_slab(sums, fragments, here, passes, source(stage), &full[stage], parity);
     } while (--slabs_left);
-
-    float* C = g.C + work.matrix * g.strideC;  // [M][N]
-    // Never so, as in step 12: asks for registers.
-    if (g.batch < 0) {
+    if (g.batch < 0) {  // never runs: asks for registers, as in step 12
 #pragma unroll
-      for (int j = 0; j < TN; ++j) {
-#pragma unroll
-        for (int i = 0; i < TM; i += 4) {
-          float4_at(&C[(j * TM + i) * THREADS + threadIdx.x * 4]) =
-              make_float4(sums[i + 1][j], sums[i][j], sums[i + 3][j], sums[i + 2][j]);
-        }
-      }
+      for (int j = 0; j < TN; ++j) request_registers<1, 0, 3, 2>(g.C, sums, j, THREADS);
     }
 
-    if (work.last < schedule.slabs) {  // another block ends the tile
-      float* mine = hand_over.sums + static_cast<std::int64_t>(blockIdx.x) * (BM * BN) + threadIdx.x;
-#pragma unroll
-      for (int i = 0; i < TM; ++i) {
-#pragma unroll
-        for (int j = 0; j < TN; ++j) __stcg(&mine[(i * TN + j) * THREADS], sums[i][j]);
-      }
-      __syncthreads();
-      if (threadIdx.x == 0) flag_set(&hand_over.ready[blockIdx.x]);
-      continue;
-    }
-    if (work.first > 0) {  // others have begun it: the blocks before this one
-      const int tile_begin = (work.tile - schedule.whole) * schedule.slabs;
-      for (int other = blockIdx.x - 1; other >= 0 && schedule.share(other + 1) > tile_begin; --other) {
-        if (threadIdx.x == 0) flag_wait_and_clear(&hand_over.ready[other]);
-        __syncthreads();
-        const float* theirs = hand_over.sums + static_cast<std::int64_t>(other) * (BM * BN) + threadIdx.x;
-#pragma unroll
-        for (int i = 0; i < TM; ++i) {
-#pragma unroll
-          for (int j = 0; j < TN; ++j) sums[i][j] += __ldcg(&theirs[(i * TN + j) * THREADS]);
-        }
-      }
-    }
-
-    const int rows = g.M - work.row0, cols = g.N - work.col0;
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        const int row = m + spread(i, LM * 4), col = n + spread(j, LN * 4);  // within the block's tile
-        update4<ALIGNED>(&C[(work.row0 + row) * g.ldc + work.col0 + col], row < rows ? cols - col : 0,
-                         &sums[i][j], g.alpha, g.beta);
-      }
+    if (work.last < schedule.slabs) {  // another block finishes the tile
+      hand_over_sums(hand_over, sums);
+    } else {
+      if (work.first > 0) add_sums_of_others(hand_over, schedule, work, sums);
+      store<ALIGNED>(g, work, m, n, sums);
     }
   }
 }

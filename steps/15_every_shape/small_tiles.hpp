@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   const float* A = g.A + matrix * g.strideA;  // [M][K]
   const float* B = g.B + matrix * g.strideB;  // [K][N]
 
-  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C, and how many there are
+  const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int first = split * terms, end = min(g.K, first + terms);  // the block's terms
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   const float* a_from = A + (row0 + a_row) * g.lda + first + a_k;
   const float* b_from = B + (first + b_k) * g.ldb + col0 + b_col;
   const std::int64_t a_step = S::A_ROWS * g.lda, b_step = S::B_ROWS * g.ldb;
-  int left = end - first;  // terms not yet asked for
+  int left = end - first;  // terms not yet requested
 
   const auto copy_tiles = [&](int stage) {
 #pragma unroll
