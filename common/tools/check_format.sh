@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the formatting of every C++, CUDA and Python file that git tracks; with --fix, repairs it.
+# Checks the formatting of every C++, CUDA and Python file that git tracks, and the types in the tools; with --fix,
+# repairs the formatting.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -10,7 +11,7 @@ case "${1-}" in
 esac
 # The pinned versions: another clang-format would format differently.
 bin=$PWD/.venv/bin
-if [[ ! -x $bin/clang-format || ! -x $bin/ruff ]]; then
+if [[ ! -x $bin/clang-format || ! -x $bin/ruff || ! -x $bin/mypy ]]; then
   echo "check_format: the tools are missing; run ./setup.sh first" >&2
   exit 2
 fi
@@ -25,6 +26,7 @@ bad=false
 "$bin/clang-format" "${cxx_options[@]}" "${cxx[@]}" || bad=true
 "$bin/ruff" check --quiet "${check[@]}" "${python[@]}" || bad=true
 "$bin/ruff" format --quiet "${format[@]}" "${python[@]}" || bad=true
+"$bin/mypy" --no-error-summary || bad=true
 if $bad; then
   echo "check_format: to repair, run: common/tools/check_format.sh --fix; what that leaves needs a hand" >&2
   exit 1
