@@ -91,20 +91,11 @@ def test_tables_that_are_none(tmp_path, text):
         ("<unnamed>::sgemm_naive(Gemm)", "sgemm_naive"),
         ("void <unnamed>::sgemm_prefetch<(bool)0>(Gemm)", "sgemm_prefetch<false>"),
         ("void (anonymous namespace)::sgemm_prefetch<true>(Gemm)", "sgemm_prefetch<true>"),
-    ],
-)
-def test_kernel_names(kernel, short):
-    assert counters_record.short_name(kernel) == short
-
-
-@pytest.mark.parametrize(
-    "kernel, short",
-    [
         ("sgemm_large_tiles<0, 1>(GemmOf<float>, Plan)", "sgemm_large_tiles<false, true>"),
         ("sgemm_x<<unnamed>::Shape<64, 32>, 1>(Gemm)", "sgemm_x<Shape<64, 32>, true>"),
     ],
 )
-def test_kernels_with_several_arguments(kernel, short):
+def test_kernel_names(kernel, short):
     """As Nsight Compute prints them; the disassembler's names have their namespaces."""
     assert counters_record.short_name(kernel) == short
     assert counters_record.without_namespaces(short.replace("Shape", "_::small_tiles::Shape")) == short

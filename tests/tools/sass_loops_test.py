@@ -370,17 +370,11 @@ def test_issue_bound():
         ("sm_90a", 32, 0, 1024, 64, 2, ("warps", "registers")),
         ("sm_90a", 128, 16640, 256, 16, 2, ("registers",)),
         ("sm_90a", 129, 0, 256, 8, 1, ("registers",)),  # 136 after rounding: 3 warps to a scheduler, not 4
-        ("sm_90a", 207, 61440, 256, 8, 1, ("registers",)),
-        ("sm_90a", 16, 0, 32, 32, 32, ("blocks",)),
-        ("sm_80", 133, 8192, 256, 8, 1, ("registers",)),
         ("sm_80", 16, 40 * 1024, 256, 32, 4, ("shared memory",)),
         ("sm_80", 16, 41 * 1024, 256, 24, 3, ("shared memory",)),  # 164 / 41 = 4, but for the reserved 1
         ("sm_86", 32, 0, 1024, 32, 1, ("warps",)),  # 48 warps: the second block does not fit
-        ("sm_86", 32, 0, 256, 48, 6, ("warps",)),
-        ("sm_86", 16, 0, 32, 16, 16, ("blocks",)),
         ("sm_89", 16, 0, 32, 24, 24, ("blocks",)),
         ("sm_89", 32, 33 * 1024, 512, 32, 2, ("shared memory",)),
-        ("sm_75", 16, 0, 1024, 32, 1, ("warps",)),
         ("sm_90", 40, 0, 100, 48, 12, ("registers",)),  # 4 warps are 100 threads; 12 warps to a scheduler
     ],
 )
