@@ -23,7 +23,6 @@ a minute.
 Exit status: 0 every mutant is rejected or explained, 1 not, 2 bad usage. Standard library only.
 """
 
-import argparse
 import functools
 import hashlib
 import inspect
@@ -47,7 +46,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "common"))
 from generate import OPERATORS, Mutant, for_cpu, mutants, sample  # noqa: E402
 from tools import edits  # noqa: E402
-from tools.base import UsageError, is_library, read_toml, run_program  # noqa: E402
+from tools.base import Parser, UsageError, is_library, markdown, read_toml, run_program  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 
 EQUIVALENT = HERE / "equivalent.toml"
@@ -259,31 +258,33 @@ class Equivalents:
         self.wrong: list[str] = []
         for entry in read_toml(EQUIVALENT)["equivalent"]:
             reason = " ".join(entry["reason"].split())
-            for file in (kernel_of(name) if name in STEPS else name for name in entry["of"]):
-                if file not in files:
-                    if not (ROOT / file).exists():
-                        self.wrong.append(f"equivalent.toml: there is no {file}")
-                    continue
-                if "from" in entry:
-                    begin = files[file].find(entry["from"])
-                    end = files[file].find(entry["to"], begin)
-                    self.parts.append((file, begin, end, reason))
-                    if begin < 0 or end < 0:
-                        self.wrong.append(f"equivalent.toml, {file}: there is no part `{entry['from']}`")
-                for change in entry.get("mutants", []):
-                    for new in [change["new"]] if isinstance(change["new"], str) else change["new"]:
-                        self._add(made, file, files[file], edits.Change(change["old"], new), reason)
+            for change in entry.get("mutants", [entry]):
+                for name in change.get("of", entry.get("of")):
+                    file = kernel_of(name) if name in STEPS else name
+                    if file not in files:
+                        self.wrong.append(f"equivalent.toml: no step includes {file}")
+                    elif "old" in change:
+                        new = [change["new"]] if isinstance(change["new"], str) else change["new"]
+                        self._add(
+                            made, file, files[file], [edits.Change(change["old"], n) for n in new], reason
+                        )
+                    else:
+                        begin = files[file].find(entry["from"])
+                        self.parts.append((file, begin, files[file].find(entry["to"], begin), reason))
+                        if -1 in self.parts[-1]:
+                            self.wrong.append(f"equivalent.toml, {file}: there is no `{entry['from']}`")
 
-    def _add(self, made: dict, file: str, source: str, change: edits.Change, reason: str) -> None:
-        try:
-            mutant = made.get((file, edits.Edit([change]).text(source)))
-        except UsageError as error:
-            self.wrong.append(f"equivalent.toml, {file}: {error}")
-            return
-        if mutant is None:
-            self.wrong.append(f"equivalent.toml, {file}: `{change.old}` -> `{change.new}` is no mutant")
-        else:
-            self.reasons[mutant] = reason
+    def _add(self, made: dict, file: str, source: str, changes: list[edits.Change], reason: str) -> None:
+        for change in changes:
+            try:
+                mutant = made.get((file, edits.Edit([change]).text(source)))
+            except UsageError as error:
+                self.wrong.append(f"equivalent.toml, {file}: {error}")
+                continue
+            if mutant is None:
+                self.wrong.append(f"equivalent.toml, {file}: `{change.old}` -> `{change.new}` is no mutant")
+            else:
+                self.reasons[mutant] = reason
 
     def reason(self, mutant: Mutant) -> str | None:
         found = (r for file, b, e, r in self.parts if file == mutant.file and b <= mutant.begin < e)
@@ -303,18 +304,17 @@ class Equivalents:
         return found
 
 
-def counted(title: str, groups: dict[str, list[Verdict]]) -> list[str]:
+def counted(title: str, groups: dict[str, list[Verdict]]) -> str:
     """A table with a row for each group and a column for each verdict."""
     total = Counter(v["by"] for verdicts in groups.values() for v in verdicts)
     last = [by for by in (SAME_CODE, SURVIVED) if total[by]]
     columns = [by for by, _ in total.most_common() if by not in (NOT_COMPILED, *last)] + last
-    lines = [f"| {title} | mutants | compile | " + " | ".join(columns) + " |"]
-    lines.append("|---|" + "---:|" * (len(columns) + 2))
+    rows = []
     for name, verdicts in {**groups, "all": [v for vs in groups.values() for v in vs]}.items():
         by = Counter(v["by"] for v in verdicts)
-        cells = [len(verdicts), len(verdicts) - by[NOT_COMPILED], *(by[c] for c in columns)]
-        lines.append(f"| {name} | " + " | ".join(str(c or "") for c in cells) + " |")
-    return lines
+        counts = [len(verdicts), len(verdicts) - by[NOT_COMPILED], *(by[c] for c in columns)]
+        rows.append([name, *(str(count or "") for count in counts)])
+    return markdown([title, "mutants", "compile", *columns], rows)
 
 
 def table(judged: dict[Mutant, Verdict], equivalents: Equivalents, options: str) -> str:
@@ -322,8 +322,8 @@ def table(judged: dict[Mutant, Verdict], equivalents: Equivalents, options: str)
     groups = {g: [v for m, v in judged.items() if m.group == g] for g in GROUPS}
     operators = {o: [v for m, v in judged.items() if m.operator == o] for o in OPERATORS}
     lines = [HEADER.format(options=options)]
-    lines += [*counted("step", {k: v for k, v in groups.items() if v}), ""]
-    lines += [*counted("change of a", {k: v for k, v in operators.items() if v}), ""]
+    lines += [counted("step", {k: v for k, v in groups.items() if v}), ""]
+    lines += [counted("change of a", {k: v for k, v in operators.items() if v}), ""]
     lines += ["## Rejected at one problem only", ""]
     lucky = [m for m, v in judged.items() if len(v["problems"]) == 1 and v["by"] == "verification"]
     for m in lucky:
@@ -343,9 +343,7 @@ def table(judged: dict[Mutant, Verdict], equivalents: Equivalents, options: str)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("groups", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]}, common [all]")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="mutants of each step [10]")
     parser.add_argument(
@@ -389,8 +387,7 @@ def main() -> int:
     counts = Counter(v["by"] for v in judged.values())
     print(", ".join(f"{count} {by}" for by, count in counts.most_common()), file=sys.stderr)
     if args.table:
-        options = shlex.join(a for a in sys.argv[1:] if not a.startswith("/"))
-        text = table(judged, equivalents, options)
+        text = table(judged, equivalents, shlex.join(sys.argv[1:]))
         print(text) if args.table == "-" else Path(args.table).write_text(text)
     complaints = equivalents.complaints(judged)
     for line in complaints:
