@@ -105,20 +105,13 @@ def fake_profiles(tmp_path):
     counters["tensor_pipe_percent"] = 62.5
     source = (ROOT / "steps" / "05_2d_tiling" / "kernel.cu").read_text().splitlines()
     ffma_line = 1 + next(n for n, text in enumerate(source) if "+= a[" in text)
+    lds = {"executed": 100, "wavefronts": 400, "ideal_wavefronts": 200, "stalls": {"long_scoreboard": 3}}
     instructions = [
-        {"offset": 0, "sass": "@P0 LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", "executed": 10, "sectors": 160},
-        {
-            "offset": 16,
-            "sass": "LDS.128 R4, [R2]",
-            "executed": 100,
-            "wavefronts": 400,
-            "ideal_wavefronts": 200,
-            "stalls": {"long_scoreboard": 3},
-            "line": ffma_line,
-        },
-        {"offset": 32, "sass": "LDS R4, [R2]", "executed": 50, "wavefronts": 50, "ideal_wavefronts": 50},
-        {"offset": 48, "sass": "@!PT LDS RZ, [RZ]", "executed": 7},
-        {"offset": 64, "sass": "STS [R2], R4", "stalls": {"long_scoreboard": 1, "wait": 5}, "line": 1},
+        {"sass": "@P0 LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", "executed": 10, "sectors": 160},
+        {"sass": "LDS.128 R4, [R2]", "line": ffma_line} | lds,
+        {"sass": "LDS R4, [R2]", "executed": 50, "wavefronts": 50, "ideal_wavefronts": 50},
+        {"sass": "@!PT LDS RZ, [RZ]", "executed": 7},
+        {"sass": "STS [R2], R4", "stalls": {"long_scoreboard": 1, "wait": 5}, "line": 1},
     ]
     waits = {"long_scoreboard": 0.5, "dispatch_stall": 0.125}
     run = {

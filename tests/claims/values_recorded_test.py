@@ -84,27 +84,21 @@ def test_ladder_of_any_shape(tmp_path):
     """m and k are n where they are left out; a cube of the same n is another shape."""
     shapes = [(4096, 4096, 4096, 1), (4096, 16, 4096, 1), (16, 4096, 4096, 1)]
     shapes += [(16, 16, 16, 1), (16, 16, 16, 3), (16, 16, 8, 1)]
+    keys = ("m", "n", "k", "batch")
     records = [
-        {"step": HERE, "m": m, "n": n, "k": k, "batch": batch, "time_us": at}
-        for at, (m, n, k, batch) in enumerate(shapes)
+        {"step": HERE, "time_us": at} | dict(zip(keys, shape, strict=True)) for at, shape in enumerate(shapes)
     ]
     (tmp_path / "ladder.json").write_text(json.dumps(records))
     context = Context(None, HERE, evidence=tmp_path)
-    for expression, wanted in (
-        ("ladder(here)", 0),
-        ("ladder(here, 16, m=4096, k=4096)", 1),
-        ("ladder(here, m=16)", 2),
-        ("ladder(here, 16)", 3),
-        ("ladder(here, 16, 3)", 4),
-        ("ladder(here, 16, k=8)", 5),
-    ):
-        assert evaluate(f"{expression}.time_us", context) == wanted, expression
-    for expression, words in (
-        ("ladder(here, 16, m=4096)", "no measurement of 05_2d_tiling at 4096 x 16 x 16, batch 1"),
-        ("ladder(here, 17)", "no measurement of 05_2d_tiling at 17, batch 1"),
+    calls = ("here", "here, 16, m=4096, k=4096", "here, m=16", "here, 16", "here, 16, 3", "here, 16, k=8")
+    for wanted, arguments in enumerate(calls):
+        assert evaluate(f"ladder({arguments}).time_us", context) == wanted, arguments
+    for arguments, words in (
+        ("here, 16, m=4096", "no measurement of 05_2d_tiling at 4096 x 16 x 16, batch 1"),
+        ("here, 17", "no measurement of 05_2d_tiling at 17, batch 1"),
     ):
         with pytest.raises(NotAvailable, match=words):
-            evaluate(f"{expression}.time_us", context)
+            evaluate(f"ladder({arguments})", context)
 
 
 def test_experiment(context, tmp_path):
@@ -134,15 +128,12 @@ def test_experiment(context, tmp_path):
 
 
 def test_register_banks(context, tmp_path):
-    def measured(pattern, warps, cycles, right=True):
-        of = {"pattern": pattern, "warps_per_scheduler": warps, "cycles_per_ffma": cycles, "pass": right}
-        return {**of, "device": "NVIDIA H200"}
-
     models = {"next 1": 2.0, "bank 2": 1.5}
+    measured = [("three", 1, 2, True), ("three", 4, 1.25, True), ("wrong", 4, 1, False)]
+    keys = ("pattern", "warps_per_scheduler", "cycles_per_ffma", "pass")
     record = {
-        "registers": {"small": [2, 3]},
         "patterns": [{"pattern": name, "models": models} for name in ("three", "wrong")],
-        "measured": [measured("three", 1, 2), measured("three", 4, 1.25), measured("wrong", 4, 1, False)],
+        "measured": [dict(zip(keys, one, strict=True)) for one in measured],
     }
     (tmp_path / "register_banks.json").write_text(json.dumps(record))
     good = Context(None, HERE, evidence=tmp_path)

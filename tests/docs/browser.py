@@ -1,18 +1,8 @@
-#!/usr/bin/env python3
-"""A browser for tests of the site; and pictures of its pages, for people to look at.
+"""A browser for tests of the site. Needs Chromium: ./setup.sh --browser."""
 
-  browser.py build/site --out build/pictures index.html steps/05_2d_tiling.html
-
-Writes PAGE-WIDTH-SCHEME.png for every page of a built site, or for those named, as a desktop and a phone
-show it, light and dark. Needs Chromium: ./setup.sh --browser.
-"""
-
-import argparse
 import base64
 import json
 import shutil
-import sys
-from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
@@ -57,10 +47,10 @@ class Browser(webdriver.Chrome):
         self.get("about:blank")
         self.errors(), self.requests()  # what starting up did
 
-    def size(self, width: int, scale: float = 1) -> None:
-        """The screen's width in CSS pixels; PHONE is a touch screen. `scale`: its pixels to a CSS pixel."""
+    def size(self, width: int) -> None:
+        """The screen's width in CSS pixels; PHONE is a touch screen."""
         self.width = width
-        screen = {"width": width, "height": 844 if width == PHONE else 900, "deviceScaleFactor": scale}
+        screen = {"width": width, "height": 844 if width == PHONE else 900, "deviceScaleFactor": 1}
         self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**screen, "mobile": width == PHONE})
 
     def system_colours(self, scheme: str) -> None:
@@ -101,45 +91,3 @@ class Browser(webdriver.Chrome):
         events = [json.loads(entry["message"])["message"] for entry in self.get_log("performance")]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
         return [event["request"]["url"] for event in sent]
-
-
-def page_paths(site: Path) -> list[Path]:
-    """The pages of a built site that people wrote: the start page first, then in order of their names."""
-    pages = [path.relative_to(site) for path in site.rglob("*.html")]
-    written = [path for path in pages if path.parts[0] != "source" and path.name != "404.html"]
-    return sorted(written, key=lambda path: (path != Path("index.html"), path))
-
-
-def take_pictures() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("site", type=Path, help="a built site, such as build/site")
-    parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as index.html (default: all)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the pictures go")
-    arguments = parser.parse_intermixed_args()
-    site = arguments.site.resolve()
-    pages = [Path(page) for page in arguments.pages] or page_paths(site)
-    missing = [str(page) for page in pages if not (site / page).is_file()]
-    if missing or not pages:
-        what = ", ".join(missing) if missing else "pages; build them: meson compile -C build docs"
-        parser.error(f"{site} has no {what}")
-    with Browser() as browser:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        for scheme in ("light", "dark"):
-            browser.system_colours(scheme)
-            for width in (DESKTOP, PHONE):
-                browser.size(width, scale=2 if width == PHONE else 1)
-                for page in pages:
-                    browser.get((site / page).as_uri())
-                    name = "_".join(page.with_suffix("").parts)
-                    picture = arguments.out / f"{name}-{width}-{scheme}.png"
-                    picture.write_bytes(browser.png())
-                    print(picture)
-
-
-if __name__ == "__main__":
-    try:
-        take_pictures()
-    except NoBrowser as problem:
-        sys.exit(f"error: {problem}")

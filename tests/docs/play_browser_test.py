@@ -394,13 +394,3 @@ def test_without_javascript_there_is_the_picture(opened, browser):
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert shown == [660, True, True]
-
-
-def test_pages_of_the_site_have_it(browser, built):
-    """Where there is such a picture, there is what to play with."""
-    pages = [page for page in built("docs").rglob("*.html") if "_tiling_warp_" in page.read_text()]
-    assert len(pages) > len(STEPS)
-    for page in pages:
-        browser.get(page.as_uri())
-        assert browser.run("return document.querySelectorAll('.play').length") == 1, page
-    assert browser.errors() == []

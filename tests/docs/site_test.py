@@ -1,4 +1,4 @@
-"""The site as files: it builds without a word, every link leads somewhere, nothing comes from a network."""
+"""The site as files: it builds without a word, and a link that leads nowhere stops that."""
 
 import os
 import re
@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 from conftest import COMMON, ROOT, SAMPLE, build_site
-from site_checks import Html, problems
 
 pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
 from tools.website.hooks import CONCEPTS, EXERCISES
@@ -14,9 +13,30 @@ from tools.website.hooks import CONCEPTS, EXERCISES
 BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
 
 
+# Markdown that was not taken for such: a list without an empty line before it, a table, emphasis, a fence.
+UNRENDERED = re.compile(
+    r"(?<=\n)(?:[-*+] |1\. )|^(?:\||#{1,6} |```)|\]\(|\*\*\w|<!--|-->|:---|---:", re.MULTILINE
+)
+
+
+def unrendered(html):
+    """What is left of Markdown in a page's texts, without code."""
+    prose = re.sub(r"<(code|pre|script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    texts = re.findall(
+        r"<(?:p|li|td|th|h[1-3])\b[^>]*>(.*?)(?=</?(?:p|li|td|th|h[1-3]|ul|ol)\b)", prose, re.DOTALL
+    )
+    return [text for text in texts if UNRENDERED.search(re.sub(r"<[^!][^>]*>", "", text))]
+
+
 @BOTH
-def test_every_link_leads_somewhere_and_nothing_is_fetched(built, name):
-    assert problems(built(name)) == []
+def test_all_markdown_is_rendered(built, name):
+    for page in built(name).rglob("*.html"):
+        assert unrendered(page.read_text()) == [], page
+
+
+@pytest.mark.parametrize("text", ["Reasons:\n- one", "| a | b |", "see [this](x.md)", "a <em>b</em> **c"])
+def test_markdown_left_as_it_is_is_seen(text):
+    assert unrendered(f"<p>a - b, <code>**x</code></p><p>{text}</p><p><b>1. May</b></p>") == [text]
 
 
 @BOTH
@@ -61,15 +81,14 @@ def test_a_bar_in_a_table_is_escaped():
 
 def test_source_files_have_pages(built):
     site = built("sample")
-    source = Html(site / "source/steps/01_naive/kernel.cu.html")
-    assert "../../../steps/01_naive.html" in source.links  # back to the step
-    page = Html(site / "steps/01_naive.html")
-    assert "../source/steps/01_naive/kernel.cu.html#L29" in page.links
-    start = Html(site / "index.html")
-    assert "source/steps/05_2d_tiling/kernel.cu.html#L40" in start.links  # written as #L40-L50
+    source = (site / "source/steps/01_naive/kernel.cu.html").read_text()
+    assert 'href="../../../steps/01_naive.html"' in source  # back to the step
+    assert 'href="../source/steps/01_naive/kernel.cu.html#L29"' in (site / "steps/01_naive.html").read_text()
+    start = (site / "index.html").read_text()
+    assert 'href="source/steps/05_2d_tiling/kernel.cu.html#L40"' in start  # written as #L40-L50
     lines = (ROOT / "steps/01_naive/kernel.cu").read_text().splitlines()
-    assert {f"L{number}" for number in range(1, len(lines) + 1)} <= source.ids
-    assert f"L{len(lines) + 1}" not in source.ids
+    numbered = re.findall(r'id="L(\d+)"', source)
+    assert numbered == [str(number) for number in range(1, len(lines) + 1)]
 
 
 def test_a_list_begins_with_its_number(built):
@@ -131,19 +150,3 @@ def test_does_not_replace_what_is_no_site(tmp_path):
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert precious.read_text() == "the only copy"
-
-
-def test_checks_find_faults(tmp_path):
-    planted = {
-        '<a href="gone.html">x</a>': "gone.html: no such file",
-        '<a href="other.html#gone">x</a>': "other.html#gone: no such place on that page",
-        '<img src="gone.svg">': "gone.svg: no such file",
-        '<link href="//fonts.example/x">': "//fonts.example/x: comes from another machine",
-        "<p>Reasons:\n- one</p>": "Markdown left as it is: '- one'",
-        "<p>| a | b |</p>": "Markdown left as it is: '| a | b |'",
-        "<p>see [this](x.md)</p>": "Markdown left as it is: '](x.md)'",
-    }
-    (tmp_path / "other.html").write_text('<p id="there">a - b, <code>**x</code></p><p><b>1. May</b></p>')
-    for html, expected in planted.items():
-        (tmp_path / "index.html").write_text(f'<p><a href="other.html#there">good</a></p>{html}')
-        assert problems(tmp_path) == [f"index.html: {expected}"]

@@ -45,12 +45,11 @@ def test_diff(project):
 
 
 def test_a_long_diff_is_folded_but_whole(project):
-    long = NEW_KERNEL + "\n".join(f"// line {n}" for n in range(100)) + "\n"
-    project.write("steps/02_second/kernel.cu", long)
+    project.write("steps/02_second/kernel.cu", NEW_KERNEL + "// more\n" * 100)
     diff = project.block("diff")
     assert diff.startswith('<details class="diff" markdown="1">\n<summary>')
     assert diff.endswith("```\n\n</details>")
-    assert sum(line.startswith("+// line") for line in diff.splitlines()) == 100
+    assert diff.count("\n+// more") == 100
 
 
 def test_code(project):
@@ -178,17 +177,7 @@ def test_machine_code_of_the_loop(project):
     text = project.block("sass loop")
     assert "`steps/02_second/kernel.cu`, `sgemm_second`: the main loop, 12 instructions:" in text
     lines = text.split("```")[1].splitlines()[1:]
-    assert (
-        len({line.index(word) for line, word in zip(lines, ["instr", "LDG", "LDS", "FFMA"], strict=False)})
-        == 1
-    )
-    assert lines[1].split() == [
-        "12",
-        "100",
-        "47.6",
-        "%",
-        *["LDG.E", "R4,", "desc[UR4][R2.64]", "4", "sectors"],
-    ]
+    assert lines[1].split() == ["12", "100", "47.6", "%", "LDG.E", "R4,", "desc[UR4][R2.64]", "4", "sectors"]
     assert lines[2].split()[2:4] == ["4.8", "%"]
     assert lines[2].endswith("  8 wavefronts, needs 4")
     # What a request takes stands in a column, too.
@@ -228,15 +217,18 @@ EXPERIMENT = {
 
 
 def test_experiment(project):
+    """What is alike in all variants takes no column."""
     project.write("docs/experiments/order.toml", "question = 'Why?'\n")
+    code = {"arch": "sm_90a", "local_instructions": 0}
     records = [
-        EXPERIMENT | {"variant": "as is", "tflops": 40.0, "machine_code": {"registers": 128}},
-        EXPERIMENT | {"variant": "turned round", "tflops": 44.0, "machine_code": {"registers": 96}},
+        EXPERIMENT | {"variant": "as is", "tflops": 40.0, "machine_code": code | {"registers": 128}},
+        EXPERIMENT | {"variant": "turned round", "tflops": 44.0, "machine_code": code | {"registers": 96}},
     ]
     project.write("evidence/experiments.json", json.dumps(records))
     text = project.block("experiment order")
     assert "| variant | time | TFLOP/s | of cuBLAS | speed against the first | registers a thread |" in text
     assert "| turned round | 2.00 ms | 44.00 | 80.0 % | 1.100 | 96 |" in text
+    assert "Alike in all: arch sm_90a. `02_second`" in text
 
 
 def test_attribution(project, capsys):
@@ -275,16 +267,3 @@ def test_attribution(project, capsys):
         write(chosen)
         project.block("attribution order", expected=2)
         assert "no variant has `adds` or `lacks`, or none is the step" in capsys.readouterr().err
-
-
-def test_what_is_alike_in_an_experiment_takes_no_column(project):
-    project.write("docs/experiments/order.toml", "question = 'Why?'\n")
-    code = {"arch": "sm_90a", "local_instructions": 0}
-    records = [
-        EXPERIMENT | {"variant": "as is", "tflops": 40.0, "machine_code": code | {"registers": 128}},
-        EXPERIMENT | {"variant": "turned round", "tflops": 44.0, "machine_code": code | {"registers": 96}},
-    ]
-    project.write("evidence/experiments.json", json.dumps(records))
-    text = project.block("experiment order")
-    assert "speed against the first | registers a thread |" in text
-    assert "Alike in all: arch sm_90a. `02_second`" in text

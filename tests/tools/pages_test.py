@@ -33,14 +33,7 @@ def test_a_page_is_written_and_then_found_fresh(project):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("-->128<", "-->127<"),
-        ("+constexpr int TM", "+constexpr int  TM"),
-        ("128 bytes wanted", "129 bytes wanted"),
-    ],
-)
+@pytest.mark.parametrize("old, new", [("-->128<", "-->127<"), ("128 bytes wanted", "129 bytes wanted")])
 def test_check_finds_what_was_edited_and_writes_nothing(project, capsys, old, new):
     project.make(PAGE)
     figure = project.root / "docs" / "figures" / "02_second_load_A.svg"
@@ -59,26 +52,13 @@ def test_check_finds_what_was_edited_and_writes_nothing(project, capsys, old, ne
     assert edited.read_text() == text
 
 
-def test_a_changed_kernel_makes_its_page_stale(project):
-    project.make(PAGE)
-    kernel = project.root / "steps" / "02_second" / "kernel.cu"
-    kernel.write_text(kernel.read_text().replace("BM = 128", "BM = 256"))
-    assert project.run("--check") == 1
-
-
 def test_an_unused_figure_is_reported(project, capsys):
-    project.make(PAGE)
-    project.write("docs/figures/old.svg", "<svg/>")
-    assert project.run("--check") == 1
-    assert "unused: docs/figures/old.svg" in capsys.readouterr().err
-
-
-def test_unused_data_to_play_with_are_reported(project, capsys):
     project.make(PAGE + "\n![a](../figures/05_shown_tiling_warp_0_lane_5.svg)\n")
-    for step in ("05_shown", "06_gone"):
-        project.write(f"docs/figures/play/{step}.js", "")
+    for name in ("old.svg", "play/05_shown.js", "play/06_gone.js"):
+        project.write(f"docs/figures/{name}", "")
     assert project.run("--check") == 1
     said = capsys.readouterr().err
+    assert "unused: docs/figures/old.svg" in said
     assert "unused: docs/figures/play/06_gone.js: no page shows its picture" in said
     assert "05_shown" not in said
 
@@ -140,29 +120,19 @@ def test_values_of_a_build_that_is_not_there_are_kept(project, capsys):
         ("a\n\n<!-- generate: diff -->\n<!-- generate: xray -->\n<!-- end -->\n", 3, "`diff` lacks its"),
         ("<!-- end -->\n", 1, "without a block"),
         ("<!-- generate:diff -->\n<!-- end -->\n", 1, "begins with"),
-        ("  <!-- generate: diff -->\n<!-- end -->\n", 1, "left margin"),
         ("a\n<!--= N -->1<!--/--> b\n", 2, "cannot begin a line"),
-        ("- <!--= N -->1<!--/--> b\n", 1, "cannot begin a line"),
         ("a <!--= N -->1\n", 1, "inline value is"),
-        ("a <!--= N -->1 <!--= N -->2<!--/-->\n", 1, "inline value is"),
         ("a <!--= M -->1<!--/-->\n", 1, "unknown name 'M'"),
-        ("a <!--= N + -->1<!--/-->\n", 1, "not an expression"),
         ("a <!--= N | .2q -->1<!--/-->\n", 1, "format '.2q'"),
-        ("a <!--= N == 1 -->1<!--/-->\n", 1, "neither number nor text"),
         ("a <!--= const(here, 'XX') -->1<!--/-->\n", 1, "no constant XX"),
         ("<!-- generate: table -->\n<!-- end -->\n", 1, "no such kind; there are diff, code"),
         ("<!-- generate: diff 01 -->\n<!-- end -->\n", 1, "more than this block takes"),
-        ("<!-- generate: diff step=01 -->\n<!-- end -->\n", 1, "no step comes before"),
         ("<!-- generate: xray 07 -->\n<!-- end -->\n", 1, "'07' names no step"),
-        ("<!-- generate: code BM -->\n<!-- end -->\n", 1, "FROM .. TO"),
         ("<!-- generate: code BN .. C -->\n<!-- end -->\n", 1, "no line of 02_second/kernel.cu holds 'BN'"),
         ("<!-- generate: code BM .. BN -->\n<!-- end -->\n", 1, "lines 6, 7, 10 of"),
-        ("<!-- generate: code int BM .. BN -->\n<!-- end -->\n", 1, "from 6 on holds 'BN'"),
         ("<!-- generate: picture load -->\n<!-- end -->\n", 1, "picture OPERATION ARRAY"),
-        ("<!-- generate: picture load Q -->\n<!-- end -->\n", 1, "no access `load Q`; there are"),
         ("<!-- generate: sass loop many -->\n<!-- end -->\n", 1, "N is how many"),
         ("<!-- generate: sass LDS .. STG -->\n<!-- end -->\n", 1, "no instructions from 'LDS' to 'STG'"),
-        ("<!-- generate: experiment -->\n<!-- end -->\n", 1, "experiment NAME"),
         ("<!-- generate: experiment nope -->\n<!-- end -->\n", 1, "no experiment 'nope'"),
     ],
 )
@@ -203,11 +173,6 @@ def test_mistakes_in_the_definitions(project, capsys, text, words):
     assert words in said
 
 
-def test_a_file_that_is_not_there(project, capsys):
-    assert project.run("nowhere.md") == 2
-    assert capsys.readouterr().err.startswith("error: nowhere.md: cannot be read")
-
-
 # ---- Values ----------------------------------------------------------------------------------------------
 
 
@@ -216,11 +181,8 @@ def test_a_file_that_is_not_there(project, capsys):
     [
         ("N", "4096"),
         ("N | ,d", "4\u202f096"),
-        ("N / 3", "1365"),
         ("1 / 3", "0.3333"),
-        ("8 / 2", "4"),
         ("1 / 3 | .1%", "33.3%"),
-        ("before", "01_first"),
         ("gpu.peak_tflops | .2f", "2.56"),
         (r"N \| ,d", "4\u202f096"),
     ],

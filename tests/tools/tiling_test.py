@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from svg_checks import check_colours, check_legible, words
+from svg_checks import words
 from tools.base import UsageError
 from tools.claims import recording
 from tools.claims.context import Context
@@ -49,13 +49,6 @@ def test_every_element_has_a_value_of_its_own():
         recording.labels(512, 512, 512)
 
 
-def test_what_ldmatrix_gives_a_lane():
-    rows = [[4 * lane + word for word in range(4)] for lane in range(32)]
-    assert recording.of_matrices(rows, 0) == [0, 32, 64, 96]
-    assert recording.of_matrices(rows, 5) == [5, 37, 69, 101]
-    assert recording.of_matrices(rows, 31) == [31, 63, 95, 127]
-
-
 @pytest.mark.parametrize("step", SHAPES)
 def test_a_lane_has_what_its_sums_need(context, step):
     """Of FFMAs all operands of every sum; of an mma, whose lanes have parts of the operands, those of the
@@ -81,15 +74,7 @@ def test_boxes():
     assert boxes([]) == []
     assert boxes((row, col) for row in range(3) for col in range(2, 5)) == [Box(0, 2, 3, 3)]
     assert boxes([(0, 0), (0, 2), (1, 0), (1, 2)]) == [Box(0, 0, 2, 1), Box(0, 2, 2, 1)]
-    assert boxes([(0, 0), (2, 0)]) == [Box(0, 0, 1, 1), Box(2, 0, 1, 1)]
     assert boxes([(0, 0), (0, 1), (1, 0)]) == [Box(0, 0, 1, 2), Box(1, 0, 1, 1)]
-
-
-@pytest.mark.parametrize("step", SHAPES)
-def test_it_is_legible_everywhere(context, step):
-    drawing = tiling.picture(tiling_of(context, step))
-    check_legible(drawing)
-    check_colours(drawing)
 
 
 def test_it_says_who_computes_what(context):
@@ -110,16 +95,9 @@ def test_lanes_of_the_warp_tile(context):
     assert all(mma.count(str(lane)) >= 3 for lane in range(31))
 
 
-@pytest.mark.parametrize(
-    "change, says",
-    [({"warp": 8}, "lane 5 of warp 8 of 05_2d_tiling stores nothing")],
-)
-def test_mistakes(context, change, says):
-    with pytest.raises(UsageError, match=says):
-        tiling_of(context, "05_2d_tiling", **change)
-
-
-def test_a_recording_of_too_large_a_problem(context):
+def test_mistakes(context):
+    with pytest.raises(UsageError, match="lane 5 of warp 8 of 05_2d_tiling stores nothing"):
+        tiling_of(context, "05_2d_tiling", warp=8)
     found = context.recording("05_2d_tiling", 128, 256, 16)  # two blocks
     tiling.tiling(found, 8, 1, 0, 5)
     with pytest.raises(UsageError, match="does not store"):

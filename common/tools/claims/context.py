@@ -8,7 +8,6 @@ import math
 import operator
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -77,8 +76,20 @@ def constants(source: str) -> dict[str, int]:
 def integer(expression: str, names: dict[str, int]) -> int:
     """The value of a constant C++ expression over known names; KeyError, SyntaxError or ZeroDivisionError if
     it has none."""
-    tree = ast.parse(re.sub(r"(?<=\d)[uUlLzZ]+\b", "", expression.strip()), mode="eval")
-    return _integer(tree.body, names)
+
+    def value(node: ast.AST) -> int:
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return names[name]
+            case ast.UnaryOp(op=op, operand=operand):
+                return OPERATORS[type(op)](value(operand))
+            case ast.BinOp(left=left, op=op, right=right):
+                return OPERATORS[type(op)](value(left), value(right))
+        raise KeyError
+
+    return value(ast.parse(re.sub(r"(?<=\d)[uUlLzZ]+\b", "", expression.strip()), mode="eval").body)
 
 
 def extents(source: str, array: str) -> list[int]:
@@ -87,23 +98,10 @@ def extents(source: str, array: str) -> list[int]:
     name = array.rpartition("::")[2]
     found = re.search(rf"\bfloat\s+(?:[^;()]*,\s*)?{re.escape(name)}((?:\[[^\]]+\])+)\s*[;,]", source)
     names = constants(source)
-    with suppress(KeyError, SyntaxError, ZeroDivisionError, TypeError):
-        return [integer(extent, names) for extent in re.findall(r"\[([^\]]+)\]", found[1])]
+    with suppress(KeyError, SyntaxError, ZeroDivisionError):
+        if found:
+            return [integer(extent, names) for extent in re.findall(r"\[([^\]]+)\]", found[1])]
     raise NoValue(f"the source declares no array of floats {array} of known extents")
-
-
-def _integer(node: ast.AST, names: dict[str, int]) -> int:
-    """The value of a constant C++ expression over known names; KeyError if it is anything else."""
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name):
-            return names[name]
-        case ast.UnaryOp(op=op, operand=operand):
-            return OPERATORS[type(op)](_integer(operand, names))
-        case ast.BinOp(left=left, op=op, right=right):
-            return OPERATORS[type(op)](_integer(left, names), _integer(right, names))
-    raise KeyError
 
 
 # ---- Where values come from ------------------------------------------------------------------------------
@@ -225,18 +223,16 @@ class Context:
 
     @once
     def _xray_record(self, step: str, m: int, n: int, k: int) -> dict[str, Any]:
-        return self._kept(step, f"{step}-{m}x{n}x{k}-", lambda program: _run_xray(step, program, m, n, k))
+        return self._kept(step, f"{step}-{m}x{n}x{k}-", lambda program: recording.run(step, program, m, n, k))
 
     def recording(self, step: str, m: int, n: int, k: int) -> Recording:
         """What the step's first block does, request by request; kept like the record of an X-ray."""
-        step = self.directory(step)
-        return self._recording(step, m, n, k)
+        return self._recording(self.directory(step), m, n, k)
 
     @once
     def _recording(self, step: str, m: int, n: int, k: int) -> Recording:
-        made = self._kept(
-            step, f"{step}-block-{m}x{n}x{k}-", lambda program: recording.record(program, m, n, k)
-        )
+        prefix = f"{step}-block-{m}x{n}x{k}-"
+        made = self._kept(step, prefix, lambda program: recording.record(step, program, m, n, k))
         return recording.from_record(step, made)
 
     def _kept(self, step: str, prefix: str, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
@@ -244,7 +240,7 @@ class Context:
         same."""
         program = self.program(step)
         status = program.stat()
-        cache = (self.mine if step == MINE else self.build) / "xray-cache"
+        cache = (program.parents[2] if step != MINE else program.parent) / "xray-cache"
         kept = cache / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}.json"
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())
@@ -265,14 +261,10 @@ class Context:
         program = self.build / "common" / "tools" / "fragment_maps"
         if not program.exists():
             raise NotAvailable(f"{program} is not built")
+        command = [*EMULATOR, str(program.resolve())]
         try:
-            result = subprocess.run(
-                [*EMULATOR, str(program.resolve())], capture_output=True, text=True, check=False
-            )
-            return json.loads(result.stdout)
-        except OSError as error:
-            raise NoValue(f"{program} cannot be run: {error.strerror}") from None
-        except ValueError:
+            return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+        except (OSError, ValueError):
             raise NoValue(f"{program} prints no maps: build it anew") from None
 
     @once
@@ -291,7 +283,7 @@ class Context:
             raise NoValue(f"{step} has no kernel")
         built = self.architectures(step)
         arch = arch or self.arch or (DEFAULT_ARCH if DEFAULT_ARCH in built else next(iter(built), None))
-        if arch not in built:
+        if arch is None or arch not in built:
             has = f"code for {', '.join(built)} only" if built else "no GPU code"
             raise NotAvailable(f"{program} holds {has}")
         try:
@@ -429,27 +421,3 @@ class Context:
         if name not in found:
             raise NoValue(f"{step} has no constant {name}; it has {', '.join(found) or 'none'}")
         return found[name]
-
-
-def _run_xray(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "xray.json"
-        command = [program.resolve(), "--xray", "--m", m, "--n", n, "--k", k, "--json", out]
-        try:
-            result = subprocess.run(
-                [*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False
-            )
-        except OSError as error:
-            raise NoValue(f"{program} cannot be run: {error.strerror}") from None
-        lines = (result.stderr or result.stdout).splitlines()
-        said = next((line.strip().removeprefix("error: ") for line in lines if line.strip()), "")
-        if result.returncode == 3:
-            raise NotAvailable(f"{step} run --xray: {said}")
-        try:
-            record = json.loads(out.read_text())
-            record = record[0] if isinstance(record, list) else record
-            record["xray"]["kernels"][0]["accesses"]
-            return record
-        except (OSError, ValueError, LookupError, TypeError):
-            ended = f"{step} run --xray ended with exit status {result.returncode}"
-            raise NoValue(f"{ended}: {said or 'it printed nothing'}") from None

@@ -47,6 +47,16 @@ class Request:
     addresses: list[int | None]  # bytes from the array's first
     elements: list[list[Element | None]]  # of each lane; None: a zero past the matrix
 
+    def words(self, line: "Line") -> Iterator[tuple[int, Element | None, int]]:
+        """Of what the lanes get, word by word: the lane, the element and its address. Of an ldmatrix, eight
+        lanes give the addresses of a matrix's rows, and each lane gets a word of each matrix."""
+        for lane, elements in enumerate(self.elements):
+            for n, element in enumerate(elements):
+                ldmatrix = line.operation == "ldmatrix"
+                begin = self.addresses[8 * n + lane // 4 if ldmatrix else lane]
+                assert begin is not None
+                yield lane, element, begin + FLOAT * (lane % 4 if ldmatrix else n)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -121,7 +131,32 @@ def npy(matrix: array, rows: int, columns: int) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + matrix.tobytes()
 
 
-def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
+def run(step: str, program: Path, m: int, n: int, k: int, *options: object) -> dict[str, Any]:
+    """The record of a step's program, as `--xray --json` writes it. NotAvailable if it cannot observe."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "xray.json"
+        command = [program.resolve(), "--xray", "--m", m, "--n", n, "--k", k, *options, "--json", out]
+        try:
+            result = subprocess.run(
+                [*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            raise NoValue(f"{program} cannot be run: {error.strerror}") from None
+        lines = (result.stderr or result.stdout).splitlines()
+        said = next((line.strip().removeprefix("error: ") for line in lines if line.strip()), "")
+        if result.returncode == 3:
+            raise NotAvailable(f"{step} run --xray: {said}")
+        try:
+            record = json.loads(out.read_text())
+            record = record[0] if isinstance(record, list) else record
+            record["xray"]["kernels"][0]["accesses"]
+            return record
+        except (OSError, ValueError, LookupError, TypeError):
+            ended = f"{step} run --xray ended with exit status {result.returncode}"
+            raise NoValue(f"{ended}: {said or 'it printed nothing'}") from None
+
+
+def record(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any]:
     """Runs the step on a problem of one block's tile. The JSON record of that, in which the words that a
     request reads have become elements: [matrix, row, column], or null for a zero past the matrix."""
     a, b, element = labels(m, n, k)
@@ -129,15 +164,7 @@ def record(program: Path, m: int, n: int, k: int) -> dict[str, Any]:
         here = Path(folder)
         (here / "a.npy").write_bytes(npy(a, m, k))
         (here / "b.npy").write_bytes(npy(b, k, n))
-        command = [program.resolve(), "--xray", "--requests", "--json", here / "r.json"]
-        command += ["--m", m, "--n", n, "--k", k, "--a", here / "a.npy", "--b", here / "b.npy"]
-        result = subprocess.run([*EMULATOR, *map(str, command)], capture_output=True, text=True, check=False)
-        said = (result.stderr or result.stdout).strip().splitlines()
-        if result.returncode == 3:
-            raise NotAvailable(f"{program}: {said[0] if said else 'it cannot observe'}")
-        if result.returncode != 0:
-            raise NoValue(f"{program} --requests failed: {said[0] if said else 'it printed nothing'}")
-        [found] = json.loads((here / "r.json").read_text())
+        found = run(step, program, m, n, k, "--requests", "--a", here / "a.npy", "--b", here / "b.npy")
     kernel = max(found["xray"]["kernels"], key=lambda kernel: sum(a["requests"] for a in kernel["accesses"]))
     strides = {"A": k, "B": n, "C": n}
     lines = []

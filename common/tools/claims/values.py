@@ -239,7 +239,7 @@ class _Evaluator:
         if not isinstance(items, (list, tuple)):
             raise NoValue(f"'{ast.unparse(parts[0].iter)}' is no list")
         for item in items:
-            names = {**bound, parts[0].target.id: item}
+            names = {**bound, ast.unparse(parts[0].target): item}
             if all(self.value(condition, names) for condition in parts[0].ifs):
                 yield from self.bindings(parts[1:], names)
 

@@ -1,15 +1,12 @@
-// Prints who holds what and where it lies as JSON, for tools that draw it:
-// - of common/cuda/fragments.hpp, the elements of each lane, and how many of them share a register:
+// Prints as JSON which lane holds which elements of the fragments in common/cuda/fragments.hpp, and how many of
+// them share a register, for tools that draw it:
 //   {"mma_tf32": {"a": {"rows": 16, "cols": 8, "packed": 1,
 //                       "elements": [[[row, col], ...of a lane], ...of 32 lanes]}, ...}, ...}
-// - of common/cuda/tf32.hpp, the place of each element in its row of a tile, for as many rows and elements as
-//   it takes until the pattern repeats: {"places": {"swizzle_128B": [[place, ...of a row], ...], ...}}
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "common/cuda/fragments.hpp"
-#include "common/cuda/tf32.hpp"
 
 namespace {
 
@@ -36,18 +33,6 @@ json shape() {
           {"c", matrix(Shape::c, Shape::c_elements, 1, Shape::M, Shape::N)}};
 }
 
-template <typename PlaceOf>
-json places(const PlaceOf& place_of) {
-  constexpr int rows = 8, words = 32;  // a word for each bank
-  json found = json::array();
-  for (int row = 0; row < rows; ++row) {
-    json of_row = json::array();
-    for (int i = 0; i < words; ++i) of_row.push_back(place_of(row, i));
-    found.push_back(std::move(of_row));
-  }
-  return found;
-}
-
 }  // namespace
 
 int main() {
@@ -55,8 +40,7 @@ int main() {
   const json maps{{"mma_tf32", shape<MmaTf32Shape>()},
                   {"mma_bf16", shape<MmaBf16Shape>()},
                   {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}},
-                  {"ldmatrix_trans", {{"m", matrix(ldmatrix_trans_place, 2, 2, size, size)}}},
-                  {"places", {{"swizzle_128B", places(swizzle_128B)}, {"swizzle_b", places(swizzle_b)}}}};
+                  {"ldmatrix_trans", {{"m", matrix(ldmatrix_trans_place, 2, 2, size, size)}}}};
   std::printf("%s\n", maps.dump().c_str());
   return 0;
 }

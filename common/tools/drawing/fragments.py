@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tools.base import plural
-from tools.drawing.picture import BANKS, LANE_HEIGHT, LINE, MARGIN, WORD, Access, Part, Sheet
-from tools.drawing.svg import PHONE, document, lane_colors, rectangle, text
+from tools.drawing.picture import BANKS, LANE_HEIGHT, LINE, MARGIN, WORD, Access, Part, Sheet, emphasis
+from tools.drawing.svg import PHONE, lane_colors, rectangle, text
 
 Matrix = Mapping[str, Any]  # one of fragment_maps: rows, cols, packed, elements
 Lines = Callable[["Cell"], Sequence[str]]  # of text, in a cell
@@ -19,7 +19,7 @@ PANEL_GAP = 14
 LEADING = 15  # from line to line in a cell
 
 
-def box(x: float, y: float, width: float, height: float, lines: Sequence[str], **look: object) -> str:
+def box(x: float, y: float, width: float, height: float, lines: Sequence[str], **look: Any) -> str:
     """A rectangle with lines of text in its middle. ink: the text's colour, if not the mode's."""
     ink = look.pop("ink", None)
     style = {"style": f"fill:{ink}"} if ink else {"class_": look.pop("text_class", "ink")}
@@ -29,7 +29,7 @@ def box(x: float, y: float, width: float, height: float, lines: Sequence[str], *
     return rectangle(x, y, width, height, **look) + "".join(words)
 
 
-def of_lane(lane: int, marked: bool) -> dict[str, object]:
+def of_lane(lane: int, marked: bool) -> dict[str, Any]:
     """How a lane's cell looks; a marked one as nothing else does."""
     if marked:
         return {"class_": "here", "ink": "#000000"}
@@ -110,7 +110,7 @@ def instruction_name(name: str, maps: Mapping[str, Matrix]) -> str:
 
 
 def describe_fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     sizes = ", ".join(
         f"{key.upper()} has {m['rows']} rows and {m['cols']} columns" for key, m in maps.items()
     )
@@ -120,12 +120,15 @@ def describe_fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     return f"{title}. {sizes}. Lane {lane} holds {own}."
 
 
+def registers(key: str) -> Lines:
+    """What a cell says of its lane and register."""
+    return lambda cell: (str(cell.lane), f"{key}{cell.register}")
+
+
 def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     """The SVG of an instruction's A, B and C: B above C, A at its left, as in a product."""
     a, b, c = maps["a"], maps["b"], maps["c"]
-    sheet = Sheet()
-    title = f"{instruction_name(name, maps)}: who holds what"
-    sheet.write(title, size=15, font_weight="bold")
+    sheet = Sheet(f"{instruction_name(name, maps)}: who holds what")
     sheet.write("In a cell: the lane, and below it its register.", class_="soft")
     wide = (PHONE - 2 * MARGIN - ROW_LABEL - PANEL_GAP) / 2  # of each matrix
     high = 2 * LEADING + 6  # of a register
@@ -139,8 +142,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
         ("a", a, left_a, top_c, tall_c), ("b", b, left_c, top_b, tall_b), ("c", c, left_c, top_c, tall_c),
     ):  # fmt: skip
         shape = f"{key.upper()} [{matrix['rows']}][{matrix['cols']}]"
-        lines: Lines = lambda cell, key=key: (str(cell.lane), f"{key}{cell.register}")  # noqa: E731
-        sheet.body += draw_matrix(matrix, left, top, wide, tall, lines, lane)
+        sheet.body += draw_matrix(matrix, left, top, wide, tall, registers(key), lane)
         if matrix is not c:
             sheet.over(left + wide / 2, top - LANE_HEIGHT - 7, shape, font_weight="bold")
             sheet.body += column_labels(matrix, left, top - 5, wide)
@@ -159,7 +161,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
             sheet.body.append(text(MARGIN, y, register, class_="soft"))
             sheet.body.append(text(MARGIN + 26, y, element))
     sheet.y = top_c + tall_c + MARGIN
-    return document(PHONE, sheet.y, title, describe_fragments(name, maps, lane), sheet.body)
+    return sheet.document(describe_fragments(name, maps, lane))
 
 
 # ---- ldmatrix --------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def title_of(access: Access) -> str:
 
 
 def describe_ldmatrix(access: Access) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     matrices = []
     for number, part in enumerate(access.parts):
         firsts = [at // WORD % BANKS for lane in part.lanes if (at := access.addresses[lane]) is not None]
@@ -193,10 +195,8 @@ def describe_ldmatrix(access: Access) -> str:
 def ldmatrix(access: Access, matrix: Matrix, lane: int) -> str:
     """The SVG of an ldmatrix: the rows that it reads, and the lanes whose registers get them. matrix: the map
     of one matrix."""
-    sheet = Sheet()
-    sheet.write(title_of(access), size=15, font_weight="bold")
-    conflicts = any(part.wavefronts > 1 for part in access.parts)
-    sheet.write(wavefronts_of(access), class_="mark" if conflicts else "ink")
+    sheet = Sheet(title_of(access))
+    sheet.write(wavefronts_of(access), class_="mark" if access.conflicts else "ink")
     sheet.write("A cell: the lane that gives the row's address.", class_="soft")
     sheet.write("Left: that address. Above: the first of four banks.", class_="soft")
     wide = (PHONE - 2 * MARGIN - PANEL_GAP) / 2
@@ -207,7 +207,7 @@ def ldmatrix(access: Access, matrix: Matrix, lane: int) -> str:
         draw_rows(sheet, access, part, f"matrix {number}", left, wide, lane)
     sheet.y = top + (len(access.parts) + 1) // 2 * tall + 8
     draw_receivers(sheet, access, matrix, lane)
-    return document(PHONE, sheet.y, title_of(access), describe_ldmatrix(access), sheet.body)
+    return sheet.document(describe_ldmatrix(access))
 
 
 def draw_rows(
@@ -217,10 +217,8 @@ def draw_rows(
     first, width = left + ADDRESS, (wide - ADDRESS) / (LINE // ROW_BYTES)
     sheet.y += LANE_HEIGHT + 6
     sheet.body.append(text(left, sheet.y, name, font_weight="bold"))
-    took = {"class_": "mark", "font_weight": "bold"} if part.wavefronts > 1 else {"class_": "soft"}
-    sheet.body.append(
-        text(left + wide, sheet.y, plural(part.wavefronts, "wavefront"), text_anchor="end", **took)
-    )
+    took, look = plural(part.wavefronts, "wavefront"), emphasis(part.wavefronts > 1)
+    sheet.body.append(text(left + wide, sheet.y, took, text_anchor="end", **look))
     sheet.y += LANE_HEIGHT
     for n in range(0, LINE // ROW_BYTES, 2):  # all numbers would run together
         sheet.over(first + (n + 0.5) * width, sheet.y, n * ROW_BYTES // WORD, class_="soft")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from tools.base import UsageError, plural
+from tools.base import plural
 from tools.drawing.picture import (
     BANKS,
     BANKS_LEFT,
@@ -15,15 +15,16 @@ from tools.drawing.picture import (
     MARGIN,
     Access,
     Sheet,
+    emphasis,
     height_of,
-    ranges,
     title,
     verdict,
 )
-from tools.drawing.svg import COLORS, PHONE, document, lane_colors, rectangle, text
+from tools.drawing.svg import COLORS, PHONE, lane_colors, rectangle, text
 
 GROUP = 4  # words of 4 bytes, and as many banks: 16 bytes
 GROUPS = BANKS // GROUP
+ROWS = 8  # of a swizzle
 FRAME = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}  # the same in light and in dark
 
 # ---- One access in several steps -------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def runs(access: Access) -> list[Run]:
 
 
 def describe_compared(accesses: Mapping[str, Access]) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     each = []
     for step, access in accesses.items():
         banks = len({word % BANKS for word in access.words()})
@@ -64,22 +65,16 @@ def describe_compared(accesses: Mapping[str, Access]) -> str:
 
 def compared(accesses: Mapping[str, Access]) -> str:
     """The SVG of one access of several steps, by the steps' names: four neighbouring banks share a column."""
-    sheet = Sheet()
-    head = title(next(iter(accesses.values())))
-    sheet.write(head, size=15, font_weight="bold")
+    sheet = Sheet(title(next(iter(accesses.values()))))
     sheet.write("Left: bytes into the array.", class_="soft")
     sheet.write("A cell: the lanes that want its four banks.", class_="soft")
     for step, access in accesses.items():
         sheet.y += 8
         sheet.write(step, font_weight="bold")
-        conflicts = any(part.wavefronts > 1 for part in access.parts)
-        sheet.write(verdict(access), class_="mark" if conflicts else "ink")
+        sheet.write(verdict(access), class_="mark" if access.conflicts else "ink")
         draw_groups(sheet, access)
     sheet.y += 2
-    for lanes, letter in sheet.letters.items():
-        sheet.write(f"{letter}: lanes {ranges(lanes)}")
-    sheet.y += MARGIN + 4
-    return document(PHONE, sheet.y, head, describe_compared(accesses), sheet.body)
+    return sheet.document(describe_compared(accesses), MARGIN + 4)
 
 
 def draw_groups(sheet: Sheet, access: Access) -> None:
@@ -88,9 +83,7 @@ def draw_groups(sheet: Sheet, access: Access) -> None:
     width = (PHONE - MARGIN - BANKS_LEFT) / GROUPS
     middles = [BANKS_LEFT + (n + 0.5) * width for n in range(GROUPS)]
     sheet.y += LANE_HEIGHT + 8
-    sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
-    for n, middle in enumerate(middles):
-        sheet.over(middle, sheet.y - 5, f"{n * GROUP}–{n * GROUP + GROUP - 1}", class_="soft")
+    sheet.banks((middles[n], f"{n * GROUP}–{n * GROUP + GROUP - 1}") for n in range(GROUPS))
     held: dict[tuple[int, int], set[int]] = defaultdict(set)
     for word, lanes in access.words().items():
         held[word // BANKS, word % BANKS // GROUP].update(lanes)
@@ -109,18 +102,9 @@ def draw_groups(sheet: Sheet, access: Access) -> None:
             for at_line, words in enumerate(lines[n]):
                 sheet.over(middle, top + at_line * LANE_HEIGHT, words, class_=None, style=f"fill:{ink}")
         sheet.y += height
-    if any(part.wavefronts > 1 for part in access.parts):
-        sheet.y += LANE_HEIGHT
-        sheet.before(BANKS_LEFT, sheet.y, "words")
-        for n, middle in enumerate(middles):
-            many = max(part.words[bank] for part in access.parts for bank in banks_of(n))
-            style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
-            sheet.over(middle, sheet.y, many, **style)
-        sheet.y += 6
-
-
-def banks_of(group: int) -> range:
-    return range(group * GROUP, group * GROUP + GROUP)
+    if access.conflicts:
+        most = [max(words) for words in zip(*(part.words for part in access.parts), strict=True)]
+        sheet.wanted((middles[n], max(most[n * GROUP :][:GROUP])) for n in range(GROUPS))
 
 
 # ---- Swizzles --------------------------------------------------------------------------------------------
@@ -138,26 +122,12 @@ class Layout(NamedTuple):
     access: str
 
 
-def groups_of(places: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Where groups of four elements lie, from where the elements of each row do. Raises UsageError if groups
-    do not stay whole, or two elements lie in one place."""
-    for row, of_row in enumerate(places):
-        wholes = all(
-            of_row[i] % GROUP == 0
-            and list(of_row[i : i + GROUP]) == list(range(of_row[i], of_row[i] + GROUP))
-            for i in range(0, len(of_row), GROUP)
-        )
-        if not wholes or sorted(of_row) != list(range(len(of_row))):
-            raise UsageError(f"row {row} of the layout does not keep its groups of 16 bytes whole")
-    return [[of_row[i] // GROUP for i in range(0, len(of_row), GROUP)] for of_row in places]
-
-
 def describe_swizzle(layout: Layout) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     rows = []
     for row, places in enumerate(layout.groups):
-        order = sorted(range(len(places)), key=lambda g, places=places: places[g])
-        rows.append(f"row {row} has its groups in the order {', '.join(map(str, order))}")
+        order = (str(group) for _, group in sorted(zip(places, range(len(places)), strict=True)))
+        rows.append(f"row {row} has its groups in the order {', '.join(order)}")
     before, after = columns(layout, False), columns(layout, True)
     framed = f"Framed, {layout.access}: {plural(before, 'column')} of four banks row by row, {after} so"
     return f"Where the groups of 16 bytes of {layout.array} lie: {'; '.join(rows)}. {framed}."
@@ -174,9 +144,7 @@ def columns(layout: Layout, moved: bool) -> int:
 
 def swizzle(layout: Layout) -> str:
     """The SVG of a layout: left the rows as the matrix has them, right as they lie."""
-    sheet = Sheet()
-    head = f"Where the groups of {layout.array} lie"
-    sheet.write(head, size=15, font_weight="bold")
+    sheet = Sheet(f"Where the groups of {layout.array} lie")
     sheet.write("A cell: 16 bytes, with their number in the row.", class_="soft")
     sheet.write("Above: the first of its four banks.", class_="soft")
     gap, label, cell = 18, 24, 22
@@ -205,11 +173,10 @@ def swizzle(layout: Layout) -> str:
         sheet.body += frames
         many = columns(layout, bool(n))
         y += LANE_HEIGHT + 4
-        style = {"class_": "mark", "font_weight": "bold"} if not n and many < columns(layout, True) else {}
+        style = emphasis(True) if not n and many < columns(layout, True) else {}
         sheet.body.append(text(left, y, f"{plural(many, 'column')} of banks", **style))
         bottom = y
     sheet.y = bottom + 6
     sheet.body.append(rectangle(MARGIN + 1, sheet.y + 7, 13, 13, **FRAME))
     sheet.body.append(text(MARGIN + 22, sheet.y + 19, layout.access))
-    sheet.y += 19 + MARGIN + 6
-    return document(PHONE, sheet.y, head, describe_swizzle(layout), sheet.body)
+    return sheet.document(describe_swizzle(layout), 19 + MARGIN + 6)

@@ -59,6 +59,10 @@ class Access:
     sectors: Sequence[int] = ()  # of global memory: where the wanted ones begin
     bytes_used: int = 0
 
+    @property
+    def conflicts(self) -> bool:
+        return any(part.wavefronts > 1 for part in self.parts)
+
     def words(self, part: Part | None = None) -> dict[int, list[int]]:
         """Number of the 4-byte word -> the lanes that want it."""
         words: dict[int, list[int]] = defaultdict(list)
@@ -74,7 +78,7 @@ class Access:
 def from_xray(row: dict[str, Any]) -> Access:
     """The example that an access of an X-ray holds; common/harness/xray.hpp says how."""
     example = row["example"]
-    access = Access(*(row[key] for key in ("operation", "array", "space", "bytes")), example["addresses"])
+    access = Access(row["operation"], row["array"], row["space"], row["bytes"], example["addresses"])
     if row["space"] == "global":
         return replace(access, sectors=example["sectors"], bytes_used=example["bytes_used"])
     found = []
@@ -116,7 +120,7 @@ def verdict(access: Access) -> str:
 
 
 def describe(access: Access) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     what = f"{title(access)} in {access.space} memory. {verdict(access)}"
     if access.space == "global":
         lines = {sector // LINE for sector in access.sectors}
@@ -131,13 +135,9 @@ def describe(access: Access) -> str:
 
 def picture(access: Access) -> str:
     """The SVG of an access."""
-    sheet = Sheet()
-    sheet.write(title(access), size=15, font_weight="bold")
+    sheet = Sheet(title(access))
     (draw_banks if access.space == "shared" else draw_sectors)(sheet, access)
-    for lanes, letter in sheet.letters.items():
-        sheet.write(f"{letter}: lanes {ranges(lanes)}")
-    sheet.y += MARGIN + (4 if access.space == "shared" else 0)
-    return document(PHONE, sheet.y, title(access), describe(access), sheet.body)
+    return sheet.document(describe(access), MARGIN + (4 if access.space == "shared" else 0))
 
 
 class Cell(NamedTuple):
@@ -159,15 +159,28 @@ def width_of(content: str) -> float:
     return FONT * (0.64 * (len(content) - narrow) + 0.45 * narrow)
 
 
+def emphasis(marked: bool) -> dict[str, Any]:
+    """How a figure looks that is worth a look, or not."""
+    return {"class_": "mark", "font_weight": "bold"} if marked else {"class_": "soft"}
+
+
 class Sheet:
     """A picture that grows downwards. Lane numbers that do not fit are a letter, which a legend explains."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
+        self.title = title
         self.body: list[str] = []
         self.y: float = MARGIN
         self.letters: dict[tuple[int, ...], str] = {}
+        self.write(title, size=15, font_weight="bold")
 
-    def write(self, content: str, size: float = FONT, **attributes: object) -> None:
+    def document(self, description: str, below: float = 0) -> str:
+        """The SVG, with what the letters stand for."""
+        for lanes, letter in self.letters.items():
+            self.write(f"{letter}: lanes {ranges(lanes)}")
+        return document(PHONE, self.y + below, self.title, description, self.body)
+
+    def write(self, content: str, size: float = FONT, **attributes: Any) -> None:
         """A line of text."""
         self.y += size + 5
         self.body.append(text(MARGIN, self.y, content, size, **attributes))
@@ -176,9 +189,23 @@ class Sheet:
         """A text that ends before x."""
         self.body.append(text(x - 5, y, str(content), text_anchor="end", class_="soft"))
 
-    def over(self, x: float, y: float, content: object, **attributes: object) -> None:
+    def over(self, x: float, y: float, content: object, **attributes: Any) -> None:
         """A text whose middle is at x."""
         self.body.append(text(x, y, str(content), text_anchor="middle", **attributes))
+
+    def banks(self, labels: Iterable[tuple[float, object]]) -> None:
+        """Above the banks, which these are. labels: the middles and the texts."""
+        self.before(BANKS_LEFT, self.y - 5, "banks")
+        for middle, label in labels:
+            self.over(middle, self.y - 5, label, class_="soft")
+
+    def wanted(self, words: Iterable[tuple[float, int]]) -> None:
+        """Below the banks, how many words are wanted from each."""
+        self.y += LANE_HEIGHT
+        self.before(BANKS_LEFT, self.y, "words")
+        for middle, many in words:
+            self.over(middle, self.y, many, **emphasis(many > 1))
+        self.y += 6
 
     def lines(self, lanes: list[int], room: float) -> list[str]:
         """What stands in a cell."""
@@ -215,8 +242,7 @@ BANKS_LEFT = MARGIN + 54  # of the addresses
 
 
 def draw_banks(sheet: Sheet, access: Access) -> None:
-    conflicts = any(part.wavefronts > 1 for part in access.parts)
-    sheet.write(verdict(access), class_="mark" if conflicts else "ink")
+    sheet.write(verdict(access), class_="mark" if access.conflicts else "ink")
     sheet.write("A row: 128 bytes, with its offset in the array.", class_="soft")
     if access.bytes in (8, 16) and all(a is None or a % access.bytes == 0 for a in access.addresses):
         draw_panel(sheet, access, range(BANKS), access.bytes // WORD)
@@ -235,9 +261,7 @@ def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
     width = (PHONE - MARGIN - BANKS_LEFT) / len(banks)
     middles = {bank: BANKS_LEFT + (bank - banks[0] + unit / 2) * width for bank in banks[::unit]}
     sheet.y += 26
-    sheet.before(BANKS_LEFT, sheet.y - 5, "banks")
-    for bank, middle in middles.items():
-        sheet.over(middle, sheet.y - 5, f"{bank}–{bank + 3}" if unit == 4 else bank, class_="soft")
+    sheet.banks((middles[bank], f"{bank}–{bank + 3}" if unit == 4 else bank) for bank in middles)
     for part in access.parts:
         words = access.words(part)
         if len(access.parts) > 1:
@@ -257,14 +281,8 @@ def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
             sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
             sheet.draw(BANKS_LEFT, width, place, cells, height)
             sheet.y += height
-        if part.wavefronts > 1:  # below the banks, how many words are wanted from each
-            sheet.y += LANE_HEIGHT
-            sheet.before(BANKS_LEFT, sheet.y, "words")
-            for bank, middle in middles.items():
-                many = max(part.words[bank : bank + unit])
-                style = {"class_": "mark", "font_weight": "bold"} if many > 1 else {"class_": "soft"}
-                sheet.over(middle, sheet.y, many, **style)
-            sheet.y += 6
+        if part.wavefronts > 1:
+            sheet.wanted((middles[bank], max(part.words[bank : bank + unit])) for bank in middles)
 
 
 # ---- Global memory: the sectors that the lanes touch, two side by side, framed by line of 128 bytes ------

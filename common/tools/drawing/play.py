@@ -118,7 +118,8 @@ def load_of(line: Line) -> dict[str, Any]:
     matrices = {e.matrix for request in line.requests for lane in request.elements for e in lane if e}
     if len(matrices) != 1:
         raise UsageError(f"line {line.line} loads elements of {' and '.join(sorted(matrices)) or 'nothing'}")
-    shapes, patterns, orders, warps = Numbers(), Numbers(), Numbers(), []
+    shapes, patterns, orders = Numbers(), Numbers(), Numbers()
+    warps: list[list[int]] = []
     for warp in sorted({request.warp for request in line.requests}):
         # Where a step's first tile takes two blocks, both count from 0.
         mine = sorted((r for r in line.requests if r.warp == warp), key=lambda r: (r.sequence, place_of(r)))
@@ -143,7 +144,8 @@ def load_of(line: Line) -> dict[str, Any]:
 
 def sums_of(recording: Recording) -> dict[str, Any]:
     """Who stores which elements of C."""
-    shapes, arrangements, warps = Numbers(), Numbers(), []
+    shapes, arrangements = Numbers(), Numbers()
+    warps: list[list[int] | None] = []
     owners = stores_all(recording)
     cells: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for at, who in owners.items():

@@ -2,7 +2,7 @@
 
 import math
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools.drawing.svg import FONT, PHONE, Plot, Scale, circle, document, line, rectangle, text, trim
 
@@ -151,7 +151,7 @@ def inset(plot: Plot, group: list[Point], marked: str) -> list[str]:
 
 # ---- Points and their names ------------------------------------------------------------------------------
 
-MIDDLE = {"text_anchor": "middle"}
+MIDDLE: dict[str, Any] = {"text_anchor": "middle"}
 
 
 def radius(step: str, marked: str) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 FONT = 14  # in the picture's units; pictures are at most PHONE wide, so text is 11 pixels on a phone
@@ -36,7 +37,7 @@ def trim(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def element(name: str, content: str | None = None, **attributes: object) -> str:
+def element(name: str, content: str | None = None, **attributes: Any) -> str:
     """<name a="1">content</name>; `class_` stands for class, `font_size` for font-size."""
     parts = [name]
     for key, value in attributes.items():
@@ -47,20 +48,20 @@ def element(name: str, content: str | None = None, **attributes: object) -> str:
     return f"<{start}/>" if content is None else f"<{start}>{content}</{name}>"
 
 
-def text(x: float, y: float, content: str, size: float = FONT, **attributes: object) -> str:
+def text(x: float, y: float, content: str, size: float = FONT, **attributes: Any) -> str:
     attributes.setdefault("class_", "ink")
     return element("text", escape(content), x=float(x), y=float(y), font_size=float(size), **attributes)
 
 
-def rectangle(x: float, y: float, width: float, height: float, **attributes: object) -> str:
+def rectangle(x: float, y: float, width: float, height: float, **attributes: Any) -> str:
     return element("rect", x=float(x), y=float(y), width=float(width), height=float(height), **attributes)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, **attributes: Any) -> str:
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), **attributes)
 
 
-def circle(x: float, y: float, radius: float, **attributes: object) -> str:
+def circle(x: float, y: float, radius: float, **attributes: Any) -> str:
     return element("circle", cx=float(x), cy=float(y), r=float(radius), **attributes)
 
 
@@ -131,7 +132,7 @@ class Plot:
             body.append(text(self.left - 5, y + 5, trim(tick), text_anchor="end", class_="soft"))
         return body
 
-    def curve(self, points: Iterable[tuple[float, float]], **attributes: object) -> str:
+    def curve(self, points: Iterable[tuple[float, float]], **attributes: Any) -> str:
         """A line through points."""
         places = (" ".join(map(trim, self.place(*point))) for point in points)
         return element("path", d="M" + " L".join(places), **attributes)

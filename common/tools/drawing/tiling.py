@@ -4,12 +4,12 @@ warp's and a lane's share, as a recording of the block shows them."""
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools.base import UsageError
 from tools.claims.recording import Element, Recording
 from tools.drawing.picture import MARGIN, Sheet, width_of
-from tools.drawing.svg import COLORS, FONT, PHONE, document, element, lane_colors, line, rectangle, text, trim
+from tools.drawing.svg import COLORS, FONT, PHONE, element, lane_colors, line, rectangle, text, trim
 
 GAP = 8
 LABEL = 18  # room of a line of text above or below a matrix
@@ -37,7 +37,7 @@ def boxes(cells: Iterable[tuple[int, int]]) -> list[Box]:
     open_: dict[tuple[int, int], Box] = {}  # by first column and width, what ends in the row above
     done: list[Box] = []
     for row in sorted(by_row):
-        runs = []
+        runs: list[tuple[int, int]] = []
         for col in by_row[row]:
             if runs and runs[-1][0] + runs[-1][1] == col:
                 runs[-1] = (runs[-1][0], runs[-1][1] + 1)
@@ -126,7 +126,7 @@ def said(t: Tiling) -> list[str]:
 
 
 def describe(t: Tiling) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     return f"{t.step}: who computes what. " + " ".join(said(t))
 
 
@@ -142,7 +142,7 @@ class Matrix:
     wide: float  # of an element
     high: float
 
-    def shape(self, found: Iterable[Box], **attributes: object) -> str:
+    def shape(self, found: Iterable[Box], **attributes: Any) -> str:
         """All these boxes as one path."""
         path = (
             f"M{trim(self.left + b.col * self.wide)} {trim(self.top + b.row * self.high)}"
@@ -152,7 +152,7 @@ class Matrix:
         return element("path", d="".join(path), **attributes)
 
 
-def filled(name: str, opacity: float = 1) -> dict[str, object]:
+def filled(name: str, opacity: float = 1) -> dict[str, Any]:
     """A path is drawn by its outline if not told otherwise."""
     return {"style": f"fill:{COLORS[name][1]}", "fill_opacity": opacity}
 
@@ -246,9 +246,7 @@ def draw_warp(sheet: Sheet, t: Tiling) -> None:
 
 def picture(t: Tiling) -> str:
     """The SVG."""
-    sheet = Sheet()
-    head = "Who computes what of a block's tile"
-    sheet.write(head, size=15, font_weight="bold")
+    sheet = Sheet("Who computes what of a block's tile")
     sheet.y += 4
     draw_matrices(sheet, t)
     block, warp, lane = said(t)
@@ -270,8 +268,7 @@ def picture(t: Tiling) -> str:
     )
     sheet.y += 6
     draw_warp(sheet, t)
-    sheet.y += MARGIN
-    return document(PHONE, sheet.y, head, describe(t), sheet.body)
+    return sheet.document(describe(t), MARGIN)
 
 
 def wrapped(content: str, room: float) -> Sequence[str]:

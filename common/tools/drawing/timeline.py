@@ -15,8 +15,8 @@ from typing import NamedTuple
 from tools.base import UsageError
 from tools.claims.recording import FLOAT, Line, Recording, Request
 from tools.drawing.picture import MARGIN, Sheet, width_of
-from tools.drawing.svg import COLORS, FONT, PHONE, document, line, rectangle, text
-from tools.drawing.tiling import wrapped
+from tools.drawing.svg import FONT, PHONE, line, rectangle, text
+from tools.drawing.tiling import filled, wrapped
 
 LEFT = MARGIN + 62  # of the names of the buffers
 BEFORE = 1.0  # of a round's width: what comes before the first
@@ -119,7 +119,7 @@ def when(tile: Tile) -> str:
 
 
 def describe(t: Timeline) -> str:
-    """What the picture shows, for those who cannot see it."""
+    """The picture in words, for those who cannot see it."""
     parts = (f"Tile {tile.number} goes to stage {tile.stage}, asked for {when(tile)}." for tile in t.tiles)
     what = f"{t.step}: when tiles are copied and computed from, with {t.stages} stages."
     return f"{what} {' '.join(parts)} Each is computed from in the round of its number."
@@ -129,9 +129,8 @@ def describe(t: Timeline) -> str:
 
 
 def bar(sheet: Sheet, x: float, end: float, content: str, color: str, opacity: float) -> None:
-    fill = {"style": f"fill:{COLORS[color][1]}", "fill_opacity": opacity}
     sheet.body.append(rectangle(x + 1, sheet.y, end - x - 2, HIGH, class_="paper"))
-    sheet.body.append(rectangle(x + 1, sheet.y, end - x - 2, HIGH, **fill))
+    sheet.body.append(rectangle(x + 1, sheet.y, end - x - 2, HIGH, **filled(color, opacity)))
     if width_of(content) > end - x - 4:
         content = content.split()[-1]
     if width_of(content) <= end - x - 2:
@@ -140,9 +139,7 @@ def bar(sheet: Sheet, x: float, end: float, content: str, color: str, opacity: f
 
 def picture(t: Timeline) -> str:
     """The SVG."""
-    sheet = Sheet()
-    head = "When tiles are copied and computed from"
-    sheet.write(head, size=15, font_weight="bold")
+    sheet = Sheet("When tiles are copied and computed from")
     rounds = max(tile.number for tile in t.tiles) + 1
     wide = (PHONE - MARGIN - LEFT) / (BEFORE + rounds)
     early = [tile for tile in t.tiles if tile.asked is None]
@@ -183,22 +180,19 @@ def picture(t: Timeline) -> str:
     asks = "a copy, from when a warp asks for it"
     if t.copier:
         asks = "a copy: a warp of its own asks for it as soon as the stage has been read"
-    legend = [
+    legend: list[tuple[str, float, str]] = [
         ("there", 0.45, asks),
-        (None, 1, "it is waited for: here it has arrived"),
+        ("", 1, "it is waited for: here it has arrived"),
         ("here", 0.6, "the warps load from the tile, and multiply"),
     ]
     sheet.y += 2
-    for name, opacity, says in legend:
-        rows = wrapped(says, PHONE - 2 * MARGIN - 24)
-        for n, row in enumerate(rows):
+    for color, opacity, says in legend:
+        for n, content in enumerate(wrapped(says, PHONE - 2 * MARGIN - 24)):
             sheet.y += FONT + 6
-            if n == 0 and name:
-                fill = {"style": f"fill:{COLORS[name][1]}", "fill_opacity": opacity}
-                sheet.body.append(rectangle(MARGIN, sheet.y - 11, 14, 12, **fill))
+            if n == 0 and color:
+                sheet.body.append(rectangle(MARGIN, sheet.y - 11, 14, 12, **filled(color, opacity)))
             elif n == 0:
-                at = MARGIN + 7
-                sheet.body.append(line(at, sheet.y - 12, at, sheet.y + 2, class_="strong", stroke_width=2.5))
-            sheet.body.append(text(MARGIN + 22, sheet.y, row))
-    sheet.y += MARGIN + 4
-    return document(PHONE, sheet.y, head, describe(t), sheet.body)
+                mark = MARGIN + 7, sheet.y - 12, MARGIN + 7, sheet.y + 2
+                sheet.body.append(line(*mark, class_="strong", stroke_width=2.5))
+            sheet.body.append(text(MARGIN + 22, sheet.y, content))
+    return sheet.document(describe(t), MARGIN + 4)

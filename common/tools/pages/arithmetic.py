@@ -87,7 +87,8 @@ def tokens(text: str, names: Mapping[str, float]) -> list[Token]:
     found = [Token("other", "", 0, 0)]
     matches = [match for match in TOKEN.finditer(text) if match.lastgroup]
     for match, after in zip(matches, [*matches[1:], None], strict=True):
-        kind, content = match.lastgroup, match[match.lastgroup]
+        kind = match.lastgroup or ""
+        content = match[kind]
         last, token = found[-1], Token(kind, OPERATORS.get(content, content), *match.span())
         if kind == "number":
             digits = re.sub(r"[^\d.]", "", content)
@@ -115,7 +116,9 @@ def tokens(text: str, names: Mapping[str, float]) -> list[Token]:
                 token = replace(inside, begin=found[opening].begin, end=token.end, slack=0.0, explains=True)
                 del found[opening:]
         elif content == "×" and last.end == token.begin and text[last.end - 1].isdigit():
-            is_factor = after and (after.lastgroup == "number" or after[after.lastgroup] in ("(", *names))
+            is_factor = after and (
+                after.lastgroup == "number" or after[after.lastgroup or 0] in ("(", *names)
+            )
             if not is_factor:  # "2.5× faster"
                 last.words, last.end = 1, token.end
                 continue

@@ -10,7 +10,7 @@ import html
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,14 @@ class Request:
 
     def steps(self, names: str | None = None, before: bool = False) -> list[str]:
         """The steps that the arguments name, else the page's, if so wanted with the one before."""
-        names = self.arguments if names is None else names
-        if found := [self.context.directory(name) for name in names.split()]:
-            return found
+        named = (self.arguments if names is None else names).split()
+        if named:
+            return [self.context.directory(name) for name in named]
         if not self.context.step:
             raise UsageError("this page belongs to no step: name one")
-        names = self.context.steps()
-        at = names.index(self.context.step)
-        return names[max(0, at - before) : at + 1]
+        steps = self.context.steps()
+        at = steps.index(self.context.step)
+        return steps[max(0, at - before) : at + 1]
 
     def source(self, step: str) -> list[str]:
         return self.context.kernel(step).read_text().splitlines()
@@ -129,7 +129,7 @@ def percent(value: float) -> str:
 FACTS = {"device": "", "driver": "driver ", "cuda": "CUDA ", "ncu": "Nsight Compute ", "nvcc": "nvcc "}
 
 
-def facts_line(facts: dict[str, Any]) -> str:
+def facts_line(facts: Mapping[str, Any]) -> str:
     """Where and when something was measured; "" if the record does not say."""
     parts = [f"{label}{facts[key]}" for key, label in FACTS.items() if facts.get(key)]
     parts += [f"recorded {str(facts['date'])[:10]}"] if facts.get("date") else []

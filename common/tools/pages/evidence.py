@@ -226,7 +226,7 @@ def listing(rows: list[Row], only: list[str], limit: int, warps: int, samples: i
     counted in its place."""
     lines = [("line", "times", "stalls", "instruction", "a request")]
     left_out: list[str] = []
-    folded = set()  # neither among the first nor the last of a long row of one mnemonic
+    folded: set[int] = set()  # neither among the first nor the last of a long row of one mnemonic
     at = 0
     for _, same in groupby(rows, lambda row: row[1].mnemonic):
         begin, at = at, at + len(list(same))

@@ -2,12 +2,11 @@
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.base import UsageError, markdown
-from tools.claims.context import extents
+from tools.base import UsageError, markdown, read_text
+from tools.claims.context import constants, extents
 from tools.claims.objects import NoValue, rows_of
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import fragments, layouts, picture, play, tiling, timeline
@@ -92,106 +91,6 @@ def make_compare(request: Request) -> str:
     return f"{link}\n\n{sources}\n\n{details}"
 
 
-def check_layout(
-    request: Request, step: str, array: str, places: Sequence[Sequence[int]], row_words: int
-) -> None:
-    """Holds the addresses to which a step copies a tile against a layout. The line that fills the tile also
-    reads the matrix: there, the address says the row and the column. Raises UsageError if they disagree, or
-    there is no such line."""
-    record = request.context.xray_record(step)
-    rows = [row for row in rows_of(record) if row["example"]]
-    matrix = array.split("::")[-1][0]
-    stride = record["k" if matrix == "A" else "n"]  # elements from row to row of the matrix
-    compared = 0
-    for filled in rows:
-        if filled["array"] != array or filled["operation"] not in ("store", "copy"):
-            continue
-        for read in rows:
-            same_line = (read["file"], read["line"]) == (filled["file"], filled["line"])
-            which = ("block", "warp", "execution")
-            same = same_line and all(read["example"][key] == filled["example"][key] for key in which)
-            if not same or read["array"] != matrix or read["space"] != "global":
-                continue
-            lanes = zip(read["example"]["addresses"], filled["example"]["addresses"], strict=True)
-            for source, target in lanes:
-                if source is None or target is None:
-                    continue
-                at, column = divmod(source // ELEMENT, stride)
-                period = len(places[0])
-                place = column // period * period + places[at % len(places)][column % period]
-                if (at * row_words + place) * ELEMENT != target:
-                    where = f"{filled['file']}, line {filled['line']}"
-                    raise UsageError(
-                        f"{where} puts [{at}][{column}] at byte {target} of {array}, not as the map says"
-                    )
-                compared += 1
-    if not compared:
-        raise UsageError(f"{step} has no line that fills {array} from {matrix}, to hold the layout against")
-
-
-def check_fragment(
-    row: dict[str, Any], fragment: dict[str, Any], groups: list[list[int]], words: int
-) -> None:
-    """Holds the addresses from which a warp loads its first fragment, a float a lane, against the map of that
-    fragment and a layout. Raises UsageError if they disagree."""
-    for lane, address in enumerate(row["example"]["addresses"]):
-        at, column = fragment["elements"][lane][0]
-        group, rest = divmod(column, layouts.GROUP)
-        place = groups[at % len(groups)][group] * layouts.GROUP + rest
-        if address != (at * words + place) * ELEMENT:
-            says = f"lane {lane} reads byte {address}, where [{at}][{column}] does not lie by the maps"
-            raise UsageError(f"{row['file']}, line {row['line']}: {says}")
-
-
-@block("step", "line", of_build=True)
-def make_swizzle(request: Request) -> str:
-    step, maps = request.step, request.context.fragment_maps()
-    array, *operations = request.arguments.split() or [""]
-    operation = operations[0] if operations else "load"
-    matrix = array.split("::")[-1][:1]
-    function = {"A": "swizzle_128B", "B": "swizzle_b"}.get(matrix)
-    if len(operations) > 1 or function not in maps["places"] or operation not in picture.VERBS:
-        usage = "`swizzle ARRAY [OPERATION] [line=TEXT]`, of a tile of A or B, e.g. `swizzle As`"
-        raise UsageError(f"write {usage}")
-    places = maps["places"][function]
-    groups = layouts.groups_of(places)
-    row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
-    check_layout(request, step, array, places, row_words)
-    row = shared_row(request, step, operation, array)
-    access = picture.from_xray(row)
-    if operation == "load" and access.bytes == ELEMENT:
-        check_fragment(row, maps["mma_tf32"][matrix.lower()], groups, row_words)
-    part = access.parts[0]  # of an ldmatrix, its first matrix
-    touched = set()
-    for word in access.words(part):
-        at, place = divmod(word, row_words)
-        if at >= len(groups) or place >= len(places[0]):
-            raise UsageError(f"{source_of(row)} reads beyond what is drawn: 8 rows of 128 bytes")
-        touched.add((at, groups[at].index(place // layouts.GROUP)))
-    reads = "the first matrix of an ldmatrix" if operation == "ldmatrix" else f"one {operation} of a warp"
-    layout = Layout(array, function, groups, frozenset(touched), f"what {reads} touches")
-    words = [step, "swizzle", array, *operations, request.options.get("line", "")]
-    link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
-    return f"{link}\n\n{source_of(row)}"
-
-
-def constant(request: Request, step: str, *names: str) -> int:
-    """The first of these constants that the step's kernel has; raises NoValue if it has none."""
-    for name in names[:-1]:
-        try:
-            return request.context.const(step, name)
-        except NoValue:
-            continue
-    return request.context.const(step, names[-1])
-
-
-def optional(request: Request, step: str, name: str, otherwise: int) -> int:
-    try:
-        return request.context.const(step, name)
-    except NoValue:
-        return otherwise
-
-
 @dataclass(frozen=True)
 class Block:
     """What a step's block computes: m x n of C, bk terms at a time; `terms` of them are multiplied at once,
@@ -205,10 +104,21 @@ class Block:
 
 
 def block_of(request: Request, step: str) -> Block:
-    m, n = (constant(request, step, name, "TILE") for name in ("BM", "BN"))
-    terms = optional(request, step, "MK", 1)  # of an mma
-    bk = constant(request, step, "BK", "MK")  # without tiles in shared memory, what an mma takes
-    return Block(m, n, bk, terms, optional(request, step, "STAGES", 1))
+    found = constants(read_text(request.context.kernel(step)))
+    try:
+        m, n = (found[name] if name in found else found["TILE"] for name in ("BM", "BN"))
+        bk = (
+            found["BK"] if "BK" in found else found["MK"]
+        )  # without tiles in shared memory, what an mma takes
+    except KeyError as missing:
+        raise NoValue(f"{step} has no constant {missing.args[0]}") from None
+    return Block(m, n, bk, found.get("MK", 1), found.get("STAGES", 1))
+
+
+def recording_of(request: Request, step: str) -> tuple[Block, Recording]:
+    """What a step's block does in as many rounds as it has buffers, at least two."""
+    of = block_of(request, step)
+    return of, request.context.recording(step, of.m, of.n, max(2, of.stages) * of.bk)
 
 
 def arrays_of(request: Request, step: str, recorded: Recording) -> dict[str, tuple[str, list[int]]]:
@@ -223,13 +133,60 @@ def arrays_of(request: Request, step: str, recorded: Recording) -> dict[str, tup
     return found
 
 
+def groups_of(request: Request, step: str, array: str, row_words: int) -> list[list[int]]:
+    """Of the first rows of a tile, where their groups of 16 bytes lie, as a recording shows it."""
+    of, recorded = recording_of(request, step)
+    groups: dict[tuple[int, int], int] = {}
+    for line, access in recorded.of(("load", "ldmatrix"), "shared"):
+        for _, element, address in access.words(line) if line.array == array else ():
+            if element and (element.col if element.matrix == "A" else element.row) < of.bk:  # the first tile
+                at, place = divmod(address // ELEMENT, row_words)
+                group, rest = divmod(element.col, layouts.GROUP)
+                if (
+                    at != element.row
+                    or groups.setdefault((at, group), place // layouts.GROUP) != (place // layouts.GROUP)
+                    or place % layouts.GROUP != rest
+                ):
+                    raise UsageError(f"line {line.line} of {step} does not keep its groups of 16 bytes whole")
+    try:
+        return [[groups[row, group] for group in range(layouts.GROUPS)] for row in range(layouts.ROWS)]
+    except KeyError:
+        raise UsageError(f"no load of {step} says where 8 rows of 128 bytes of {array} lie") from None
+
+
+@block("step", "line", of_build=True)
+def make_swizzle(request: Request) -> str:
+    step = request.step
+    array, *operations = request.arguments.split() or [""]
+    operation = operations[0] if operations else "load"
+    matrix = array.split("::")[-1][:1]
+    function = {"A": "swizzle_128B", "B": "swizzle_b"}.get(matrix)
+    if len(operations) > 1 or function is None or operation not in picture.VERBS:
+        usage = "`swizzle ARRAY [OPERATION] [line=TEXT]`, of a tile of A or B, e.g. `swizzle As`"
+        raise UsageError(f"write {usage}")
+    row = shared_row(request, step, operation, array)
+    row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
+    groups = groups_of(request, step, array, row_words)
+    access = picture.from_xray(row)
+    touched = set()
+    for word in access.words(access.parts[0]):  # of an ldmatrix, its first matrix
+        at, place = divmod(word, row_words)
+        if at >= layouts.ROWS or place // layouts.GROUP not in groups[at]:
+            raise UsageError(f"{source_of(row)} reads beyond what is drawn: 8 rows of 128 bytes")
+        touched.add((at, groups[at].index(place // layouts.GROUP)))
+    reads = "the first matrix of an ldmatrix" if operation == "ldmatrix" else f"one {operation} of a warp"
+    layout = Layout(array, function, groups, frozenset(touched), f"what {reads} touches")
+    words = [step, "swizzle", array, *operations, request.options.get("line", "")]
+    link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
+    return f"{link}\n\n{source_of(row)}"
+
+
 @block("step", "warp", "lane", alone=True, of_build=True)
 def make_tiling(request: Request) -> str:
     step, lane, warp = request.step, lane_of(request), request.options.get("warp", "0")
     if not re.fullmatch(r"[0-9]{1,2}", warp):
         raise UsageError(f"warp={warp} is no warp")
-    of = block_of(request, step)
-    recorded = request.context.recording(step, of.m, of.n, max(2, of.stages) * of.bk)
+    of, recorded = recording_of(request, step)
     drawing = tiling.tiling(recorded, of.bk, of.terms, int(warp), lane)
     arrays, source = arrays_of(request, step, recorded), request.source(step)
     data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)

@@ -210,10 +210,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     files = args.files or sorted((root / "docs").rglob("*.md"))
     text = "\n".join([run.page(path) for path in files])
     if not args.files and not run.said["error"]:
-        for figure in sorted((root / "docs" / "figures").glob("*.svg")):
-            if f"figures/{figure.name}" not in text:
-                run.said["unused"].append(f"{run.display(figure)}: no page shows it; delete it")
-        for data in sorted((root / "docs" / "figures" / "play").glob("*.js")):
-            if f"figures/{data.stem}_tiling_" not in text:
-                run.said["unused"].append(f"{run.display(data)}: no page shows its picture; delete it")
+        figures = root / "docs" / "figures"
+        links = {path: f"figures/{path.name}" for path in sorted(figures.glob("*.svg"))}
+        links |= {path: f"figures/{path.stem}_tiling_" for path in sorted((figures / "play").glob("*.js"))}
+        for path in (path for path, link in links.items() if link not in text):
+            what = "it" if path.suffix == ".svg" else "its picture"
+            run.said["unused"].append(f"{run.display(path)}: no page shows {what}; delete it")
     return run.report(len(files))

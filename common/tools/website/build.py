@@ -21,8 +21,9 @@ from tools.base import ROOT, Parser, UsageError
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the site; DIR is replaced")
-    markdown = {"default": ROOT / "docs", "help": "the Markdown (default: docs/)"}
-    parser.add_argument("--docs", type=Path, metavar="DIR", **markdown)
+    parser.add_argument(
+        "--docs", type=Path, metavar="DIR", default=ROOT / "docs", help="the Markdown [docs/]"
+    )
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     if out.exists() and not (out / "search").is_dir():

@@ -53,8 +53,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that show source files, and sets the navigation."""
     pages = files.documentation_pages()
     links = ((page, match["target"]) for page in pages for match in FOUND.finditer(page.content_string))
-    shown = {repository_path(target, page.src_uri) for page, target in links if target} - {None}
-    for path in sorted(shown):
+    shown = (repository_path(target, page.src_uri) for page, target in links if target)
+    for path in sorted({path for path in shown if path}):
         content = f"---\nsearch:\n  exclude: true\n---\n# `{path}`\n{lesson_link(path, files)}"
         name = SOURCES + path + ".md"
         files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
@@ -170,14 +170,9 @@ def played(target: str, page: Page, files: Files) -> tuple[str, str]:
 
 
 def least_width(svg: str) -> int:
-    """The width in CSS pixels at which an SVG's smallest text can just be read; its own width if its text is
-    drawn as paths, whose size nobody knows."""
-    head = svg[svg.index("<svg") :].partition(">")[0]
-    width = re.search(r'\swidth="([\d.]+)', head)
-    view = re.search(r'viewBox="\S+\s+\S+\s+([\d.]+)', head) or width
-    if view is None:
-        raise ValueError("an SVG figure needs a width or a viewBox")
-    sizes = re.findall(r"""font(?:-size)?\s*[:=]\s*["']?(?:(?:bold|italic|\d{3})\s+)*([\d.]+)""", svg)
-    if not sizes:
-        return round(float((width or view)[1]))
-    return math.ceil(float(view[1]) * LEGIBLE_PX / min(map(float, sizes)))
+    """The width in CSS pixels at which a figure's smallest text can be read; its own width without text."""
+    width, view = re.search(r'\swidth="([\d.]+)', svg), re.search(r'viewBox="0 0 ([\d.]+)', svg)
+    if width is None or view is None:
+        raise ValueError("an SVG figure needs a width and a viewBox")
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)', svg)]
+    return math.ceil(float(view[1]) * LEGIBLE_PX / min(sizes)) if sizes else round(float(width[1]))
