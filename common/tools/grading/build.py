@@ -29,11 +29,10 @@ KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the student's code behind the starter's includes, its entry kept from
-# touching A, B and C. An entry of another name than the step's does not compile: the name decides how large
-# the error may be. Kernels are in sections of their own kind, for object_file.py, and what they call becomes
-# a part of them: an aggregate that is passed to a function or comes back would be read and written where
-# nobody looks.
+# What is compiled for the CPU device: the starter's includes, then the student's code, whose entry is kept
+# from touching A, B and C. An entry with another name than the step's does not compile, as the name decides
+# how large the error may be. Kernels get sections of their own, for object_file.py, and whatever they call is
+# inlined: passing or returning an aggregate would read and write memory unobserved.
 FOR_CPU = """{includes}
 #define __noinline__ __attribute__((noinline))
 #undef __global__
@@ -48,10 +47,10 @@ FOR_GPU = """{includes}
 #line 1 "{kernel}"
 {text}
 """
-# A static variable that is set at run time needs no lock here, and the CPU device has none. An index is
-# checked in the last array of a struct, too; a switch has no table of jumps, which object_file.py could not
-# follow. An endless loop is one, though C++ lets compilers assume that there is none, and what nobody has
-# given a value has a strange one. More than -O2 would cost more than these small problems give back.
+# Static variables that are set at run time need no lock here, and the CPU device has none. Indices are
+# checked in the last array of a struct, too. A switch gets no jump table, which object_file.py could not
+# follow. An endless loop stays endless, though C++ lets compilers assume that it ends, and uninitialised
+# variables get a conspicuous value. Beyond -O2, compiling takes longer than these small problems give back.
 OPTIONS = [
     "-O2",
     "-fno-threadsafe-statics",
@@ -61,7 +60,7 @@ OPTIONS = [
     "-Wfloat-conversion",
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
-ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one name that an object shows
+ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one symbol that an object exports
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
@@ -90,7 +89,7 @@ class Built:
         said = (self.folder / "cpu.o.said").read_text(encoding="utf-8")
         place = re.escape(str(self.folder / "kernel.cu"))
         found = re.findall(rf"^{place}:(\d+):\d+: warning: (.*?) \[-W.*\]$", said, re.MULTILINE)
-        once = dict.fromkeys(found)  # each instance of a template says it
+        once = dict.fromkeys(found)  # a template's warning comes with each of its instances
         return [Finding("warning", f"GCC warns: {_plain(text)}.", int(line)) for line, text in once]
 
 
@@ -137,8 +136,8 @@ class Toolchain:
         return self.cache / hashlib.sha256(f"{self._stamp}\0{code.text}\0{source}".encode()).hexdigest()[:20]
 
     def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
-        """Makes what is not there yet for the CPU device, and for the GPU if that is asked for. source: the
-        text that became the code. Raises Failed, BuildError."""
+        """Builds what is missing for the CPU device and, on request, for the GPU. source: the text that the
+        code was read from. Raises Failed, BuildError."""
         try:
             folder = self.folder_for(code, source)
             folder.mkdir(parents=True, exist_ok=True)
@@ -151,14 +150,14 @@ class Toolchain:
                     self._link(
                         folder, _commands(self.build, "worker_gpu"), "worker_gpu", gpu=folder / "gpu.o"
                     )
-            with suppress(FileNotFoundError):  # where another process removes some
+            with suppress(FileNotFoundError):  # another process removes some, too
                 self._trim()
         except OSError as error:
             raise BuildError(f"{error.filename or self.cache}: {error.strerror}") from None
         return Built(folder, self.entry, self.judge)
 
     def compile_machine_code(self, built: Built) -> None:
-        """Shows what is no CUDA although the CPU device runs it. Raises Failed, BuildError."""
+        """Finds what the CPU device runs although it is not CUDA. Raises Failed, BuildError."""
         out = built.folder / "kernel.cubin"
         with locked(built.folder):
             if not out.exists():
@@ -177,7 +176,7 @@ class Toolchain:
         return out
 
     def _trim(self) -> None:
-        """Whoever was given a folder works in it without a lock: a used one stays for a while."""
+        """Removes old folders, but none used lately: somebody may work in it, without a lock."""
         used = {path: path.stat().st_mtime for path in self.cache.iterdir()}
         for last_used, path in sorted((status, path) for path, status in used.items())[:-KEPT]:
             if last_used < time.time() - UNUSED_S:
@@ -192,7 +191,7 @@ class Toolchain:
         (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
 
     def _compile_for_cpu(self, folder: Path, text: str) -> None:
-        """The objects keep no name that another part of the program could take for its own."""
+        """The objects export nothing that could take the place of another part of the program."""
         if (folder / "worker").exists():
             return
         jobs = {"observed": OPTIONS_OBSERVED, "cpu": OPTIONS}
@@ -208,7 +207,7 @@ class Toolchain:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
         check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        # One part of the program each, that shows one name.
+        # Each becomes one object that exports one symbol.
         tools = " && ".join(
             f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
             f"{binutils}objcopy --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o"
@@ -221,7 +220,7 @@ class Toolchain:
         self._link(folder, self.worker, "worker", **objects)
 
     def _headers(self, command: list[str]) -> Path:
-        """Where GCC finds what every student's file begins with, compiled beforehand."""
+        """Where GCC finds the precompiled header that every student's file begins with."""
         header = ROOT / BEFORE
         words = [w for w in self.commands.compile_words(command, header) if not w.startswith("-DSTEP_")]
         words[(at := words.index("-c")) : at + 2] = ["-x", "c++-header", str(header)]
@@ -285,17 +284,17 @@ def _commands(build: Path, name: str) -> KernelBuild:
 @cache
 def _made_of(linked: tuple[Path, ...]) -> list[Path]:
     headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
-    checks = [Path(__file__), Path(object_file.__file__)]  # what is there has passed them
+    checks = [Path(__file__), Path(object_file.__file__)]  # what is in the cache has passed them
     return sorted([*headers, *linked, *checks])
 
 
 def _plain(said: str) -> str:
-    """Without the compilers' names for the namespace that has none."""
+    """Without the compilers' names for the unnamed namespace."""
     return re.sub(r"(?:_NV_ANON_NAMESPACE|\(anonymous namespace\)|\{anonymous\}|<unnamed>)::", "", said)
 
 
 def finding_of(output: str, kernel: Path) -> Finding:
-    """The compiler's first error, at the line of the student's file that it is in or that led to it."""
+    """The compiler's first error, at the line of the student's file that holds it or led to it."""
     place = re.escape(str(kernel))
     match = re.search(
         rf"^{place}[:(](\d+)[:)](?:\d+:)? ?(?:fatal )?error ?(?:#\d+)?: (.*)$", output, re.MULTILINE

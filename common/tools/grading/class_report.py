@@ -136,7 +136,7 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
 
 
 def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
-    """With the solution and with all others. Of what is only a few words nothing can be said."""
+    """Compares with the solution and with all others. A few words alone say nothing."""
     least = 12
     for exercise in exercises:
         if exercise.kind == "predict":

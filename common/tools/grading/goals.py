@@ -56,7 +56,7 @@ def check_goal(goal: Goal, context: Elsewhere, notes: list[str]) -> None:
 
 
 def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
-    """The reason, unless it is that a step is not built, which raises BuildError."""
+    """The reason. If it is that a step is not built, raises BuildError."""
     if "is not built" in str(reason):
         raise BuildError(f"{reason}; run `.venv/bin/meson compile -C {context.build}` first") from None
     return reason
@@ -88,7 +88,7 @@ def holds_nearly(check: str, context: Elsewhere) -> list[bool]:
 
 
 def _nearly(comparison: Comparison) -> bool:
-    """Whether the sides are not far from where the comparison holds. Of a 0 nothing is near."""
+    """Whether the comparison holds or is missed by a factor of 2.5 at most; nothing is near 0."""
     sides = comparison.left_value, comparison.right_value
     if comparison.holds or not all(isinstance(side, (int, float)) for side in sides):
         return comparison.holds
@@ -171,7 +171,7 @@ def line_of_goal(check: str, context: Context) -> int:
         wanted = [row for row in rows if row["space"] == space]
 
     def cost(row: dict[str, Any]) -> tuple[float, int]:
-        if ".lanes" in check:  # how much is asked for, not in which way
+        if ".lanes" in check:  # the number of accesses, not their pattern
             return row["lanes"], 0
         if row["space"] == "global":
             return row["sectors"] / max(row["requests"], 1), row["lanes"]

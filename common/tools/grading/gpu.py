@@ -59,7 +59,7 @@ def compile_step(build: Path, step: str) -> Built:
 def check_on_gpu(
     exercise: Exercise, built: Built, over: Built | None, problems: list[Problem], file: str, notes: list[str]
 ) -> None:
-    """Notes what is well on the GPU. over: the step that it must be faster than. Raises Failed with the first
+    """Notes what is right on the GPU. over: the step that the kernel must beat. Raises Failed with the first
     thing that is not."""
     large = [*problems, Problem("--m 1023 --n 1025 --k 511 --seed 77"), Problem("--size 1024 --seed 78")]
     _run(built, large, file)
@@ -77,7 +77,7 @@ def check_on_gpu(
 def _times(program: Built, size: int, file: str) -> list[float]:
     """Of some square products, each with the way from the judge to the program and back, microseconds."""
     problems = [Problem(f"--m {size} --n {size} --k {size} --seed {seed}") for seed in range(5, 6 + SAMPLES)]
-    return [record["time_us"] for record in _run(program, problems, file)][1:]  # the first makes all ready
+    return [record["time_us"] for record in _run(program, problems, file)][1:]  # the first warms up
 
 
 def _run(built: Built, problems: list[Problem], file: str) -> list[dict]:

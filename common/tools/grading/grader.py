@@ -122,7 +122,7 @@ class Grader:
         return run(self.built, problems, *options, source=self.file)
 
     def _fail(self, finding: Finding, problem: Problem | None) -> None:
-        """With how to meet this problem again, if nobody could know it."""
+        """Raises Failed; of a hidden problem it says how to meet it again."""
         if problem is not None and problem.hidden:
             finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
         raise Failed(finding)
@@ -139,8 +139,8 @@ class Grader:
     def _fail_at(self, record: Record, problem: Problem) -> None:
         """Says why a problem's result, or the way to it, is not right."""
         complaints = record["complaints"] or ["wrong result: unknown"]
-        # A fault explains a wrong result, not the reverse; and an exchange of rows and columns, which square
-        # matrices show, why some index is too large.
+        # A fault explains a wrong result, not the reverse; and swapped rows and columns, which square
+        # matrices reveal, explain an index that is too large.
         for complaint in sorted(complaints, key=lambda text: not text.startswith(FIRST)):
             if finding := fault_finding(complaint, self.file, problem, self.built.source):
                 square = Problem("--size 40 --seed 3")
@@ -156,8 +156,8 @@ class Grader:
         self._fail(finding, problem)
 
     def _fail_at_end(self, outcome: Outcome) -> None:
-        """Says why the program crashed or did not end. A kernel's stray access is looked at with every access
-        checked, which may name its line."""
+        """Says why the program crashed or did not end. After a stray access the problem runs again with every
+        access checked, which may name the line."""
         if "in the kernel" in outcome.crash and outcome.at:
             for record in self._run([outcome.at], "--check").records:
                 if record["complaints"]:
@@ -176,11 +176,11 @@ class Grader:
     # ---- The kernel does the work ----
 
     def _check_work(self, small: Problem) -> tuple[Elsewhere, Elsewhere]:
-        """The kernel must be right and without fault on larger problems, in the same way. Returns the X-rays
-        of two of these: one of whole tiles, and a ragged one."""
+        """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of two of
+        these: one of whole tiles, and a ragged one."""
         ragged = ragged_problem(self.chooser)
         _, of_ragged = self._take_xrays([small, ragged])
-        # Where an edge cuts through a tile, the counts may honestly be others. This edge a square tile has.
+        # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
         edge = (STANDARD_PROBLEM[0] * STANDARD_PROBLEM[1] / max(of_ragged["xray"]["blocks"], 1)) ** 0.5
         for unit in [u for u in UNITS if u >= edge] or UNITS[-1:]:
             problem = aligned_problem(self.chooser, unit)
@@ -192,8 +192,8 @@ class Grader:
     def _check_goals(
         self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, notes: list[str]
     ) -> None:
-        """On problems that nobody could know. If a goal is missed, the standard problem says why, if it can:
-        its sizes do not change."""
+        """Checks them on hidden problems. If a goal is missed, the standard problem says why, if it can: its
+        sizes are always the same."""
         reached: list[str] = []
         try:
             for goal in self.exercise.goals:
@@ -220,8 +220,8 @@ class Grader:
         return context
 
     def _check_ragged(self, toolchain: Toolchain, ragged: Elsewhere) -> None:
-        """What the solution does for ragged sizes, too, the kernel must do nearly as well: it may use others
-        there, but not do without its idea."""
+        """What the solution reaches for ragged sizes, too, the kernel must nearly reach: other tiles will do
+        there, but not another idea."""
         for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
             if finding := check_ragged(goal, expected, ragged):
                 self._fail(finding, ragged.problem)

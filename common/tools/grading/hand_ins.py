@@ -141,8 +141,8 @@ Words = tuple[set[tuple[str, ...]], set[tuple[str, ...]]]
 
 
 def words_of(source: str, starter: str) -> Words:
-    """The runs of words in a file that are not the starter's, as they are, and longer ones in which all names
-    are the same."""
+    """The runs of words in a file that the starter lacks, as they are, and longer ones with every name
+    replaced by the same word."""
 
     def words(text: str) -> list[str]:
         text = PIECE.sub(lambda piece: " " if piece["comment"] else piece[0], text)
@@ -157,5 +157,5 @@ def words_of(source: str, starter: str) -> Words:
 
 
 def similarity(one: Words, other: Words) -> int:
-    """Percent of what is in one of two files and in the other, too."""
+    """The share that two files have in common, in percent."""
     return max(round(100 * len(a & b) / max(len(a | b), 1)) for a, b in zip(one, other, strict=True))

@@ -93,11 +93,11 @@ def run_confined(
     command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
     cwd: Path | None = None,
 ) -> Ended:  # fmt: skip
-    """Runs the command to its end, in English, and ends all that it has started. Raises OSError if it cannot
-    be started."""
+    """Runs the command to its end, with messages in English, and kills whatever it has started. Raises
+    OSError if it cannot be started."""
     words = confined(command, limits, readable=readable, writable=writable, cwd=cwd)
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
-    with tempfile.TemporaryFile() as out:  # which the limits keep small, too
+    with tempfile.TemporaryFile() as out:  # its size is limited, too
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
             cwd=cwd, env=environment,
@@ -111,5 +111,5 @@ def run_confined(
             status = process.wait()
         out.seek(0)
         said = out.read(MOST_SAID).decode(errors="replace")
-    # Of what had to be ended, or has used up its processor time; 128 more, if a shell says it.
+    # It was killed, or its processor time was up; a shell reports that plus 128.
     return Ended(status, said, abs(status) % 128 in (signal.SIGXCPU, signal.SIGKILL))

@@ -21,7 +21,7 @@ NEEDED = re.compile(
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
     r"|mmap(?:64)?|munmap|abort|strchr|strspn"  # exercise_guard.hpp
-    # Of C++: what fails in words, and what is no library's; the linker tells if nobody has defined it.
+    # C++: what reports a failure, and anything not from a library; the linker finds what is undefined.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
@@ -46,8 +46,8 @@ class Symbol:
 
 
 def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> None:
-    """Looks at what was made of the source for the CPU device. binutils: how their names begin, which read
-    another processor's objects. Raises Failed with the first thing wrong, and OSError if they cannot."""
+    """Checks what was compiled for the CPU device. binutils: the prefix of the tools that read another
+    processor's objects. Raises Failed with the first thing wrong, OSError if an object cannot be read."""
     symbols = symbols_of(plain, binutils)
     _nothing_outlives(symbols, source)
     _nothing_runs_before(plain, binutils)
@@ -116,8 +116,8 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
 
 
 def _kernels_are_whole(path: Path, binutils: str) -> None:
-    """A kernel calls nothing of the file, which has become a part of it, and nothing by an address: only so
-    is all that it reads and writes observed."""
+    """A kernel calls nothing of the file, as all of it is inlined, and nothing by its address: only then are
+    all of its reads and writes observed."""
     line, kernel = 0, ""
     for text in _said(f"{binutils}objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
         if section := re.match(r"Disassembly of section (\S+):", text):

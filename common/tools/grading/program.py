@@ -48,7 +48,7 @@ from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
-NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter has to fail in a better way
+NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter must get further than this
 POLL_S = 0.25  # while waiting for a save
 # What an argument is, for argparse, and which commands have it.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ def say(text: str = "") -> None:
 
 
 def progress_line(text: str) -> None:
-    """What is going on, where somebody looks on."""
+    """Shows what is going on, on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text + ' ...' if text else ''}", end="", file=sys.stderr, flush=True)
 

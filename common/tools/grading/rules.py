@@ -23,7 +23,7 @@ STD = (
     r"|enable_if(?:_t)?|remove_\w+|decay(?:_t)?|declval|(?:make_)?(?:index|integer)_sequence)"
 )
 LACKS = "CUDA has it, but the CPU device, on which exercises are graded, does not"
-# Words, and why they are not allowed; the starter's are. Of several reasons on one line the first is told.
+# Forbidden words and why; those in the starter are allowed. Of several reasons for a line the first counts.
 WORDS = {
     "asm": "inline assembly hides what it does; the wrappers in common/cuda say it",
     r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
@@ -108,7 +108,7 @@ class Function:
 
 
 def no_cuda(code: str) -> tuple[int, str, str] | None:
-    """Where the first call from the wrong side is, or launch of what is no kernel; what is wrong; a look.
+    """Where the first call from the wrong side is, or launch of a function that is no kernel; why; a look.
     code: without comments and the contents of strings."""
     code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)  # pragmas
     functions: dict[str, list[Function]] = defaultdict(list)

@@ -96,7 +96,7 @@ def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
 
 
 def long_problem(chooser: random.Random, longest: str) -> str:
-    """One of M, N and K is large: what is done from some size on shows, and costs little time."""
+    """One of M, N and K is large: this reveals, at little cost, what happens from some size on."""
     sizes = {name: chooser.randint(1, 40) for name in "mnk"}
     sizes[longest] = chooser.randint(310, 450 if longest == "k" else 700)
     return " ".join(f"--{name} {size}" for name, size in sizes.items())
@@ -115,8 +115,8 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels, multiples of nothing, and so little less than what tiles divide
-    that it takes as many: what edges waste is little."""
+    """Larger than the tiles of most kernels, not a multiple of anything, and just below sizes that tiles
+    divide, so that it takes as many tiles and the edges waste little."""
     m, n = (most - 2 * chooser.randint(1, 4) + 1 for most in STANDARD_PROBLEM[:2])
     k = 64 - 2 * chooser.randint(1, 7) + 1
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)

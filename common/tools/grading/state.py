@@ -57,7 +57,7 @@ def version_of(source: str) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one at a time goes past this with the same folder."""
+    """Held by one process and thread at a time for each folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -102,7 +102,7 @@ class Workspace:
         return path
 
     def read(self, exercise: Exercise) -> str:
-        """The student's file. Raises Failed, which the others do not suffer from."""
+        """The student's file. Raises Failed, so that other exercises are still graded."""
         path = self.begin(exercise)
         try:
             return path.read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ class Workspace:
 
     def reset(self, exercise: Exercise) -> Path | None:
         """Puts the starter back. Returns where the old file now lies, if there was any.
-        A starter is not kept, for it would take the place of the work that the last reset kept."""
+        A starter is not kept: it would overwrite the work that the last reset has kept."""
         path = self.file(exercise)
         old = None
         with failing(path, "moved"):
@@ -136,7 +136,7 @@ class Workspace:
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
-        """What is known of an exercise, to be changed; then it is on the disk. Others wait meanwhile."""
+        """What is known of an exercise, to be changed; written at the end. Other processes wait meanwhile."""
         with failing(self.folder, "made"):
             self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):

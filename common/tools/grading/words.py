@@ -23,7 +23,7 @@ BATCH = (
     "grid needs g.batch blocks in z."
 )
 SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
-# What explains other faults, and is said before them.
+# These explain other faults, and are reported first.
 FIRST = ("thread exit before", "divergent", "deadlock", "lane missing", "out-of-bounds access to global")
 WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
@@ -76,7 +76,7 @@ def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Find
 
 
 def _where_options_point(look: str, problem: Problem) -> str:
-    """What to look at first, as plainer problems were right before."""
+    """What to look at, first what sets this problem apart from plainer ones, which were right."""
     if "--batch" in problem.options:
         return f"{BATCH} Otherwise: {look}"
     return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
