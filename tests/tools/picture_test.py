@@ -297,18 +297,12 @@ def xray(tmp_path):
     return file
 
 
-def test_command(tool, xray, tmp_path):
+def test_command(tool, refused, xray, tmp_path):
     assert tool("picture", xray, "load", "A", "a.svg").returncode == 0
-    assert (tmp_path / "a.svg").read_text() == picture.picture(from_global(4, lambda i: 4 * i))
+    assert (tmp_path / "a.svg").read_text() == DRAWINGS["side by side"]
     assert tool("picture", xray, "load", "As", "b.svg", "--line", "b =", "--banks").returncode == 0
     assert (tmp_path / "b.svg").read_text() == DRAWINGS["no conflict"]
-
-
-def test_mistakes(refused, xray, tmp_path):
     refused("picture", xray, "load", "B", "x.svg", words=["load B", "there are load A, load As"])
     refused("picture", xray, "load", "As", "x.svg", words=["several lines", "3: a = As[k]", "line=TEXT"])
-    refused("picture", xray, "load", "As", "x.svg", "--line", "c", words=["in a line with 'c'"])
-    other = tmp_path / "other.json"
-    other.write_text('{"xray": {"kernels": [1]}}')
-    refused("picture", other, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])
-    assert not (tmp_path / "x.svg").exists()
+    xray.write_text('{"xray": {"kernels": [1]}}')
+    refused("picture", xray, "load", "A", "x.svg", words=["holds no X-ray", "--xray --json"])

@@ -1,5 +1,5 @@
-// Prints as JSON which lane holds which elements of the fragments in common/cuda/fragments.hpp, and how many of
-// them share a register, for tools that draw it:
+// Prints as JSON which lane holds which elements of the fragments in common/cuda/fragments.hpp, and how many
+// of them share a register, for tools that draw it:
 //   {"mma_tf32": {"a": {"rows": 16, "cols": 8, "packed": 1,
 //                       "elements": [[[row, col], ...of a lane], ...of 32 lanes]}, ...}, ...}
 
