@@ -23,7 +23,7 @@ TEST_F(Check, OutsideOfAnAllocation) {
   expect(FaultKind::out_of_bounds_global, 0);
 }
 
-// Elements of an allocation that belong to no matrix are out of bounds too.
+// Elements of an allocation that belong to no matrix are out of bounds.
 TEST_F(Check, OutsideOfAMatrix) {
   struct Case {
     std::int64_t ld;
@@ -79,7 +79,7 @@ TEST_F(Check, OutOfBoundsOfSharedMemory) {
   expect(FaultKind::out_of_bounds_shared, last());
 }
 
-// The next array follows the end of this one: only the index tells.
+// The next array begins where this one ends, so only the index is wrong.
 TEST_F(Check, ArrayIndex) {
   run("index_static_shared", 1, 2, 15);
   expect_none();
@@ -94,7 +94,7 @@ TEST_F(Check, ArrayIndex) {
   }
 }
 
-// Vectors are looked at in the plain build, too: x86 would take any address.
+// The plain build checks vectors as well: x86 would take any address.
 TEST_P(BothBuilds, MisalignedVector) {
   run("misaligned_float4", 1, 2, 4);
   expect_none();
@@ -116,13 +116,13 @@ TEST_F(Check, ReadOfUninitialisedSharedMemory) {
   const Fault fault = expect(FaultKind::uninitialised_shared, {{0, 0, 0}, {5, 7, 0}}, "slots + 244 bytes");
   EXPECT_EQ(fault.times, 3u);
   EXPECT_THAT(describe(fault), HasSubstr("(and 2 more at this line)"));
-  run("read_unwritten_shared", 1, 1);  // what the block before wrote is not there any more
+  run("read_unwritten_shared", 1, 1);  // what the previous block wrote is gone
   expect(FaultKind::uninitialised_shared, 0);
 }
 
 class DynamicShared : public Check {
  protected:
-  // What the kernel reads as float number n, of which the memory has so many bytes.
+  // What the report calls float number n of `bytes` bytes of dynamic shared memory.
   std::string name_of(int n, const std::string& kernel, std::size_t bytes) {
     run(kernel, 2, 3, n, bytes);
     const std::string reads = "reads ", unwritten = ", which no thread of this block has written";

@@ -35,13 +35,13 @@ TEST_P(BothBuilds, AsyncCopyInNoGroupIsNotWaitedFor) {
   expect_values(y, {1.0f, not_arrived, 1.0f, 2.0f});
 }
 
-// What the block before has not waited for is no concern of this one.
+// A copy that the previous block left behind does not matter to this one.
 TEST_P(BothBuilds, AsyncCopiesStartAfreshInEveryBlock) {
   run("async_copy_left_behind", 64, 1);
   for (int block = 0; block < 64; ++block) EXPECT_EQ(y[block], block);
 }
 
-// Nothing is read, and the address may be anything.
+// Nothing is read, so any address will do.
 TEST_P(BothBuilds, ZerosInsteadOfAnAsyncCopy) {
   for (const int n : {0, 1, 2045, 2048, 100000, -1}) {
     std::fill_n(y.data(), y.size(), 2.0f);
@@ -63,7 +63,7 @@ TEST_F(Check, AsyncCopyIsAReadAndAWriteOfItsSize) {
 
 // ---- Faults ----------------------------------------------------------------------------------------------
 
-// Thread 0 copies; what it does with its own copy before it waits is wrong, too.
+// Before it waits, the thread that asked for the copy must not use it either.
 TEST_F(Check, AsyncCopyUsedByItsOwnThreadBeforeTheWait) {
   for (const char* kernel : {"async_read_before_wait", "async_read_of_second_copy", "async_overwrite_pending",
                              "async_copy_onto_pending"}) {

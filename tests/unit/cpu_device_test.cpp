@@ -93,14 +93,14 @@ TEST_P(BothBuilds, CopiesVectors) {
   }
 }
 
-// Every block finds shared memory full of a NaN, whatever the block before it left there.
+// Every block finds NaN in all of its shared memory, whatever the previous block left there.
 TEST_P(BothBuilds, SharedMemoryIsFreshInEveryBlock) {
   cpu_device::set_checking(false);  // the observed build would rightly complain
   run("look_before_writing", 20, 32, 0, 32 * sizeof(float));
   for (int i = 0; i < 20 * 32; ++i) ASSERT_TRUE(std::isnan(x[i]) && std::isnan(y[i])) << i;
 }
 
-// Nor does the host find in it what a kernel has left there, to the last byte.
+// The host finds nothing that a kernel has left there, to the last byte.
 TEST_P(BothBuilds, SharedMemoryIsNotForTheHost) {
   run("fill_shared", 1, 1);
   SharedOfHelpers seen;

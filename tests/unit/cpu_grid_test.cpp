@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(, Grid, testing::Values("plain", "observed"), name_of_b
 INSTANTIATE_TEST_SUITE_P(, GridFault, testing::Values("observed"), name_of_build);
 constexpr int often = 20;
 
-// ---- Right ones -------------------------------------------------------------------------------------------
+// ---- No false alarms --------------------------------------------------------------------------------------
 
 TEST_P(Grid, OrderPassesFromBlockToBlock) {
   for (const unsigned blocks : {1u, 2u, 5u, 60u}) {
@@ -88,7 +88,7 @@ TEST_P(Grid, HandOverWithEverythingItNeeds) {
   EXPECT_EQ(y[0], 63.0f);
 }
 
-// ---- Wrong ones -------------------------------------------------------------------------------------------
+// ---- Faults -----------------------------------------------------------------------------------------------
 
 // The thread that sets the flag vouches only for what it wrote itself, and before.
 TEST_P(GridFault, AFlagSetTooEarly) {
@@ -119,7 +119,7 @@ TEST_P(GridFault, NotEverybodyHasWaited) {
   }
 }
 
-// Also where the other block happens to run on another core.
+// Even if the other block happens to run on another core.
 TEST_P(Grid, WaitingForALaterBlockIsADeadlock) {
   for (int i = 0; i < often; ++i) {
     run("wait_for_later_block", 3, 64, i % 2);
@@ -161,7 +161,7 @@ TEST_P(Grid, AFlagThatStaysSet) {
   run("set_flag_in_blocks", 3, 1, 1);
   expect(FaultKind::flag_misuse, 0,
          "sets the flag ready[1], for which nobody waits in this launch: the next one would find it set");
-  EXPECT_TRUE(flags_are_clear());  // the next one is no victim of this one
+  EXPECT_TRUE(flags_are_clear());  // or the next launch would suffer
 }
 
 TEST_P(GridFault, AFlagThatIsTakenTwice) {
@@ -246,7 +246,7 @@ TEST_P(GridFault, FlagsAndAccessesThatBypassTheCache) {
 
 // ---- Some of the blocks -----------------------------------------------------------------------------------
 
-// As the X-ray runs them: what others would have written is missing, and no fault.
+// As the X-ray runs them. What the other blocks would have written is missing, which is no fault.
 TEST_P(Grid, BlocksThatWaitForOthersThatDoNotRun) {
   for (const auto& blocks : std::vector<std::vector<std::uint64_t>>{{3}, {0, 3}, {1, 2, 4}}) {
     cpu_device::select_blocks({{blocks}});

@@ -5,7 +5,7 @@
 
 namespace {
 
-// ---- Right ones ------------------------------------------------------------------------------------------
+// ---- Correct kernels -------------------------------------------------------------------------------------
 
 // Block after block: each adds one to what the block before it wrote, element by element from the other end,
 // and to what the first block wrote, which it knows through all those between.
@@ -108,7 +108,7 @@ __global__ void bypass_l1(unsigned*, float* data, float* y, int) {
   __stcg(&to[t], __ldcg(&from[t]));  // here: bypass4
 }
 
-// ---- Wrong ones ------------------------------------------------------------------------------------------
+// ---- Faulty kernels --------------------------------------------------------------------------------------
 
 // The first block writes, the last one reads. n: what is left out, the sum of 1: the barrier before the flag
 // is set, 2: the barrier behind waiting, 4: waiting. 8: the first block writes once more when it has set the

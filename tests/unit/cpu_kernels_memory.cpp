@@ -51,7 +51,7 @@ __global__ void float4_to_shared(float* x, float* y, int n) {
   y[threadIdx.x] = slots[n - 1 - threadIdx.x];  // here: float_from_shared
 }
 
-// ---- Wrong ones -----------------------------------------------------------------------------------------
+// ---- Faulty kernels -------------------------------------------------------------------------------------
 
 __global__ void write_at(float*, float* y, int n) {
   if (is_last()) y[n] = 1.0f;  // here: write_at

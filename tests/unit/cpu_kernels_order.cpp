@@ -38,7 +38,7 @@ __global__ void add_neighbour_after_barrier(float*, float* y, int n) {
   y[t] = sum;
 }
 
-// ---- Wrong ones -----------------------------------------------------------------------------------------
+// ---- Faulty kernels -------------------------------------------------------------------------------------
 
 // Threads run in the order of their numbers, up to the next barrier. Thread 0 and thread n:
 

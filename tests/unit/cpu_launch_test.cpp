@@ -51,6 +51,7 @@ TEST(Launch, NamesTheBrokenLimit) {
   for (const auto& [config, what, limit] : std::vector<Case>{
            {{.grid = 1, .block = 0}, "block.x is 0", "1 to 1024"},
            {{.grid = 1, .block = {32, 0}}, "block.y is 0", "1 to 1024"},
+           {{.grid = 1, .block = {1, 1, 0}}, "block.z is 0", "1 to 64"},
            {{.grid = 1, .block = {1, 1, 65}}, "block.z is 65", "1 to 64"},
            {{.grid = 1, .block = 1025}, "block.x is 1025", "1 to 1024"},
            {{.grid = 1, .block = {33, 32}}, "the number of threads in a block is 1056", "1 to 1024"},

@@ -66,7 +66,7 @@ TEST_F(Check, WarpBarrierOrdersOneWarpOnly) {
 TEST_F(Check, RacesBetweenBlocks) {
   cpu_device::describe(view("C", y.data(), 32, 32, 32));
   for (const char* kernel : {"global_write_then_read", "global_read_then_write", "global_write_twice"}) {
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 10; ++i) {
       run(kernel, 5, 32);
       const std::vector<Fault> faults = cpu_device::take_faults();
       ASSERT_GE(faults.size(), 1u);

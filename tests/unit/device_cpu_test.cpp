@@ -121,8 +121,7 @@ TEST(Entry, CallsAStepWithInputsOfItsOwnTypeOnly) {
   EXPECT_THROW(narrow(gemm), harness::WrongInput);
 }
 
-// ---- Panels
-// ----------------------------------------------------------------------------------------------------
+// ---- Panels ----------------------------------------------------------------------------------------------
 
 std::vector<AnyGemm> panels;
 

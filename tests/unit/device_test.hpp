@@ -87,7 +87,7 @@ inline cpu_device::MatrixView view(const char* name, float* data, std::int64_t r
   return {name, data, rows, cols, ld, 1, rows * ld, readable, writable};
 }
 
-// A thread of a kernel, that of block 0 unless said otherwise.
+// A thread of a kernel, in block 0 unless a block is given.
 struct Who {
   Who(unsigned x) : thread(x, 0, 0) {}
   Who(dim3 block_, dim3 thread_) : block(block_), thread(thread_) {}
@@ -173,8 +173,8 @@ class DeviceTest : public testing::Test {
 
   // The last thread of the last launch.
   Who last() const { return last_; }
-  // Takes the only fault, which must be of this kind and by this thread, in the kernel that ran last, at the
-  // line that is marked with its name or with another, and must say this.
+  // Takes the only fault. It must be of this kind, by this thread of the kernel that ran last, at the line
+  // that `mark` marks (the kernel's name unless given), and its text must contain `detail`.
   Fault expect(FaultKind kind, const Who& who, const std::string& detail = "", const std::string& mark = "") {
     const std::vector<Fault> faults = cpu_device::take_faults();
     if (faults.size() != 1) {

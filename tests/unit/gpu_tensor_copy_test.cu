@@ -73,7 +73,7 @@ void expect_lines() {
   }
 }
 
-// What check_tensor_shape() lets pass, the driver does, too; at the limits.
+// What check_tensor_shape() accepts at the limits, the driver accepts as well.
 void expect_accepted() {
   const DeviceArray<float> x(1024);
   const std::int64_t pitch_end = std::int64_t{1} << 38;  // 2^40 bytes

@@ -88,7 +88,7 @@ __global__ void rows_of_others(float* x, float* y, int n) {
   y[lane_of_thread()] = __builtin_bit_cast(float, r[0]);
 }
 
-// ---- Wrong ones ------------------------------------------------------------------------------------------
+// ---- Faulty kernels --------------------------------------------------------------------------------------
 
 // Lane n leaves before.
 __global__ void mma_of_some(float* x, float* y, int n) {

@@ -1,5 +1,4 @@
-// mma and ldmatrix on the CPU device: what they compute and load, and what is said when they are used
-// wrongly.
+// mma and ldmatrix on the CPU device: what they compute and load, and which faults are reported.
 
 #include <bit>
 #include <cmath>
@@ -156,7 +155,7 @@ TEST(Fragments, OfALane) {
   static_assert(ldmatrix_trans_place(lane, 0) == Place{2, 3} && ldmatrix_address_lane(3, 1) == 25);
 }
 
-// ---- What is wrong ---------------------------------------------------------------------------------------
+// ---- Faults ----------------------------------------------------------------------------------------------
 
 TEST_F(Check, LaneThatLeftBeforeAnMma) {
   for (const int n : {0, 17, 31}) {
@@ -215,7 +214,7 @@ TEST_F(Check, RowsThatNobodyWrote) {
   }
 }
 
-// It is the lane that gave the address that has read.
+// The read counts as that of the lane that gave the address.
 TEST_F(Check, RacesWithARow) {
   for (const int n : {0, 5, 31}) {
     run("ldmatrix_race", 1, 64, n);

@@ -6,7 +6,7 @@
 
 namespace {
 
-// No sooner than somebody waits, and from the source as it is then.
+// A copy arrives only when somebody waits for it, with what its source holds then.
 TEST_P(BothBuilds, BulkCopiesComeInOrderAndLate) {
   cpu_device::set_checking(false);  // looking at what has not come is a fault
   run("bulk_order", 1, 1);
@@ -39,7 +39,7 @@ TEST_P(BothBuilds, AsyncCopiesArriveAtAnMbarrier) {
   for (int t = 0; t < 64; ++t) EXPECT_EQ(y[t], x[63 - t]);
 }
 
-// ---- What is wrong ---------------------------------------------------------------------------------------
+// ---- Faults ----------------------------------------------------------------------------------------------
 
 TEST_F(Check, BulkCopyMisaligned) {
   for (const auto& [n, detail] : {std::pair{1, "to an address"}, {10, "from"}, {100, "20 bytes"}}) {

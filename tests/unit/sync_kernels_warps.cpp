@@ -3,8 +3,8 @@
 #include "common/cuda/named_barrier.hpp"
 #include "tests/unit/kernels.hpp"
 
-// Every thread of a warpgroup gets the sum of what all bring. In sync_warps_test.cpp, as the operations of
-// the device, too, are not compiled for observation.
+// Every thread of a warpgroup gets the sum of all operands. Defined in sync_warps_test.cpp: the device's
+// operations are not compiled for observation.
 void warpgroup_sum(float* operand, int line);
 
 namespace {

@@ -28,7 +28,7 @@ TEST_P(BothBuilds, OrderPassesFromBarrierToBarrier) {
 
 TEST_P(BothBuilds, ManyReadersAndTheirArrivals) { run("many_readers", 1, 1024, -1); }
 
-// ---- What is wrong ---------------------------------------------------------------------------------------
+// ---- Faults ----------------------------------------------------------------------------------------------
 
 TEST_F(Check, MisuseOfMbarriers) {
   struct Case {
@@ -51,7 +51,7 @@ TEST_F(Check, MisuseOfMbarriers) {
   run("too_many_bytes", 1, 1, 0);
 }
 
-// The plain build finds such faults, too: it could not go on.
+// The plain build reports these as well: its launch could not go on.
 TEST_P(BothBuilds, WaitsThatNeverEnd) {
   run("no_init", 2, 64);
   expect(FaultKind::mbarrier_misuse, 0);

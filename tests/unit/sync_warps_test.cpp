@@ -1,5 +1,5 @@
 // What the threads of a warp do together, and barriers of some threads: shuffles, warp-wide operations, named
-// barriers; what they order, and what is said of those that do not come.
+// barriers; what they order, and what is reported if some do not come.
 
 #include <cmath>
 
@@ -87,7 +87,7 @@ TEST_P(BothBuilds, WarpsComeToNamedBarriersAsAWhole) {
   EXPECT_EQ(y[63], 1.0f);
 }
 
-// ---- What is wrong ---------------------------------------------------------------------------------------
+// ---- Faults ----------------------------------------------------------------------------------------------
 
 TEST_F(Check, LaneMissingFromAShuffle) {
   run("shuffle_without_source", 1, 32, 7);
@@ -136,7 +136,7 @@ TEST_F(Check, AShuffleOrdersNoMemory) {
   expect(FaultKind::race_shared, 0, "which " + thread_name(1) + " wrote");
 }
 
-TEST_F(Check, WhoOnlyArrivesHasSeenNothing) {
+TEST_F(Check, ArrivingWithoutWaitingOrdersNothing) {
   run("arrive_is_no_wait", 1, 64);
   expect(FaultKind::race_shared, 40, "which " + thread_name(0) + " wrote");
 }

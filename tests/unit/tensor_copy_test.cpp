@@ -1,5 +1,5 @@
-// Tensor copies on the CPU device: what comes, when, and what is said when it is used wrongly; which tensor
-// maps are refused. gpu_tensor_copy_test.cu tests the same boxes on a GPU.
+// Tensor copies on the CPU device: what arrives and when, the faults that are reported, and the tensor maps
+// that are refused. gpu_tensor_copy_test.cu copies the same boxes on a GPU.
 
 #include <cmath>
 #include <cstdint>
@@ -106,7 +106,7 @@ TEST_P(TensorCopy, RoundsToTf32AndSwizzles) {
   }
 }
 
-// No sooner than somebody waits, and from the source as it is then.
+// A copy arrives only when somebody waits for it, with what its source holds then.
 TEST_P(TensorCopy, BoxesComeInOrderAndLate) {
   cpu_device::set_checking(false);  // looking at what has not come is a fault
   run("tensor_order", 1, x.map({4, 4}));
@@ -121,7 +121,7 @@ TEST_P(TensorCopy, AMapIsAlignedInTheKernel) {
   for (int t = 0; t < 40; ++t) EXPECT_EQ(y[t], 0.0f);
 }
 
-// As K == 0 makes them: a kernel is given the maps, and copies nothing.
+// With K == 0 a kernel is given such maps and copies nothing.
 TEST_P(TensorCopy, TheMapOfAnEmptyMatrixCanBeHandedOver) {
   for (const auto& [rows, cols, batch] : {std::tuple{0, 5, 1}, {5, 0, 1}, {5, 5, 0}}) {
     y[0] = 0.0f;
@@ -219,7 +219,7 @@ TEST(TensorMaps, OfBf16) {
   EXPECT_THAT(with(std::int64_t{1} << 39, 8), HasSubstr("not below 2^40 bytes"));
 }
 
-// ---- Wrong ones ------------------------------------------------------------------------------------------
+// ---- Faults ----------------------------------------------------------------------------------------------
 
 // The bytes outside the matrix count, too: the box has 4 rows, of which 1 is there.
 TEST_P(TensorFault, AllBytesOfABoxCount) {
@@ -312,7 +312,7 @@ TEST_P(TensorFault, OntoWhatIsRead) {
   }
 }
 
-// Only who changes what lies in the box races with it, and only before it has come.
+// Only a write inside the box races with the copy, and only before it has arrived.
 TEST_P(TensorFault, SourceOverwritten) {
   cpu_device::describe(x.view(true, true));
   const int ld = Batch::ld;
@@ -327,7 +327,7 @@ TEST_P(TensorFault, SourceOverwritten) {
   }
 }
 
-// A zero that fills up has not come either. Of the box, row 0 and two columns are inside.
+// A zero from outside the matrix arrives no earlier. Of the box, row 0 and two columns are inside.
 TEST_P(TensorFault, ReadBeforeTheWait) {
   for (const int n : {1, 2, 15}) {
     run("tensor_read_before_wait", 64, x.map({4, 4}), n);

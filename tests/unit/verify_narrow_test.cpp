@@ -45,7 +45,7 @@ TEST(VerifyBf16, AcceptsSumsThatAreCutOff) {
   }
 }
 
-// With numbers that all go one way the errors do, too: the bound for any data has to hold.
+// Where all numbers have one sign, so have the errors: the bound for any data has to hold.
 TEST(VerifyBf16, AcceptsAnyDataWithinItsBound) {
   ProductBf16 p(1, 1, 8192);
   for (bf16& value : p.a) value = bf16(0x1.fep-1f);
@@ -157,7 +157,7 @@ TEST(VerifyTf32, AcceptsRoundedOperands) {
   }
 }
 
-// More precision than was promised is no mistake.
+// More precision than promised is fine.
 TEST(VerifyTf32, AcceptsOperandsAsTheyAre) {
   Product p(64, 64, 512);
   p.compute(tf32(as_it_is, as_it_is));

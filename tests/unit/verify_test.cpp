@@ -90,9 +90,9 @@ TEST(Tolerance, GrowsWithK) {
   EXPECT_LT(tolerance_random_data(4096), 20e-6);
 }
 
-// [1 2 3] [1 0]   [10 11]
-// [4 5 6] [0 1] = [22 23]  for C = 2 A B - C0, C0 = [-2 -1; 0 3]: [22 31; 44 55]... written out below.
-//         [3 3]
+//                 [1 0]
+// A B = [1 2 3]   [0 1] = [10 11]        and C = 2 A B - C0
+//       [4 5 6]   [3 3]   [22 23]
 TEST(VerifyOnHost, SmallCaseByHand) {
   const float a[] = {1, 2, 3, nan,  //
                      4, 5, 6, nan};
@@ -250,7 +250,7 @@ TEST(VerifyOnHost, FindsReducedPrecision) {
   EXPECT_GT(p.verify().wrong, 0);
 }
 
-// What a correct kernel computes where alpha and the matrices are extreme, but not the result.
+// Alpha and the matrices are extreme, the result is not.
 TEST(VerifyOnHost, AcceptsExtremeScales) {
   const std::pair<float, float> scales[] = {
       {1e25f, 1e-30f}, {1e-25f, 1e38f}, {1e-20f, 1e38f}, {1e18f, 1e-36f}};

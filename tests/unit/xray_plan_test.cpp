@@ -151,8 +151,7 @@ TEST(Plan, NoSuchBlock) {
   EXPECT_THAT(refusal(problem(0, 200, 50), {0, 0, 0}), HasSubstr("no blocks"));
 }
 
-// ---- A build that cannot observe
-// ----------------------------------------------------------------------------
+// ---- A build that cannot observe -------------------------------------------------------------------------
 
 TEST(Run, SaysWhyItCannotObserve) {
   harness::Step blind = step;

@@ -274,7 +274,7 @@ std::vector<std::string> texts(Xray& xray) {
   return all;
 }
 
-// Of an ldmatrix each matrix is served by itself, whatever the others want; lanes without a row do not count.
+// Each matrix of an ldmatrix is served separately; lanes that give no row do not count.
 TEST(Requests, OfMatrices) {
   Xray xray;
   xray.on_request(request(0, 0, 0, 16, 0, ~0u, Space::shared, Operation::matrix));
