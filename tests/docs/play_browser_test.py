@@ -28,9 +28,8 @@ def recorded():
     request = Request(Context(BUILD, "05_2d_tiling"), Path("page.md"), Path("figures"))
 
     def find(step):
-        of = layouts.block_of(request, step)
         try:
-            return of, request.context.recording(step, of.m, of.n, max(2, of.stages) * of.bk)
+            return layouts.recording_of(request, step)
         except NotAvailable as reason:
             pytest.skip(str(reason))
 
@@ -125,20 +124,13 @@ def requests_of(recording):
     sizes = {"A": [recording.m, recording.k], "B": [recording.k, recording.n]}
     for line, request in recording.of(("load", "ldmatrix"), space):
         dims = sizes[line.array] if space == "global" else extents(source, line.array)
-        lanes = []
-        for lane, elements in enumerate(request.elements):
-            lanes.append([])
-            for n, element in enumerate(elements):
-                if line.operation == "ldmatrix":  # eight lanes say where the rows of a matrix begin
-                    address = request.addresses[8 * n + lane // 4] + 4 * (lane % 4)
-                else:
-                    address = request.addresses[lane] + 4 * n
-                place, rest = (), address // 4
-                for extent in reversed(dims):
-                    rest, index = divmod(rest, extent)
-                    place = (index, *place)
-                where = address // 4 % 32 if space == "shared" else address
-                lanes[-1].append((element, place, where))
+        lanes = [[] for _ in request.addresses]
+        for lane, element, address in request.words(line):
+            place, rest = (), address // 4
+            for extent in reversed(dims):
+                rest, index = divmod(rest, extent)
+                place = (index, *place)
+            lanes[lane].append((element, place, address // 4 % 32 if space == "shared" else address))
         yield line, request, lanes
 
 

@@ -255,7 +255,7 @@ class Context:
 
     @once
     def fragment_maps(self) -> dict[str, Any]:
-        """What common/tools/drawing/fragment_maps.cpp prints: who holds what, and where it lies."""
+        """What common/tools/drawing/fragment_maps.cpp prints: which lane holds which element."""
         if self.build is None:
             raise NotAvailable("no build directory was given")
         program = self.build / "common" / "tools" / "fragment_maps"

@@ -107,9 +107,8 @@ def block_of(request: Request, step: str) -> Block:
     found = constants(read_text(request.context.kernel(step)))
     try:
         m, n = (found[name] if name in found else found["TILE"] for name in ("BM", "BN"))
-        bk = (
-            found["BK"] if "BK" in found else found["MK"]
-        )  # without tiles in shared memory, what an mma takes
+        # Without tiles in shared memory, a round is what an mma takes.
+        bk = found["BK"] if "BK" in found else found["MK"]
     except KeyError as missing:
         raise NoValue(f"{step} has no constant {missing.args[0]}") from None
     return Block(m, n, bk, found.get("MK", 1), found.get("STAGES", 1))
@@ -136,22 +135,20 @@ def arrays_of(request: Request, step: str, recorded: Recording) -> dict[str, tup
 def groups_of(request: Request, step: str, array: str, row_words: int) -> list[list[int]]:
     """Of the first rows of a tile, where their groups of 16 bytes lie, as a recording shows it."""
     of, recorded = recording_of(request, step)
-    groups: dict[tuple[int, int], int] = {}
+    begins: dict[tuple[int, int], int] = {}  # of a row and a group, its place in the row
     for line, access in recorded.of(("load", "ldmatrix"), "shared"):
         for _, element, address in access.words(line) if line.array == array else ():
             if element and (element.col if element.matrix == "A" else element.row) < of.bk:  # the first tile
                 at, place = divmod(address // ELEMENT, row_words)
                 group, rest = divmod(element.col, layouts.GROUP)
-                if (
-                    at != element.row
-                    or groups.setdefault((at, group), place // layouts.GROUP) != (place // layouts.GROUP)
-                    or place % layouts.GROUP != rest
-                ):
+                begin = begins.setdefault((at, group), place - rest)
+                if at != element.row or place != begin + rest or begin % layouts.GROUP:
                     raise UsageError(f"line {line.line} of {step} does not keep its groups of 16 bytes whole")
     try:
-        return [[groups[row, group] for group in range(layouts.GROUPS)] for row in range(layouts.ROWS)]
+        places = [[begins[row, group] for group in range(layouts.GROUPS)] for row in range(layouts.ROWS)]
     except KeyError:
         raise UsageError(f"no load of {step} says where 8 rows of 128 bytes of {array} lie") from None
+    return [[begin // layouts.GROUP for begin in of_row] for of_row in places]
 
 
 @block("step", "line", of_build=True)
