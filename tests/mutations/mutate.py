@@ -37,7 +37,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,7 +101,7 @@ class Builder:
     """Compiles mutants of a step with the commands of a build directory, and runs them."""
 
     def __init__(self, build: Path, step: str, scratch: Path):
-        self.build, self.step, self.scratch = build, step, scratch
+        self.step, self.scratch = step, scratch
         self.commands = KernelBuild(build, step)
         program = build / "steps" / step / "run"
         if "observed" not in self.commands.units:
@@ -112,9 +111,8 @@ class Builder:
         self.problems = problems_of(step)
         self.table = hashlib.sha256("\n".join(self.problems).encode()).hexdigest()
         # What a verdict depends on, but for the mutant and the problems.
-        parts = [program.read_bytes(), inspect.getsource(Builder).encode()]
-        self.environment = hashlib.sha256(b"".join(parts)).hexdigest()
-
+        parts = program.read_bytes() + inspect.getsource(Builder).encode()
+        self.environment = hashlib.sha256(parts).hexdigest()
         self.prepared = False
         self.lock = threading.Lock()
 
@@ -133,7 +131,7 @@ class Builder:
             raise UsageError(f"{self.step} fails unchanged: {verdict['said']}")
         self.prepared = True
 
-    def compile(self, edited: dict[str, str], name: str, kinds: Iterable[str]) -> dict[str, Path]:
+    def compile(self, edited: dict[str, str], name: str, kinds: tuple[str, ...]) -> dict[str, Path]:
         """Objects by kind, with these texts for some of the step's files; CalledProcessError if it does not
         compile."""
         folder = self.scratch / self.step / name
@@ -325,20 +323,17 @@ def table(judged: dict[Mutant, Verdict], equivalents: Equivalents, options: str)
     lines += [counted("step", {k: v for k, v in groups.items() if v}), ""]
     lines += [counted("change of a", {k: v for k, v in operators.items() if v}), ""]
     lines += ["## Rejected at one problem only", ""]
-    lucky = [m for m, v in judged.items() if len(v["problems"]) == 1 and v["by"] == "verification"]
-    for m in lucky:
-        also = judged[m]["checked"].replace(SURVIVED, "nothing")
-        lines.append(f"- {m.name} at `{judged[m]['problems'][0]}`; --check: {also}")
-    lines += [] if lucky else ["None."]
+    for m, v in judged.items():
+        if len(v["problems"]) == 1 and v["by"] == "verification":
+            also = v["checked"].replace(SURVIVED, "nothing")
+            lines.append(f"- {m.name} at `{v['problems'][0]}`; --check: {also}")
     lines += ["", "## Survivors", ""]
     grouped: dict[str, list[Mutant]] = {}
     for m, v in judged.items():
         if v["by"] == SURVIVED:
             grouped.setdefault(equivalents.reason(m) or "NO REASON", []).append(m)
     for reason, group in grouped.items():
-        lines += [f"{reason}", ""]
-        lines += [f"- {m.name} in `{m.code}`" for m in group]
-        lines += [""]
+        lines += [reason, "", *(f"- {m.name} in `{m.code}`" for m in group), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -346,9 +341,7 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("groups", nargs="*", metavar="STEP", help=f"{STEPS[0]} to {STEPS[-1]}, common [all]")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="mutants of each step [10]")
-    parser.add_argument(
-        "--every", metavar="REGEX", help="and all whose line in --list matches; '': every one"
-    )
+    parser.add_argument("--every", metavar="REGEX", help="and all whose line in --list matches; '': all")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory [build]")
     parser.add_argument("--table", nargs="?", const="-", metavar="FILE", help="write the report [print it]")
