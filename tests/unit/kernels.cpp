@@ -2,7 +2,10 @@
 
 #include "tests/unit/kernels.hpp"
 
-#include "tests/unit/device_test.hpp"
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 
 namespace {
 
