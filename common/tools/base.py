@@ -139,6 +139,13 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}: is not text") from None
 
 
+def read_json(path: Path, remedy: str = "") -> Any:
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise UsageError(f"{path}: is not JSON: {error}{remedy}") from None
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
@@ -180,6 +187,17 @@ def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
         return kind(**given)
     except (ValueError, UsageError) as problem:  # of __post_init__
         raise UsageError(f"{where}: {problem}") from None
+
+
+def chosen(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
+    """Of the known names those that are given; they may be cut short. Raises UsageError."""
+    found = []
+    for name in names:
+        fits = [name] if name in known else [other for other in known if name and other.startswith(name)]
+        if len(fits) != 1:
+            raise UsageError(f"'{name}' names no {what}; there are {', '.join(known)}")
+        found += fits
+    return found
 
 
 def find_ninja() -> str:

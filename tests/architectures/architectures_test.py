@@ -17,7 +17,7 @@ from tools.claims.context import Context  # noqa: E402
 from tools.claims.values import evaluate  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 from tools.machine_code import architectures  # noqa: E402
-from tools.machine_code.architectures import ARCHS, Compiler, compare, differences, needed_archs  # noqa: E402
+from tools.machine_code.architectures import ARCHS, Compiler, compare, differences  # noqa: E402
 from tools.needs import Needs, needs_of  # noqa: E402
 
 BUILD = Path(os.environ.get("BUILD", "."))
@@ -124,7 +124,7 @@ def test_another_compiler_is_not_compared(record, rows, capsys):
 def test_a_kernel_is_compiled_for_no_older_gpu():
     commands = KernelBuild(BUILD, "13_bulk_copy")
     assert commands.needs == Needs("sm_90+")
-    assert needed_archs(commands, list(ARCHS)) == ["sm_90a", "sm_100", "sm_120"]
+    assert [arch for arch in ARCHS if commands.needs.allow(arch)] == ["sm_90a", "sm_100", "sm_120"]
 
 
 # ---- The command -----------------------------------------------------------------------------------------

@@ -20,13 +20,23 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, aligned, is_library, progress, read_text, write_whole
+from tools.base import (
+    BUILD,
+    ROOT,
+    Parser,
+    UsageError,
+    aligned,
+    chosen,
+    is_library,
+    progress,
+    read_json,
+    write_whole,
+)
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import binary, sass
 from tools.machine_code.loops import Loop, compute_capability
@@ -75,11 +85,6 @@ def steps_with_kernels() -> list[str]:
     """The steps that have a kernel of their own."""
     names = sorted(path.parent.name for path in (ROOT / "steps").glob("[0-9][0-9]_*/kernel.cu"))
     return [name for name in names if not is_library(name)]
-
-
-def needed_archs(commands: KernelBuild, archs: Sequence[str]) -> list[str]:
-    """Those that have the instructions that the kernel needs."""
-    return [arch for arch in archs if commands.needs.allow(arch)]
 
 
 def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
@@ -163,13 +168,6 @@ def compiled(commands: KernelBuild, step: str, arch: str) -> dict[str, Any]:
 # ---- The record ------------------------------------------------------------------------------------------
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(read_text(path))
-    except ValueError as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-
-
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What the record says otherwise, a line for each figure."""
     flat_old, flat_new = ({**r, **{f"loop.{k}": v for k, v in r["loop"].items()}} for r in (old, new))
@@ -195,24 +193,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         loop = row["loop"]
         others = loop["instructions"] - loop["ffma"] - loop["hmma"]
         counts = [loop["instructions"], loop["ffma"], loop["hmma"], others, loop.get("bank_conflicts", "-")]
-        lines.append(
-            [row["step"], row["arch"], *map(str, [row["registers"], *counts]), row["code_sha256"][:8]]
-        )
+        cells = row["step"], row["arch"], row["registers"], *counts, row["code_sha256"][:8]
+        lines.append([*map(str, cells)])
     return aligned(lines, left=2)
 
 
 # ---- The command -----------------------------------------------------------------------------------------
-
-
-def chosen_steps(names: list[str]) -> list[str]:
-    every = steps_with_kernels()
-    found = []
-    for name in names:
-        fits = [step for step in every if step.startswith(name)]
-        if len(fits) != 1:
-            raise UsageError(f"'{name}' names no step with a kernel of its own; there are {', '.join(every)}")
-        found += fits
-    return found or every
 
 
 def main() -> int:
@@ -224,7 +210,8 @@ def main() -> int:
     what.add_argument("--out", type=Path, metavar="FILE", help="record there")
     what.add_argument("--check", action="store_true", help="compare with docs/evidence/architectures.json")
     args = parser.parse_args()
-    steps = chosen_steps(args.steps)
+    every = steps_with_kernels()
+    steps = chosen(args.steps, every, "step with a kernel of its own") or every
     if args.out and (args.steps or args.arch):
         raise UsageError("a record is of all steps and architectures; leave out their names")
     asked = args.arch.split(",") if args.arch else list(ARCHS)
@@ -239,7 +226,8 @@ def main() -> int:
     todo = [
         (step, arch)
         for step in steps
-        for arch in needed_archs(commands[step], [a for a in compiler.archs if a in asked and a not in built])
+        for arch in compiler.archs
+        if arch in asked and arch not in built and commands[step].needs.allow(arch)
     ]
     rows = []
     with ThreadPoolExecutor(max_workers=1 if args.check else os.cpu_count() or 1) as pool:
@@ -259,7 +247,7 @@ def main() -> int:
 
 
 def compare(rows: list[dict[str, Any]], compiler: Compiler) -> int:
-    record = read_record(RECORD)
+    record = read_json(RECORD)
     if record["nvcc"] != compiler.version:
         print(f"not compared: the record is of nvcc {record['nvcc']}, this is {compiler.version}")
         return 0

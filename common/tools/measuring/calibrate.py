@@ -13,7 +13,6 @@ for them.
 Exit status: 0 all agree or are listed; 1 they do not; 2 bad usage; 77 the build cannot observe.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,10 @@ from tools.base import (
     ROOT,
     Parser,
     UsageError,
+    chosen,
     is_library,
     read_fields,
+    read_json,
     read_text,
     read_toml,
 )
@@ -206,11 +207,7 @@ def calibrate(
         if grid_depends_on_device(step):
             continue
         path = context.evidence / f"{step}.json"
-        try:
-            record = json.loads(read_text(path))
-        except ValueError as error:
-            raise UsageError(f"{path}: {error}; record it with ladder profile") from None
-        for run in record["runs"]:
+        for run in read_json(path, "; record it with ladder profile")["runs"]:
             problem = (run["m"], run["n"], run["k"])
             if problem in OBSERVED:
                 name, xray = "x".join(map(str, problem)), context.xray_record(step, *problem)
@@ -228,9 +225,7 @@ def main() -> int:
     unrecorded = [] if args.steps else without_record(every, args.evidence)
     steps = [step for step in every if not is_library(step) and step not in unrecorded]
     if args.steps:
-        steps = args.steps.split(",")
-    if unknown := [step for step in steps if step not in every]:
-        raise UsageError(f"there is no step '{unknown[0]}'; there are {', '.join(every)}")
+        steps = chosen(args.steps.split(","), every, "step")
     if missing := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:
         raise UsageError(f"{missing[0]} is not built; run `meson compile -C {args.build}`")
     say = print if args.verbose else lambda _: None

@@ -2,7 +2,7 @@
 
   ladder profile record --steps 07_bank_conflicts,08_warp_tiling --out my_counters
   ladder profile convert --raw DIR [--build DIR] [--out DIR]
-  ladder profile describe [--build DIR] [--out DIR]
+  ladder profile describe [--steps 07,08] [--build DIR] [--out DIR]
   ladder profile variants DIR --out FILE [--size N]
 
 `record` runs each step's kernel once at 4096 cubed, where time is measured, and once each at two small
@@ -34,9 +34,10 @@ from tools.base import (
     EVIDENCE,
     Parser,
     UsageError,
+    chosen,
     is_library,
     progress,
-    read_text,
+    read_json,
     write_json,
     write_whole,
 )
@@ -156,7 +157,7 @@ def collect_all(args: argparse.Namespace, raw: Path) -> None:
 
 
 def convert_all(args: argparse.Namespace, raw: Path) -> None:
-    facts = {"nvcc": "", **json.loads(read_text(raw / "facts.json"))}
+    facts = {"nvcc": "", **read_json(raw / "facts.json")}
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     version = re.search(r"V(\d+\.\d+\.\d+)", " ".join(command_lines(nvcc, "--version")))
     if version and (args.build / "build.ninja").exists():  # the programs were compiled here
@@ -174,9 +175,11 @@ def convert_all(args: argparse.Namespace, raw: Path) -> None:
 
 def describe_all(args: argparse.Namespace) -> None:
     """All records or none: one of other machine code is an error."""
-    records = {path: json.loads(read_text(path)) for path in sorted(args.out.glob("[0-9][0-9]_*.json"))}
-    if not records:
+    known = sorted(path.stem for path in args.out.glob("[0-9][0-9]_*.json"))
+    if not known:
         raise UsageError(f"{args.out} has no record of a step; ladder profile record writes them")
+    steps = chosen(args.steps.split(","), known, f"record in {args.out}") if args.steps else known
+    records = {path: read_json(path) for path in (args.out / f"{step}.json" for step in steps)}
     for record in records.values():
         describe(record, args.build)
     for path, record in records.items():
@@ -193,7 +196,7 @@ def record_variants(args: argparse.Namespace) -> None:
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for done, program in enumerate(programs):
-            about = json.loads(read_text(program.with_name("about.json")))
+            about = read_json(program.with_name("about.json"))
             progress(done, len(programs), about["variant"])
             report = Path(folder) / f"v{done}.ncu-rep"
             options = list(about["options"])
@@ -213,9 +216,10 @@ def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="profile the steps on the GPU at hand")
-    record.add_argument("--steps", default="", help="e.g. 05,06 [all that are built]")
     again = commands.add_parser("convert", help="make the records from what --raw kept")
     lines = commands.add_parser("describe", help="bring the source lines in the records up to date")
+    for command in (record, lines):
+        command.add_argument("--steps", default="", help="e.g. 05,06 [all there are]")
     for command in (record, again, lines):
         command.add_argument("--build", default=BUILD, type=Path)
         command.add_argument("--out", default=EVIDENCE, type=Path)

@@ -19,7 +19,6 @@ Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no
 """
 
 import itertools
-import json
 import re
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from tools.base import (
     plural,
     progress,
     read_fields,
+    read_json,
     read_text,
     read_toml,
     write_json,
@@ -224,7 +224,7 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
     records: list[Record] = []
     fine = True
     for number, folder in enumerate(folders):
-        about = json.loads((folder / "about.json").read_text())
+        about = read_json(folder / "about.json")
         progress(number, len(folders), about["variant"])
         wanted = sizes or ",".join(map(str, about["sizes"]))
         command = [str(folder / "run"), "--device", "gpu", "--sweep", wanted, *about["options"]]
@@ -238,7 +238,7 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
             print(f"{about['variant']}: {result.stderr.strip()}", file=sys.stderr)
             continue
         about.pop("sizes")
-        records += [about | record for record in json.loads(report.read_text())]
+        records += [about | record for record in read_json(report)]
     progress(len(folders), len(folders), "done")
     if not records:
         raise UsageError(f"nothing in {out} could be measured; `build --keep`, or `sweep --keep`, fills it")
@@ -248,9 +248,9 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
 def describe(kept: Path, file: Path) -> int:
     """Puts what was built into a folder says of its machine code into the records of a file, and returns how
     many they are. UsageError if it is not the code that was measured."""
-    found = [json.loads(read_text(path)) for path in sorted(kept.rglob("about.json"))]
+    found = [read_json(path) for path in sorted(kept.rglob("about.json"))]
     programs = {(a["experiment"], a["variant"]): a["machine_code"] for a in found}
-    records = json.loads(read_text(file))
+    records = read_json(file)
     described = 0
     for record in records:
         code = programs.get((record["experiment"], record["variant"]))

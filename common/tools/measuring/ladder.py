@@ -17,7 +17,17 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, Parser, UsageError, progress, read_text, write_json, write_whole
+from tools.base import (
+    BUILD,
+    Parser,
+    UsageError,
+    chosen,
+    progress,
+    read_json,
+    read_text,
+    write_json,
+    write_whole,
+)
 from tools.measuring.plot import svg
 from tools.measuring.table import by_precision, markdown_table, terminal_table
 
@@ -35,10 +45,7 @@ Record = dict[str, Any]
 def load(path: Path) -> list[Record]:
     """The records of a file that `record` wrote."""
     wanted = {"step", "m", "n", "k", "batch", "device", "device_kind", "date", "pass", "time_us"}
-    try:
-        records = json.loads(read_text(path))
-    except ValueError:
-        raise UsageError(f"{path}: is not JSON; record it with ladder measure") from None
+    records = read_json(path, "; record it with ladder measure")
     if not isinstance(records, list) or not records:
         raise UsageError(f"{path}: holds no array of records; record it with ladder measure")
     for record in records:
@@ -63,13 +70,7 @@ def choose_steps(build: Path, wanted: str) -> list[str]:
     built = sorted(path.parent.name for path in build.glob("steps/*/run"))
     if not built:
         raise UsageError(f"no step is built in {build}; run `meson compile -C {build}` first")
-    steps = []
-    for name in wanted.split(",") if wanted else built:
-        fits = [name] if name in built else [step for step in built if name and step.startswith(name)]
-        if len(fits) != 1:
-            raise UsageError(f"--steps: '{name}' names no step in {build}; there are {', '.join(built)}")
-        steps += fits
-    return steps
+    return chosen(wanted.split(","), built, f"step in {build}") if wanted else built
 
 
 def run_step(
