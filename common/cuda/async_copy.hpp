@@ -1,7 +1,7 @@
 #pragma once
 
 // Asynchronous copies from global to shared memory (cp.async, compute capability 8.0 and newer).
-// A thread asks for copies, closes them into a group with async_copy_commit(), and waits for groups in order.
+// A thread requests copies, closes them into a group with async_copy_commit(), and waits for groups in order.
 // What has arrived is visible to the thread that waited; to others only after a barrier.
 // PTX ISA, "Data Movement and Conversion Instructions: cp.async".
 

@@ -1,15 +1,15 @@
 #pragma once
 
 // Asynchronous copies of whole rows from global to shared memory (cp.async.bulk, compute capability 9.0 and
-// newer). One thread asks; the copy is done by a unit of its own, which tells an mbarrier how many bytes have
-// come. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk".
+// newer). One thread requests the copy; a unit of its own carries it out and reports the bytes that have
+// arrived to an mbarrier. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk".
 
 #include "common/cuda/mbarrier.hpp"
 
 #ifdef __CUDACC__
 
-// Starts copying. Both addresses and the number of bytes are multiples of 16. The bytes count at the
-// mbarrier's current phase, where somebody has to announce them.
+// Starts copying. Both addresses and the number of bytes are multiples of 16. The bytes count
+// towards the mbarrier's current phase, in which a thread must announce them.
 __device__ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t bytes,
                                           std::uint64_t* barrier) {
 #if HAVE_MBARRIER

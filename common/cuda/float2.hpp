@@ -1,6 +1,6 @@
 #pragma once
 
-// Two neighbouring floats in one access, as a lane has them of the tensor cores' operands and results.
+// Two neighbouring floats in one access, as a lane holds them in the tensor cores' operands and results.
 
 #include "common/cuda/float4.hpp"
 

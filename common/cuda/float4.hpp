@@ -9,8 +9,8 @@
 // The float4 that begins at p, a multiple of 16 bytes.
 __device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
 
-// The same of shared memory, loaded where it is written in the program: step 12. The compiler may put off
-// other loads until just before their first use, to save registers.
+// The same from shared memory, loaded where the program says so: step 12. Other loads the compiler may defer
+// until just before their first use, to save registers.
 __device__ __forceinline__ float4 load4_now(const float* p) {
 #ifdef __CUDACC__
   float4 v;
@@ -40,7 +40,7 @@ __device__ __forceinline__ void update(float& c, float sum, float alpha, float b
   c = beta == 0.0f ? alpha * sum : alpha * sum + beta * c;
 }
 
-// The same for four neighbours, as far as they exist.
+// update() for four neighbours, of which only the first `valid` exist.
 template <bool ALIGNED>
 __device__ __forceinline__ void update4(float* c, int valid, const float* sums, float alpha, float beta) {
   if constexpr (ALIGNED) {
@@ -83,5 +83,5 @@ __device__ __forceinline__ void copy4(float* shared, const float* global, int va
   }
 }
 
-// Element i of a thread's row or column of groups of 4 neighbours that lie `apart` elements apart.
+// Where a thread's i-th row or column lies: in groups of 4 neighbours, `apart` from one to the next.
 __host__ __device__ constexpr int spread(int i, int apart) { return i / 4 * apart + i % 4; }

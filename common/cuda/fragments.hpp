@@ -2,8 +2,8 @@
 
 // Which lane of a warp holds which element of the matrices of a warp-wide instruction: the maps of the PTX
 // ISA, "Warp Level Matrix Instructions: Matrix Fragments for mma.m16n8k8" and "... for mma.m16n8k16", and of
-// "ldmatrix". Functions of the lane (0 to 31) and the element's number in the lane's registers; they are for
-// tests, pictures and the CPU device. A kernel seldom needs them: it says the formula where it loads.
+// "ldmatrix". Functions of the lane (0 to 31) and the element's number in the lane's registers; for tests,
+// pictures and the CPU device. A kernel seldom needs them: it has the formula where it loads.
 
 #include "common/host_device.hpp"
 

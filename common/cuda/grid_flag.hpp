@@ -1,6 +1,6 @@
 #pragma once
 
-// Flags by which one block of a grid tells another that something is there, such as partial sums (compute
+// Flags by which one block of a grid tells another that data is ready, such as partial sums (compute
 // capability 7.0 and newer). A flag is a word of global memory that is 0 before the first launch:
 //
 //     static Workspace<unsigned> ready("ready", Fill::zero);
@@ -10,9 +10,10 @@
 //     __syncthreads();                                  __syncthreads();
 //     if (threadIdx.x == 0) flag_set(&ready[b]);        sum += partial[i];
 //
-// In a launch a flag is set at most once, and somebody waits for each that is set: so all are 0 again at the
-// end. Wait only for blocks with lower numbers (x fastest): they have begun, and wait for none that has not.
-// A block with a higher number may begin only when this one has ended. PTX ISA, "Memory Consistency Model".
+// A launch sets a flag at most once, and some block waits for each flag that is set: so all are 0 again at
+// the end. Wait only for blocks with lower numbers (x fastest): they have started, and wait for none that has
+// not. A block with a higher number may not start until this one has ended. PTX ISA, "Memory Consistency
+// Model".
 
 #ifdef __CUDACC__
 
@@ -24,8 +25,8 @@
 #define HAVE_GRID_FLAG 1
 #endif
 
-// By one thread: what it did before, and what its block did before the last barrier, is visible to who waits
-// for the flag.
+// By one thread: what it did before, and what its block did before the last barrier, is visible to whoever
+// waits for the flag.
 __device__ __forceinline__ void flag_set(unsigned* flag) {
 #if HAVE_GRID_FLAG
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(flag)), "r"(1u)
@@ -44,7 +45,7 @@ __device__ __forceinline__ void flag_wait_and_clear(unsigned* flag) {
     unsigned value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
     if (value != 0) break;
-    __nanosleep(100);  // leaves the memory to those who work
+    __nanosleep(100);  // leaves the memory to the blocks at work
   }
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(0u) : "memory");
 #else

@@ -12,7 +12,7 @@
 // linker, or it would take one of them for both.
 inline namespace on_gpu {
 
-// Of the current device; it is asked once. Throws CudaError.
+// Of the current device, which is queried once. Throws CudaError.
 template <cudaDeviceAttr ATTRIBUTE>
 int device_attribute() {
   static const int value = [] {
@@ -26,7 +26,7 @@ int device_attribute() {
 
 // kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
 // of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
-// work, where <<<>>> would report an error.
+// work; <<<>>> would report an error.
 // Throws TooLittleShared, and CudaError if the launch is refused; what goes wrong while the kernel runs shows
 // at the next synchronisation.
 template <typename... Params, typename... Args>
@@ -74,8 +74,8 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared
   launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
 
-// How many multiprocessors the device has: so many blocks run at the same time even if each takes a whole
-// one, as the persistent ones do that share out the work among themselves. Throws CudaError.
+// How many multiprocessors the device has: that many blocks run at the same time even if each fills one, as
+// persistent blocks do, which share out the work among themselves. Throws CudaError.
 inline int multiprocessors() { return device_attribute<cudaDevAttrMultiProcessorCount>(); }
 
 }  // namespace on_gpu

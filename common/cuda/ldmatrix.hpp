@@ -5,7 +5,7 @@
 // multiples of 16 bytes; the lanes say where. PTX ISA, "Warp Level Matrix Instructions: ldmatrix".
 //
 // COUNT matrices (1, 2 or 4), one to a register: `row`, of lane i, is the address of row i % 8 of matrix
-// number i / 8. Lanes 8 * COUNT and up give addresses, too, that nobody uses. After it a lane holds of
+// number i / 8. Lanes 8 * COUNT and up give addresses, too, which are ignored. After it a lane holds of
 // matrix m, with g = lane / 4 and t = lane % 4:
 //   ldmatrix         r[m] = elements [g][2t] (lower half) and [g][2t+1]
 //   ldmatrix_trans   r[m] = elements [2t][g] (lower half) and [2t+1][g]

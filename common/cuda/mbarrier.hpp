@@ -6,7 +6,7 @@
 // announced; at the same moment the next one begins, with all arrivals to come again. Bytes come from
 // asynchronous copies (bulk_copy.hpp, tensor_copy.hpp).
 //
-// What a thread did before it arrived, and what the copies brought, is visible to who has waited for the
+// What a thread did before it arrived, and what the copies brought, is visible to whoever has waited for the
 // phase. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
 
 #ifdef __CUDACC__
@@ -58,7 +58,7 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint64_t* barrier) {
 #endif
 }
 
-// Announces so many bytes, for which the current phase waits as well; orders nothing.
+// Announces `bytes` bytes, for which the current phase then waits as well; orders nothing.
 __device__ __forceinline__ void mbarrier_expect_tx(std::uint64_t* barrier, std::uint32_t bytes) {
 #if HAVE_MBARRIER
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(mbarrier_address(barrier)),
@@ -67,7 +67,7 @@ __device__ __forceinline__ void mbarrier_expect_tx(std::uint64_t* barrier, std::
 #endif
 }
 
-// Announces so many bytes, and arrives.
+// Announces `bytes` bytes, and arrives.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes) {
 #if HAVE_MBARRIER
   asm volatile("{ .reg .b64 token; mbarrier.arrive.expect_tx.shared::cta.b64 token, [%0], %1; }" ::"r"(
@@ -99,8 +99,8 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, unsigned p
   }
 }
 
-// Arrives when all that this thread has asked async_copy() for has come; the arrival is one of those that
-// mbarrier_init() counts. PTX ISA, "cp.async.mbarrier.arrive" (.noinc).
+// Arrives when all copies that this thread has requested by async_copy() are complete; the arrival is one of
+// those that mbarrier_init() counts. PTX ISA, "cp.async.mbarrier.arrive" (.noinc).
 __device__ __forceinline__ void mbarrier_arrive_after_async_copies(std::uint64_t* barrier) {
 #if HAVE_MBARRIER
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(mbarrier_address(barrier))

@@ -11,10 +11,10 @@
 
 #include "common/bf16.hpp"
 
-// Whether the operands of mma_tf32() may have more bits than TF32 has. The tensor core does not look at
+// Whether the operands of mma_tf32() may have more bits than TF32 has. The tensor core ignores
 // those: it cuts them off, an error of up to 2^-10 of the element, always towards zero, where rounding leaves
-// up to 2^-11 in either direction. That is seldom meant, so the CPU device takes it for a fault unless it is
-// said.
+// up to 2^-11 in either direction. That is seldom intended, so the CPU device reports a fault unless the
+// kernel says that it is.
 enum class Unrounded { fault, cut_off };
 
 // Two neighbours of a BF16 fragment in one register, `low` the one with the even number.

@@ -22,7 +22,7 @@ struct Matrices {
   TensorMap map(int batch, int box_rows, int box_cols) const {
     return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols);
   }
-  // Of TF32 numbers, in groups of four that change places (tensor_shape.hpp).
+  // Of TF32 numbers, in the 128-byte swizzle (tensor_shape.hpp).
   TensorMap tf32_map(int batch, int box_rows, int box_cols, Swizzle swizzle = Swizzle::of_128_bytes,
                      Convert convert = Convert::to_tf32) const {
     return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert);
@@ -102,9 +102,9 @@ void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, in
   return to;
 }
 
-// A matrix of A or B with rows that begin at multiples of 16 bytes: itself, if the problem is aligned and has
-// terms; if not, a copy. overlaps_previous: the launch before is the other one's copying, which does not read
-// what this one writes.
+// A matrix of A or B with rows aligned to 16 bytes: itself, if the problem is aligned and has terms;
+// otherwise a copy. overlaps_previous: the launch before copies the other matrix, and does not read what this
+// one writes.
 Matrices aligned(const Gemm& g, const Matrices& from, Workspace<float>& workspace, bool overlaps_previous) {
   if (is_aligned(g) && g.K > 0) return from;
   const Matrices to = packing::room(from.rows, from.cols, g.batch, workspace);
@@ -118,7 +118,7 @@ Matrices aligned(const Gemm& g, const Matrices& from, Workspace<float>& workspac
   return aligned(g, {g.A, g.M, g.K, g.lda, g.strideA}, workspace, false);
 }
 
-// B likewise. To be asked for right behind transposed_a() or aligned_a(), with which the copying overlaps.
+// B likewise. To be called right after transposed_a() or aligned_a(), with which the copying overlaps.
 // Throws OutOfMemory, CudaError.
 Matrices aligned_b(const Gemm& g, Workspace<float>& workspace) {
   return aligned(g, {g.B, g.K, g.N, g.ldb, g.strideB}, workspace, true);

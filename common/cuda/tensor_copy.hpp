@@ -1,9 +1,9 @@
 #pragma once
 
 // Asynchronous copies of boxes, parts of a matrix in global memory, to shared memory (cp.async.bulk.tensor,
-// the Tensor Memory Accelerator; compute capability 9.0 and newer). One thread asks for a whole tile; the
-// unit that copies knows the matrix by a tensor map, which the host makes. It tells an mbarrier how many
-// bytes have come. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor".
+// the Tensor Memory Accelerator; compute capability 9.0 and newer). One thread requests a whole tile; the
+// unit that copies knows the matrix by a tensor map, which the host makes. It reports the bytes that have
+// arrived to an mbarrier. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor".
 //
 // A kernel takes the map by value, as a parameter that stays where the launch has put it:
 //
@@ -31,7 +31,7 @@ struct TensorMap {
 };
 static_assert(alignof(TensorMap) >= 64 && sizeof(TensorMap) == sizeof(CUtensorMap));
 
-// The driver's function: asked for, so that no program needs the driver's library to be linked.
+// The driver's function, looked up at run time so that no program must be linked with the driver's library.
 inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   static const PFN_cuTensorMapEncodeTiled_v12000 encoder = [] {
     void* function = nullptr;
@@ -99,8 +99,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 
 // Starts copying the box whose upper left element is (row, col) of a matrix of the batch; its rows lie one
 // right behind the other in shared memory, from a multiple of 128 bytes on. The box may reach beyond the
-// matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too, count at the
-// mbarrier's current phase, where somebody has to announce them. A row may be any, but a column must lie a
+// matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too, count towards the
+// mbarrier's current phase, in which a thread must announce them. A row may be any, but a column must lie a
 // multiple of 16 bytes away from column 0: PTX does not say so; the hardware ends the kernel with an "illegal
 // instruction".
 __device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,

@@ -12,9 +12,9 @@
 // How the rows of a box lie in shared memory.
 enum class Swizzle {
   none,
-  // Groups of 16 bytes within each 128 bytes of shared memory change places: group g of the 128 bytes that
-  // begin at address a lies where group g XOR a / 128 % 8 would. The rows of the box have 128 bytes; if it
-  // begins at a multiple of 1024, group g of row r lies where g XOR r % 8 would.
+  // The 128-byte swizzle: groups of 16 bytes change places within each 128 bytes of shared memory. Group g of
+  // the 128 bytes that begin at address a lies where group g XOR a / 128 % 8 would. The rows of the box have
+  // 128 bytes; if it begins at a multiple of 1024, group g of row r lies where g XOR r % 8 would.
   of_128_bytes,
 };
 // What becomes of floats on their way.

@@ -1,8 +1,8 @@
 #pragma once
 
 // Registers handed from one warpgroup to another (setmaxnreg, compute capability 9.0 with its
-// architecture-specific features, sm_90a). A block is launched with the same number for each thread; a
-// warpgroup, four warps from a multiple of four on, that copies needs few, one that multiplies many.
+// architecture-specific features, sm_90a). At launch all threads of a block have the same number; a warpgroup
+// (four warps, from a multiple of four on) that copies needs few, one that multiplies many.
 // PTX ISA, "Miscellaneous Instructions: setmaxnreg".
 
 #ifdef __CUDACC__
@@ -14,8 +14,8 @@
 #define HAVE_SETMAXNREG 0
 #endif
 
-// From here on no thread of the warpgroup needs more than REGISTERS, a multiple of 8 from 24 to 256. All its
-// warps must come.
+// The warpgroup gives up all but REGISTERS registers per thread, a multiple of 8 from 24 to 256. All its
+// warps must execute this.
 template <int REGISTERS>
 __device__ __forceinline__ void warpgroup_reg_dealloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256);
@@ -24,7 +24,7 @@ __device__ __forceinline__ void warpgroup_reg_dealloc() {
 #endif
 }
 
-// From here on each thread of the warpgroup has REGISTERS. Waits until others have given enough.
+// The warpgroup takes registers, up to REGISTERS per thread. Waits until others have given up enough.
 template <int REGISTERS>
 __device__ __forceinline__ void warpgroup_reg_alloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256);

@@ -1,7 +1,7 @@
 #pragma once
 
 // Device memory that a step keeps from one call of sgemm() to the next: tiles in another order, partial sums,
-// flags. A static variable of the host function that launches, which asks once in each call:
+// flags. A static variable of the host function that launches, which asks for memory once per call:
 //
 //     static Workspace<float> workspace("packed");
 //     float* packed = workspace.at_least(tiles * TILE);
@@ -33,8 +33,8 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   ~Workspace() { cudaFree(memory_); }  // at the program's end, when CUDA may be gone already
 
-  // Memory for so many elements, aligned to 256 bytes, until the next call. Where more is asked for than ever
-  // before it is other memory: allocating waits for the device. Throws OutOfMemory, or CudaError.
+  // Memory for `elements` elements, aligned to 256 bytes, until the next call. A request larger than any
+  // before gets new memory: allocating waits for the device. Throws OutOfMemory, or CudaError.
   T* at_least(std::size_t elements) {
     if (memory_ != nullptr && elements <= capacity_) return memory_;
     CUDA_CHECK(cudaFree(memory_));

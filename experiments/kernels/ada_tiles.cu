@@ -1,6 +1,6 @@
-// The kernels of a ladder on an RTX 4090, rebuilt from what its author says of them: 128 threads compute
-// 64 x 256 elements of C, each 16 x 8, with one change after the other. Only for M, N and K that are
-// multiples of the tiles.
+// The kernels of a ladder on an RTX 4090, rebuilt from its author's description: 128 threads compute 64 x 256
+// elements of C, 16 x 8 each, with one change after the other. Only for M, N and K that are multiples of the
+// tiles.
 
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"

@@ -1,5 +1,5 @@
-// A kernel for matrices whose rows and columns both have a stride, as tensor libraries have them: rebuilt
-// from what the author of a ladder on an RTX 3050 says of it. Otherwise step 02. STRIDES = 0 takes columns to
+// A kernel for matrices whose rows and columns both have a stride, as in tensor libraries: rebuilt from the
+// description by the author of a ladder on an RTX 3050. Otherwise step 02. STRIDES = 0 takes columns to
 // be neighbours, as all steps do.
 
 #include "common/step.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which kernel, with which tile and how many parts of K: a model of the time each would take, and the least
-// of them.
+// Which kernel, with which tile and how many parts of K: a model of the time that each would take, and the
+// choice of the fastest.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 enum class Tile { large, large_swapped, t128x128, t64x64, t64x32, t32x64, t16x256 };
 
-// parts: into how many parts the terms of a tile are cut; at most, if the tile is large.
+// parts: how many the terms of a tile are cut into; at most as many, if the tile is large.
 struct Choice {
   Tile tile;
   int parts;
@@ -22,11 +22,11 @@ struct Choice {
 
 namespace model {
 
-// A multiprocessor's FFMAs in a second, if nothing else were to do: 128 in each cycle.
+// A multiprocessor's FFMAs per second, if it did nothing else: 128 per cycle.
 constexpr double FFMAS = 128 * 1.95e9;
 
-// A small tile: its size, how many blocks of it a multiprocessor holds, what part of FFMAS the
-// multiprocessor reaches with one of them and with all, and what part of that where rows are not aligned.
+// A small tile: its size, how many blocks of it a multiprocessor holds, what fraction of FFMAS the
+// multiprocessor reaches with one of them and with all, and what fraction of that where rows are not aligned.
 struct SmallTile {
   Tile tile;
   int BM, BN, BK, blocks;
@@ -42,19 +42,20 @@ constexpr SmallTile SMALL_TILES[] = {
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 
-// Seconds. A wave's blocks begin by waiting for their first copies: WAVE. A tile's copies, from wherever,
-// bring TRAFFIC bytes a second; a pass that packs a matrix PASS, one that adds up partial sums ADDING.
+// Seconds. A wave's blocks begin by waiting for their first copies: WAVE. Bytes per second: the copies of
+// tiles bring TRAFFIC, from wherever; a pass that packs a matrix moves PASS, one that adds up partial sums
+// ADDING.
 constexpr double LAUNCH = 2.5e-6, WAVE = 0.9e-6, SECOND_LAUNCH = 1.7e-6, TRAFFIC = 1.2e13, PASS = 4e12,
                  ADDING = 1.9e12;
 constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.1e-6;
-// Of large tiles where rows are not aligned: the launch that packs B, too, and bytes a second of packing.
+// For large tiles where rows are not aligned: the launch that packs B, too, and bytes per second of packing.
 constexpr double UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
 
 double small(const Gemm& g, const SmallTile& t, int splits) {
   const int terms = ceil_div(ceil_div(g.K, splits), t.BK) * t.BK;
   splits = max(ceil_div(g.K, max(terms, 1)), 1);
   const double blocks = 1.0 * ceil_div(g.M, t.BM) * ceil_div(g.N, t.BN) * g.batch * splits;
-  // So many blocks on each multiprocessor at a time: full waves, and one of what is left.
+  // Full waves, of t.blocks blocks on each multiprocessor, and one wave of what is left.
   const double ffmas = FFMAS * (is_aligned(g) ? 1.0 : t.unaligned);
   const auto wave = [&](double resident) {
     return WAVE + resident * t.BM * t.BN * terms / (ffmas * std::min(t.all, resident * t.one));
@@ -81,7 +82,7 @@ double large(const Gemm& g, bool swapped, int parts) {
 
 }  // namespace model
 
-// The choice takes some microseconds, which a small product notices: for the same shape it is made once.
+// The choice takes some microseconds, which counts for a small product: it is kept while the shape stays.
 Choice choose(const Gemm& g) {
   struct Shape {
     int M, N, K, batch;

@@ -1,12 +1,12 @@
 // Step 15: a kernel for every shape: a few tiles and splits along K, chosen by a model of their times.
 //
-// Idea      Tiles that are fast on large matrices leave most of a GPU idle on small ones, and waste their
-//           work on narrow ones. A library has many kernels, and its art is to choose among them.
+// Idea      Tiles that are fast on large matrices leave most of a GPU idle on small ones, and waste work on
+//           narrow ones. A library has many kernels, and its art is to choose among them.
 // Change    Beside step 14's kernel (large_tiles.hpp, which can also compute tiles of C transposed) there is
-//           one like step 11's for five smaller tiles, with up to four buffers and with splits along K that a
-//           second kernel adds up (small_tiles.hpp), and one each for a single row and a single column
-//           (vectors.hpp). choose.hpp estimates the time that each would take, and takes the least.
-// Bound     Whatever bounds the kernel that is chosen; for small matrices the launches themselves.
+//           one like step 11's for five smaller tiles, with up to four buffers and with split-K, whose parts
+//           a second kernel adds up (small_tiles.hpp), and one each for a single row and a single column
+//           (vectors.hpp). choose.hpp estimates the time that each would take, and picks the fastest.
+// Bound     Whatever bounds the chosen kernel; for small matrices, the launches themselves.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "steps/15_every_shape/choose.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 // Step 14's kernel, with three additions: the tile may also be 256 x 128, the host says how many blocks
-// share out the work, and the launch begins while the one before still packs A or B.
+// share out the work, and the launch begins while the one before is still packing A or B.
 
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-// `parts`: into how many parts a tile may be cut at most, if there are fewer tiles than multiprocessors.
+// `parts`: how many parts a tile may be cut into at most, if there are fewer tiles than multiprocessors.
 template <bool SWAPPED>
 void run(const Gemm& g, int parts) {
   static Workspace<float> a_workspace("transposed A"), b_workspace("aligned B"), sums("sums handed over");

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tiles of any size, filled by cp.async as in step 09, for shapes that large tiles do not fill. The K terms
-// of a tile may be split among several blocks; a second kernel adds up their sums.
+// Tiles of any size, filled by cp.async as in step 09, for shapes on which large tiles leave the GPU idle.
+// The K terms of a tile may be split among several blocks (split-K); a second kernel adds up their sums.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/dependent_launch.hpp"
@@ -135,29 +135,29 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   }
 }
 
-// C = alpha * (the sum of the splits) + beta * C. A block adds up 32 groups of four neighbours; GROUPS
-// threads share the splits of each.
-constexpr int GROUPS = 8;
+// C = alpha * (the sum of the splits) + beta * C. A block adds up 32 float4; SHARERS threads share the splits
+// of each.
+constexpr int SHARERS = 8;
 template <bool ALIGNED>
-__global__ void __launch_bounds__(32 * GROUPS) add_splits(Gemm g, int splits, const float* partial) {
-  __shared__ __align__(16) float parts[GROUPS][32 * 4];
+__global__ void __launch_bounds__(32 * SHARERS) add_splits(Gemm g, int splits, const float* partial) {
+  __shared__ __align__(16) float parts[SHARERS][32 * 4];
   const std::int64_t size = static_cast<std::int64_t>(g.M) * g.N, matrix = blockIdx.y;
   const int across = ceil_div(g.N, 4), x = threadIdx.x % 32, y = threadIdx.x / 32;
-  const std::int64_t quad = static_cast<std::int64_t>(blockIdx.x) * 32 + x;
-  const std::int64_t row = quad / across;
-  const int col = static_cast<int>(quad % across) * 4, left = row < g.M ? g.N - col : 0;
+  const std::int64_t vec4 = static_cast<std::int64_t>(blockIdx.x) * 32 + x;
+  const std::int64_t row = vec4 / across;
+  const int col = static_cast<int>(vec4 % across) * 4, left = row < g.M ? g.N - col : 0;
   const float* from = partial + matrix * splits * size + row * g.N + col;
   float sums[4] = {};
   wait_for_previous_launch();
 #pragma unroll 4
-  for (int split = y; split < splits; split += GROUPS) {
+  for (int split = y; split < splits; split += SHARERS) {
     const float4 v = load4<ALIGNED>(from + split * size, left);
     sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
   }
   float4_at(&parts[y][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
   __syncthreads();
   if (y > 0) return;
-  for (int other = 1; other < min(GROUPS, splits); ++other) {
+  for (int other = 1; other < min(SHARERS, splits); ++other) {
     const float4 v = float4_at(&parts[other][x * 4]);
     sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
   }
@@ -175,10 +175,10 @@ void run(const Gemm& g, int splits) {
   launch(is_aligned(g) ? sgemm_small_tiles<S, true> : sgemm_small_tiles<S, false>, grid, dim3(S::THREADS),
          sizeof(typename S::Tiles), g, splits, terms, partial);
   if (splits == 1) return;
-  const std::int64_t quads = static_cast<std::int64_t>(g.M) * ceil_div(g.N, 4);
-  const dim3 blocks(static_cast<unsigned>((quads + 31) / 32), g.batch);
+  const std::int64_t vec4s = static_cast<std::int64_t>(g.M) * ceil_div(g.N, 4);
+  const dim3 blocks(static_cast<unsigned>((vec4s + 31) / 32), g.batch);
   launch(is_aligned(g) ? add_splits<true> : add_splits<false>,
-         LaunchConfig{blocks, dim3(32 * GROUPS), 0, {1, 1, 1}, true}, g, splits,
+         LaunchConfig{blocks, dim3(32 * SHARERS), 0, {1, 1, 1}, true}, g, splits,
          static_cast<const float*>(partial));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Products with one row or one column: every element of the matrix is needed once, and reading it is all that
-// takes time. No tiles, no shared memory but for the last sums.
+// Products with one row or one column: every element of the matrix is needed once, and only reading it takes
+// time. No tiles, and shared memory only for the last sums.
 
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
