@@ -98,16 +98,6 @@ class Scale:
         found = (m * 10.0**exponent for exponent in exponents for m in multiples)
         return [figure for figure in found if self.low <= figure <= self.high]
 
-    def even_ticks(self, most: int = 4) -> list[float]:
-        """Multiples of one round number within the range: as many as there can be, up to `most`."""
-        for exponent in range(math.floor(math.log10(self.high - self.low)) - 1, 300):
-            for m in (1, 2, 5):
-                step = m * 10.0**exponent
-                numbers = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
-                if len(numbers) <= most:
-                    return [n * step for n in numbers]
-        return []
-
 
 class Plot:
     """Two axes, and what is drawn on them; y.start is below."""
@@ -119,13 +109,13 @@ class Plot:
     def place(self, x: float, y: float) -> tuple[float, float]:
         return self.x(x), self.y(y)
 
-    def grid(self, x_ticks: Iterable[float], y_ticks: Iterable[float], below: float = 18) -> list[str]:
+    def grid(self, x_ticks: Iterable[float], y_ticks: Iterable[float]) -> list[str]:
         """A thin line for each tick, with its figure below or at the left."""
         body = []
         for tick in x_ticks:
             x = self.x(tick)
             body.append(line(x, self.top, x, self.bottom, class_="rule"))
-            body.append(text(x, self.bottom + below, trim(tick), text_anchor="middle", class_="soft"))
+            body.append(text(x, self.bottom + 18, trim(tick), text_anchor="middle", class_="soft"))
         for tick in y_ticks:
             y = self.y(tick)
             body.append(line(self.left, y, self.right, y, class_="rule"))
