@@ -1,13 +1,11 @@
 // Step 14: as many blocks as multiprocessors, which share out all terms of all tiles evenly (stream-K).
 //
 // Idea      512 tiles on 132 SMs are 3.9 waves, and take as long as 4 (wave quantisation). Cut into parts
-// along
-//           K, the tiles of the last waves can be shared out evenly: then all SMs finish at the same time.
+//           along K, the tiles of the last waves can be shared out evenly: then all SMs finish together.
 // Change    Persistent blocks: each computes whole tiles, and then its share of the last ones. The block that
 //           finishes a tile adds the sums of the blocks that began it to its own. Copies run ahead from one
 //           piece of work into the next.
-// Bound     The FFMAs: of all instructions one in seventeen is another, and three quarters of those are
-// shared
+// Bound     The FFMAs: one instruction in seventeen is something else, and three quarters of those are shared
 //           loads.
 // Needs     sm_90+: mbarriers, tensor copies
 
