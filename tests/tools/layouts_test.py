@@ -127,12 +127,10 @@ def test_banks_of_two_steps():
     assert "a: lanes 0, 4, 8, 12" in words(DRAWINGS["compared, letters"])
 
 
-def test_runs():
-    first, second, *_ = layouts.runs(LOADS["23_after"])
-    assert (first.lanes, first.words) == ((0, 1, 2, 3), range(4))
-    assert (second.lanes, second.words, second.banks) == ((4, 5, 6, 7), range(36, 40), range(4, 8))
-    (whole, *rest) = layouts.runs(shared(4, lambda i: 4 * i))
-    assert (whole.words, rest) == (range(32), [])
+def test_wanted_words():
+    found = layouts.wanted(LOADS["23_after"])
+    assert list(found.items())[:2] == [((0, 1, 2, 3), range(4)), ((4, 5, 6, 7), range(36, 40))]
+    assert list(layouts.wanted(shared(4, lambda i: 4 * i)).values()) == [range(32)]
 
 
 # ---- Swizzles --------------------------------------------------------------------------------------------

@@ -7,34 +7,15 @@ from typing import Any, NamedTuple
 
 from tools.base import plural
 from tools.drawing.picture import BANKS, LANE_HEIGHT, LINE, MARGIN, WORD, Access, Part, Sheet, emphasis
-from tools.drawing.svg import PHONE, lane_colors, rectangle, text
+from tools.drawing.svg import FONT, PHONE, rectangle, text
 
 Matrix = Mapping[str, Any]  # one of fragment_maps: rows, cols, packed, elements
-Lines = Callable[["Cell"], Sequence[str]]  # of text, in a cell
+Lines = Callable[["Cell"], Sequence[object]]  # of text, in a cell
 
 ROW_BYTES = 16  # of a matrix that ldmatrix loads
 ROWS = 8
 ROW_LABEL = 24  # the room of a row's number
 PANEL_GAP = 14
-LEADING = 15  # from line to line in a cell
-
-
-def box(x: float, y: float, width: float, height: float, lines: Sequence[str], **look: Any) -> str:
-    """A rectangle with lines of text in its middle. ink: the text's colour, if not the mode's."""
-    ink = look.pop("ink", None)
-    style = {"style": f"fill:{ink}"} if ink else {"class_": look.pop("text_class", "ink")}
-    top = y + height / 2 + 5 - LEADING * (len(lines) - 1) / 2
-    places = ((top + n * LEADING, line) for n, line in enumerate(lines))
-    words = (text(x + width / 2, at, line, text_anchor="middle", **style) for at, line in places)
-    return rectangle(x, y, width, height, **look) + "".join(words)
-
-
-def of_lane(lane: int, marked: bool) -> dict[str, Any]:
-    """How a lane's cell looks; a marked one as nothing else does."""
-    if marked:
-        return {"class_": "here", "ink": "#000000"}
-    color, ink = lane_colors(lane)
-    return {"class_": "edge", "fill": color, "ink": ink}
 
 
 # ---- Which lane holds which element ----------------------------------------------------------------------
@@ -65,31 +46,22 @@ def cells(matrix: Matrix) -> list[Cell]:
 
 
 def draw_matrix(
-    matrix: Matrix, left: float, top: float, width: float, height: float, lines: Lines, marked: int
-) -> list[str]:
-    """Its registers as cells, within so much room. `lines`: what stands in a cell; marked: a lane."""
-    x, y = width / matrix["cols"], height / matrix["rows"]
-    body = []
-    for cell in sorted(cells(matrix), key=lambda c: c.lane == marked):  # those marked over the others
-        at = left + cell.col * x, top + cell.row * y, cell.wide * x, cell.high * y
-        body.append(box(*at, lines(cell), **of_lane(cell.lane, cell.lane == marked)))
-    return body
+    sheet: Sheet, matrix: Matrix, at: tuple[float, float, float, float], lines: Lines, marked: int
+) -> list[Cell]:
+    """Draws its registers as cells and returns them. at: left, top, width and height. `lines`: what stands in
+    a cell; marked: a lane."""
+    found = cells(matrix)
+    left, top, x, y = *at[:2], at[2] / matrix["cols"], at[3] / matrix["rows"]
+    for cell in sorted(found, key=lambda c: c.lane == marked):  # those marked over the others
+        place = left + cell.col * x, top + cell.row * y, cell.wide * x, cell.high * y
+        sheet.cell(*place, lines(cell), cell.lane, cell.lane == marked)
+    return found
 
 
-def row_labels(matrix: Matrix, right: float, top: float, height: float) -> list[str]:
-    """The number of each row of registers."""
-    y = height / matrix["rows"]
-    firsts = sorted({(cell.row, cell.high) for cell in cells(matrix)})
-    places = ((row, top + (row + high / 2) * y + 5) for row, high in firsts)
-    return [text(right - 5, at, str(row), text_anchor="end", class_="soft") for row, at in places]
-
-
-def column_labels(matrix: Matrix, left: float, y: float, width: float) -> list[str]:
-    """The number of each column of registers."""
-    firsts = sorted({(cell.col, cell.wide) for cell in cells(matrix)})
-    x = width / matrix["cols"]
-    places = ((col, left + (col + wide / 2) * x) for col, wide in firsts)
-    return [text(at, y, str(col), text_anchor="middle", class_="soft") for col, at in places]
+def label_rows(sheet: Sheet, found: Sequence[Cell], left: float, top: float, high: float) -> None:
+    """The number of each row of registers; `high` is an element."""
+    for row, tall in sorted({(cell.row, cell.high) for cell in found}):
+        sheet.before(left, top + (row + tall / 2) * high + 5, row)
 
 
 def elements_of(name: str, matrix: Matrix, lane: int) -> list[tuple[str, str]]:
@@ -120,47 +92,41 @@ def describe_fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     return f"{title}. {sizes}. Lane {lane} holds {own}."
 
 
-def registers(key: str) -> Lines:
-    """What a cell says of its lane and register."""
-    return lambda cell: (str(cell.lane), f"{key}{cell.register}")
-
-
 def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     """The SVG of an instruction's A, B and C: B above C, A at its left, as in a product."""
-    a, b, c = maps["a"], maps["b"], maps["c"]
     sheet = Sheet(f"{instruction_name(name, maps)}: who holds what")
     sheet.write("In a cell: the lane, and below it its register.", class_="soft")
     wide = (PHONE - 2 * MARGIN - ROW_LABEL - PANEL_GAP) / 2  # of each matrix
-    high = 2 * LEADING + 6  # of a register
-    left_a, left_c = MARGIN + ROW_LABEL, PHONE - MARGIN - wide
+    high = 2 * LANE_HEIGHT + 4  # of a register
+    tall = {"a": maps["c"]["rows"] * high, "b": len({cell.row for cell in cells(maps["b"])}) * high}
+    tall["c"] = tall["a"]
     top_b = sheet.y + 2 * LANE_HEIGHT + 12
-    tall_b = len({cell.row for cell in cells(b)}) * high
-    top_c = top_b + tall_b + 2 * LANE_HEIGHT + 8
-    tall_c = c["rows"] * high
+    top_c = top_b + tall["b"] + 2 * LANE_HEIGHT + 8
+    for key, matrix in maps.items():
+        left = MARGIN + ROW_LABEL if key == "a" else PHONE - MARGIN - wide
+        top = top_b if key == "b" else top_c
 
-    for key, matrix, left, top, tall in (
-        ("a", a, left_a, top_c, tall_c), ("b", b, left_c, top_b, tall_b), ("c", c, left_c, top_c, tall_c),
-    ):  # fmt: skip
+        def lines(cell: Cell, key: str = key) -> Sequence[object]:
+            return cell.lane, f"{key}{cell.register}"
+
+        found = draw_matrix(sheet, matrix, (left, top, wide, tall[key]), lines, lane)
         shape = f"{key.upper()} [{matrix['rows']}][{matrix['cols']}]"
-        sheet.body += draw_matrix(matrix, left, top, wide, tall, registers(key), lane)
-        if matrix is not c:
-            sheet.over(left + wide / 2, top - LANE_HEIGHT - 7, shape, font_weight="bold")
-            sheet.body += column_labels(matrix, left, top - 5, wide)
-            sheet.body += row_labels(matrix, left, top, tall)
-        else:
-            sheet.over(left + wide / 2, top - 8, shape, font_weight="bold")
+        sheet.over(left + wide / 2, top - 8 - (key != "c") * LANE_HEIGHT, shape, font_weight="bold")
+        if key != "c":
+            for col, cols in sorted({(cell.col, cell.wide) for cell in found}):
+                sheet.over(left + (col + cols / 2) * wide / matrix["cols"], top - 5, col, class_="soft")
+            label_rows(sheet, found, left, top, tall[key] / matrix["rows"])
 
     # In the corner at the top left, what the marked lane holds.
-    y = top_b - LANE_HEIGHT
-    sheet.body.append(rectangle(MARGIN, y - 11, 13, 13, class_="here"))
-    sheet.body.append(text(MARGIN + 20, y, f"Lane {lane} holds", font_weight="bold"))
+    sheet.y = top_b - LANE_HEIGHT - FONT - 5
+    sheet.explain(f"Lane {lane} holds", class_="here")
     for key, matrix in maps.items():
-        y += 6
+        sheet.y += 6
         for register, element in elements_of(key, matrix, lane):
-            y += LANE_HEIGHT
-            sheet.body.append(text(MARGIN, y, register, class_="soft"))
-            sheet.body.append(text(MARGIN + 26, y, element))
-    sheet.y = top_c + tall_c + MARGIN
+            sheet.y += LANE_HEIGHT
+            sheet.body.append(text(MARGIN, sheet.y, register, class_="soft"))
+            sheet.body.append(text(MARGIN + 26, sheet.y, element))
+    sheet.y = top_c + tall["c"] + MARGIN
     return sheet.document(describe_fragments(name, maps, lane))
 
 
@@ -230,23 +196,21 @@ def draw_rows(
         if address is not None:
             sheet.before(first, sheet.y + 15, address)
             x = first + address % LINE // ROW_BYTES * width
-            look = of_lane(lane, lane == marked)
-            sheet.body.append(box(x, sheet.y, width, ROW_HEIGHT, [str(lane)], **look))
+            sheet.cell(x, sheet.y, width, ROW_HEIGHT, [lane], lane, lane == marked)
         sheet.y += ROW_HEIGHT
 
 
 def draw_receivers(sheet: Sheet, access: Access, matrix: Matrix, lane: int) -> None:
     """The lanes that get the elements of a matrix, and in words what becomes of one lane."""
-    found = cells(matrix)
-    whole = all(cell.wide == matrix["packed"] for cell in found)  # a register is a word of a row
+    whole = all(cell.wide == matrix["packed"] for cell in cells(matrix))  # a register is a word of a row
     sheet.write("Who gets which " + ("word" if whole else "elements") + " of a matrix", font_weight="bold")
     left, top, side = MARGIN + ROW_LABEL, sheet.y + LANE_HEIGHT + 6, ROWS * ROW_HEIGHT
-    sheet.body += draw_matrix(matrix, left, top, side, side, lambda cell: [str(cell.lane)], lane)
+    found = draw_matrix(sheet, matrix, (left, top, side, side), lambda cell: [cell.lane], lane)
     unit = matrix["packed"] if whole else 1
     for col in sorted({cell.col for cell in found}):
         middle = left + (col + unit / 2) * side / matrix["cols"]
         sheet.over(middle, top - 5, col // unit, class_="soft")
-    sheet.body += row_labels(matrix, left, top, side)
+    label_rows(sheet, found, left, top, side / matrix["rows"])
     (own,) = (cell for cell in found if cell.lane == lane)
     says = [f"Lane {lane}"]
     for number, part in enumerate(access.parts):

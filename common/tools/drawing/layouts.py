@@ -4,7 +4,7 @@ a layout in which the groups of a row change places (a swizzle)."""
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools.base import plural
 from tools.drawing.picture import (
@@ -17,40 +17,28 @@ from tools.drawing.picture import (
     Sheet,
     emphasis,
     height_of,
+    runs,
     title,
     verdict,
 )
-from tools.drawing.svg import COLORS, PHONE, lane_colors, rectangle, text
+from tools.drawing.svg import COLORS, PHONE, rectangle, text
 
 GROUP = 4  # words of 4 bytes, and as many banks: 16 bytes
 GROUPS = BANKS // GROUP
 ROWS = 8  # of a swizzle
-FRAME = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}  # the same in light and in dark
+# Of what is touched; the same in light and in dark.
+FRAME: dict[str, Any] = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}
 
 # ---- One access in several steps -------------------------------------------------------------------------
 
 
-class Run(NamedTuple):
-    """Neighbouring words in a row of 128 bytes, and the lanes that want them, in the words' order."""
-
-    lanes: tuple[int, ...]
-    words: range
-
-    @property
-    def banks(self) -> range:
-        return range(self.words[0] % BANKS, self.words[-1] % BANKS + 1)
-
-
-def runs(access: Access) -> list[Run]:
-    """All words of an access, by their numbers."""
+def wanted(access: Access) -> dict[tuple[int, ...], range]:
+    """By the lanes that want them, neighbouring words of a row of 128 bytes."""
     words = access.words()
-    # Neighbours have the same difference; a row ends a run.
-    together = groupby(enumerate(sorted(words)), lambda e: (e[1] - e[0], e[1] // BANKS))
-    found = []
-    for _, run in together:
-        own = [word for _, word in run]
-        lanes = dict.fromkeys(lane for word in own for lane in words[word])
-        found.append(Run(tuple(lanes), range(own[0], own[-1] + 1)))
+    found = {}
+    for _, row in groupby(sorted(words), lambda word: word // BANKS):
+        for run in runs(row):
+            found[tuple(dict.fromkeys(lane for word in run for lane in words[word]))] = run
     return found
 
 
@@ -91,16 +79,12 @@ def draw_groups(sheet: Sheet, access: Access) -> None:
         lines = {n: sheet.lines(sorted(held[row, n]), width) for n in range(GROUPS) if (row, n) in held}
         height = max(height_of([]), 5 + LANE_HEIGHT * max(map(len, lines.values())))
         sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
-        for n, middle in enumerate(middles):
+        for n in range(GROUPS):
             at = BANKS_LEFT + n * width, sheet.y, width, height
-            if n not in lines:
+            if n in lines:
+                sheet.cell(*at, lines[n], min(held[row, n]))
+            else:
                 sheet.body.append(rectangle(*at, class_="empty rule"))
-                continue
-            color, ink = lane_colors(min(held[row, n]))
-            sheet.body.append(rectangle(*at, fill=color, class_="edge"))
-            top = sheet.y + height / 2 + 5 - LANE_HEIGHT * (len(lines[n]) - 1) / 2
-            for at_line, words in enumerate(lines[n]):
-                sheet.over(middle, top + at_line * LANE_HEIGHT, words, class_=None, style=f"fill:{ink}")
         sheet.y += height
     if access.conflicts:
         most = [max(words) for words in zip(*(part.words for part in access.parts), strict=True)]
@@ -164,9 +148,7 @@ def swizzle(layout: Layout) -> str:
             sheet.before(left, y + cell / 2 + 5, row)
             for group in range(len(places)):
                 x = left + place_of(layout, row, group, bool(n)) * width
-                color, ink = lane_colors(group * GROUP)
-                sheet.body.append(rectangle(x, y, width, cell, fill=color, class_="edge"))
-                sheet.over(x + width / 2, y + cell / 2 + 5, group, class_=None, style=f"fill:{ink}")
+                sheet.cell(x, y, width, cell, [group], group * GROUP)
                 if (row, group) in layout.touched:
                     frames.append(rectangle(x + 1, y + 1, width - 2, cell - 2, **FRAME))
             y += cell
@@ -177,6 +159,5 @@ def swizzle(layout: Layout) -> str:
         sheet.body.append(text(left, y, f"{plural(many, 'column')} of banks", **style))
         bottom = y
     sheet.y = bottom + 6
-    sheet.body.append(rectangle(MARGIN + 1, sheet.y + 7, 13, 13, **FRAME))
-    sheet.body.append(text(MARGIN + 22, sheet.y + 19, layout.access))
-    return sheet.document(describe_swizzle(layout), 19 + MARGIN + 6)
+    sheet.explain(layout.access, **FRAME)
+    return sheet.document(describe_swizzle(layout), MARGIN + 6)

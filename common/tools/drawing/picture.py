@@ -9,6 +9,7 @@ that wants these 4 bytes. Standard library only.
 """
 
 import json
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ HALF = 16  # banks side by side where each has a text of its own: all 32 would b
 LANE_HEIGHT = 17  # of one line of text in a cell
 MANY_ROWS = 10  # more rows of 128 bytes than these are not all drawn
 FIRST_ROWS, LAST_ROWS = 6, 2  # what is drawn of them
+LETTERS_IN_LINE = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -94,10 +96,15 @@ def from_xray(row: dict[str, Any]) -> Access:
 VERBS = {"load": "loads from", "store": "stores to", "copy": "copies", "ldmatrix": "ldmatrix from"}
 
 
+def runs(numbers: Iterable[int]) -> list[range]:
+    """Numbers in order, joined where they follow on each other."""
+    groups = groupby(enumerate(numbers), lambda e: e[1] - e[0])
+    return [range((run := [n for _, n in group])[0], run[-1] + 1) for _, group in groups]
+
+
 def ranges(lanes: Sequence[int]) -> str:
     """0–3, 8, 10–12"""
-    runs = [[lane for _, lane in run] for _, run in groupby(enumerate(lanes), lambda e: e[1] - e[0])]
-    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs(lanes))
 
 
 def title(access: Access) -> str:
@@ -185,6 +192,14 @@ class Sheet:
         self.y += size + 5
         self.body.append(text(MARGIN, self.y, content, size, **attributes))
 
+    def explain(self, content: str, wide: float = 13, **look: Any) -> None:
+        """A text, in as many lines as it takes, beside a box that looks like what it is about, if any."""
+        for n, row in enumerate(textwrap.wrap(content, LETTERS_IN_LINE)):
+            self.y += FONT + 5
+            if look and n == 0:
+                self.body.append(rectangle(MARGIN + 8 - wide / 2, self.y - 12, wide, 13, **look))
+            self.body.append(text(MARGIN + (22 if look else 0), self.y, row))
+
     def before(self, x: float, y: float, content: object) -> None:
         """A text that ends before x."""
         self.body.append(text(x - 5, y, str(content), text_anchor="end", class_="soft"))
@@ -227,13 +242,25 @@ class Sheet:
         for n in range(len(place)):
             self.body.append(rectangle(left + n * width, self.y, width, height, class_="empty rule"))
         for cell in cells:
-            color, ink = lane_colors(cell.lanes[0])
-            x, wide = left + (cell.word - place[0]) * width, cell.words * width
-            box = rectangle(x, self.y, wide, height, fill=color, class_="edge")
-            top = self.y + height / 2 - LANE_HEIGHT * (len(cell.lines) - 1) / 2 + 5
-            places = ((top + n * LANE_HEIGHT, line) for n, line in enumerate(cell.lines))
-            lines = (text(x + wide / 2, y, s, text_anchor="middle", style=f"fill:{ink}") for y, s in places)
-            self.body.append(box + "".join(lines))
+            x = left + (cell.word - place[0]) * width
+            self.cell(x, self.y, cell.words * width, height, cell.lines, cell.lanes[0])
+
+    def cell(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        lines: Sequence[object],
+        lane: int,
+        marked: bool = False,
+    ) -> None:
+        """A box in a lane's colours, with lines of text in its middle; a marked one looks as nothing else."""
+        color, ink = (None, "#000000") if marked else lane_colors(lane)
+        self.body.append(rectangle(x, y, width, height, fill=color, class_="here" if marked else "edge"))
+        top = y + height / 2 + 5 - LANE_HEIGHT * (len(lines) - 1) / 2
+        for n, content in enumerate(lines):
+            self.over(x + width / 2, top + n * LANE_HEIGHT, content, class_=None, style=f"fill:{ink}")
 
 
 # ---- Shared memory: the banks that the lanes want, by row of 128 bytes -----------------------------------

@@ -2,14 +2,15 @@
 warp's and a lane's share, as a recording of the block shows them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from tools.base import UsageError
 from tools.claims.recording import Element, Recording
-from tools.drawing.picture import MARGIN, Sheet, width_of
-from tools.drawing.svg import COLORS, FONT, PHONE, element, lane_colors, line, rectangle, text, trim
+from tools.drawing.picture import MARGIN, Sheet, runs
+from tools.drawing.svg import COLORS, PHONE, element, lane_colors, line, text, trim
 
 GAP = 8
 LABEL = 18  # room of a line of text above or below a matrix
@@ -31,29 +32,12 @@ class Box(NamedTuple):
 def boxes(cells: Iterable[tuple[int, int]]) -> list[Box]:
     """Rectangles that hold exactly these cells: runs in a row, joined with those of the row above that begin
     and end where they do."""
-    by_row: dict[int, list[int]] = defaultdict(list)
-    for row, col in sorted(set(cells)):
-        by_row[row].append(col)
-    open_: dict[tuple[int, int], Box] = {}  # by first column and width, what ends in the row above
-    done: list[Box] = []
-    for row in sorted(by_row):
-        runs: list[tuple[int, int]] = []
-        for col in by_row[row]:
-            if runs and runs[-1][0] + runs[-1][1] == col:
-                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-            else:
-                runs.append((col, 1))
-        now = {}
-        for run in runs:
-            above = open_.pop(run, None)
-            if above is not None and above.row + above.rows == row:
-                now[run] = above._replace(rows=above.rows + 1)
-            else:
-                done += [above] if above else []
-                now[run] = Box(row, run[0], 1, run[1])
-        done += open_.values()
-        open_ = now
-    return sorted([*done, *open_.values()])
+    rows_of_run: dict[range, list[int]] = defaultdict(list)
+    for row, in_row in groupby(sorted(set(cells)), lambda cell: cell[0]):
+        for run in runs(col for _, col in in_row):
+            rows_of_run[run].append(row)
+    found = ((cols, rows) for cols, of_run in rows_of_run.items() for rows in runs(of_run))
+    return sorted(Box(rows[0], cols[0], len(rows), len(cols)) for cols, rows in found)
 
 
 @dataclass(frozen=True)
@@ -70,12 +54,11 @@ class Tiling:
     owners: dict[tuple[int, int], tuple[int, int]]  # of each element of C
     operands: dict[tuple[int, int], set[Element]]  # of warp and lane, in those terms
 
-    def of_c(self, warp: int, lane: int | None = None) -> set[tuple[int, int]]:
-        return {at for at, who in self.owners.items() if who[0] == warp and lane in (None, who[1])}
-
     def of(self, matrix: str, warp: int, lane: int | None = None) -> set[tuple[int, int]]:
-        lanes = range(LANES) if lane is None else [lane]
-        every = (self.operands.get((warp, one), set()) for one in lanes)
+        """Rows and columns of a lane's elements, or a warp's."""
+        if matrix == "C":
+            return {at for at, who in self.owners.items() if who[0] == warp and lane in (None, who[1])}
+        every = (self.operands.get((warp, one), set()) for one in range(LANES) if lane in (None, one))
         return {(e.row, e.col) for elements in every for e in elements if e.matrix == matrix}
 
 
@@ -119,7 +102,7 @@ def said(t: Tiling) -> list[str]:
     at_once = "one term" if len(t.k) == 1 else f"{len(t.k)} terms"
     shares = []
     for who, lane in (f"Warp {t.warp}", None), (f"Lane {t.lane} of it", t.lane):
-        c = t.of_c(t.warp, lane)
+        c = t.of("C", t.warp, lane)
         a, b = (len(t.of(matrix, t.warp, lane)) for matrix in "AB")
         shares.append(f"{who}: {extent(c)} of C. For {at_once} it loads {a} of A and {b} of B.")
     return [f"The block: {t.m} × {t.n} of C, {t.bk} terms of K at a time.", *shares]
@@ -169,23 +152,15 @@ def draw_matrices(sheet: Sheet, t: Tiling) -> None:
     b = Matrix(left, top - GAP - depth, size, deep)
     c = Matrix(left, top, size, size)
     for name, matrix, rows, cols in ("A", a, t.m, 2 * t.bk), ("B", b, 2 * t.bk, t.n), ("C", c, t.m, t.n):
-        sheet.body.append(
-            rectangle(matrix.left, matrix.top, cols * matrix.wide, rows * matrix.high, class_="empty")
-        )
-        if name == "C":
-            for warp in sorted({warp for warp, _ in t.owners.values()}):
-                found = boxes(t.of_c(warp))
-                if warp == t.warp:
-                    sheet.body.append(matrix.shape(found, **filled("there", 0.45)))
-                if len(found) == 1:
-                    sheet.body.append(matrix.shape(found, class_="edge", stroke_width=1))
-            sheet.body.append(matrix.shape(boxes(t.of_c(t.warp, t.lane)), **filled("here")))
-            continue
+        sheet.body.append(matrix.shape([Box(0, 0, rows, cols)], class_="empty"))
         for lane, color, opacity in (None, "there", 0.45), (t.lane, "here", 1.0):
             look = filled(color, opacity)
-            if deep * len(t.k) < 2:  # too thin to be seen
+            if name != "C" and deep * len(t.k) < 2:  # too thin to be seen
                 look |= {"stroke": COLORS[color][1], "stroke_width": 2, "stroke_opacity": opacity}
             sheet.body.append(matrix.shape(boxes(t.of(name, t.warp, lane)), **look))
+    for warp in sorted({warp for warp, _ in t.owners.values()}):
+        if len(found := boxes(t.of("C", warp))) == 1:
+            sheet.body.append(c.shape(found, class_="edge", stroke_width=1))
     # From one tile of K to the next.
     x, y = a.left + t.bk * deep, b.top + t.bk * deep
     sheet.body.append(line(x, a.top, x, a.top + t.m * size, class_="soft-rule", stroke_dasharray="3 3"))
@@ -210,10 +185,10 @@ def draw_matrices(sheet: Sheet, t: Tiling) -> None:
 def window(t: Tiling) -> tuple[Box, float, float]:
     """The part of the warp's tile that is drawn large, from its first element on, in whole pieces of lanes;
     and the width and height of an element there."""
-    cells = t.of_c(t.warp)
+    cells = t.of("C", t.warp)
     row, col = min(cells)
     rows, cols = max(r for r, _ in cells) + 1 - row, max(c for _, c in cells) + 1 - col
-    pieces = boxes(t.of_c(t.warp, t.lane))
+    pieces = boxes(t.of("C", t.warp, t.lane))
     high, wide = min(b.rows for b in pieces), min(b.cols for b in pieces)
     room = PHONE - 2 * MARGIN
     cols = min(cols, int(room / PIECE[0]) * wide)
@@ -228,7 +203,7 @@ def draw_warp(sheet: Sheet, t: Tiling) -> None:
     for lane in range(LANES):
         cells = {
             (r, c)
-            for r, c in t.of_c(t.warp, lane)
+            for r, c in t.of("C", t.warp, lane)
             if r < part.row + part.rows and part.col <= c < part.col + part.cols
         }
         color, ink = lane_colors(lane)
@@ -239,8 +214,7 @@ def draw_warp(sheet: Sheet, t: Tiling) -> None:
             if box.cols * wide >= PIECE[0] - 3 and box.rows * high >= PIECE[1] - 3:
                 x = matrix.left + (box.col + box.cols / 2) * wide
                 y = matrix.top + (box.row + box.rows / 2) * high
-                label = text(x, y + 5, str(lane), text_anchor="middle", class_=None, style=f"fill:{ink}")
-                sheet.body.append(label)
+                sheet.over(x, y + 5, lane, class_=None, style=f"fill:{ink}")
     sheet.y += part.rows * high
 
 
@@ -251,16 +225,11 @@ def picture(t: Tiling) -> str:
     draw_matrices(sheet, t)
     block, warp, lane = said(t)
     sheet.y += 2
-    for content, name in (block, None), (warp, "there"), (lane, "here"):
-        first = True
-        for row in wrapped(content, PHONE - 2 * MARGIN - 18):
-            sheet.y += FONT + 5
-            if first and name:
-                sheet.body.append(rectangle(MARGIN, sheet.y - 11, 12, 12, style=f"fill:{COLORS[name][1]}"))
-            sheet.body.append(text(MARGIN + (18 if name else 0), sheet.y, row))
-            first = False
+    sheet.explain(block)
+    sheet.explain(warp, class_="there")
+    sheet.explain(lane, class_="here")
     part, *_ = window(t)
-    whole = boxes(t.of_c(t.warp))
+    whole = boxes(t.of("C", t.warp))
     all_of_it = len(whole) == 1 and whole[0] == part
     sheet.y += 6
     sheet.write(
@@ -269,14 +238,3 @@ def picture(t: Tiling) -> str:
     sheet.y += 6
     draw_warp(sheet, t)
     return sheet.document(describe(t), MARGIN)
-
-
-def wrapped(content: str, room: float) -> Sequence[str]:
-    lines = [""]
-    for word in content.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if width_of(longer) > room:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines

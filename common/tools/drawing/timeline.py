@@ -15,8 +15,8 @@ from typing import NamedTuple
 from tools.base import UsageError
 from tools.claims.recording import FLOAT, Line, Recording, Request
 from tools.drawing.picture import MARGIN, Sheet, width_of
-from tools.drawing.svg import FONT, PHONE, line, rectangle, text
-from tools.drawing.tiling import filled, wrapped
+from tools.drawing.svg import PHONE, line, rectangle
+from tools.drawing.tiling import filled
 
 LEFT = MARGIN + 62  # of the names of the buffers
 BEFORE = 1.0  # of a round's width: what comes before the first
@@ -180,19 +180,8 @@ def picture(t: Timeline) -> str:
     asks = "a copy, from when a warp asks for it"
     if t.copier:
         asks = "a copy: a warp of its own asks for it as soon as the stage has been read"
-    legend: list[tuple[str, float, str]] = [
-        ("there", 0.45, asks),
-        ("", 1, "it is waited for: here it has arrived"),
-        ("here", 0.6, "the warps load from the tile, and multiply"),
-    ]
     sheet.y += 2
-    for color, opacity, says in legend:
-        for n, content in enumerate(wrapped(says, PHONE - 2 * MARGIN - 24)):
-            sheet.y += FONT + 6
-            if n == 0 and color:
-                sheet.body.append(rectangle(MARGIN, sheet.y - 11, 14, 12, **filled(color, opacity)))
-            elif n == 0:
-                mark = MARGIN + 7, sheet.y - 12, MARGIN + 7, sheet.y + 2
-                sheet.body.append(line(*mark, class_="strong", stroke_width=2.5))
-            sheet.body.append(text(MARGIN + 22, sheet.y, content))
+    sheet.explain(asks, **filled("there", 0.45))
+    sheet.explain("it is waited for: here it has arrived", wide=2.5, class_="ink")
+    sheet.explain("the warps load from the tile, and multiply", **filled("here", 0.6))
     return sheet.document(describe(t), MARGIN + 4)

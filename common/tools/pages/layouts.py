@@ -10,7 +10,7 @@ from tools.claims.context import constants, extents
 from tools.claims.objects import NoValue, rows_of
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import fragments, layouts, picture, play, tiling, timeline
-from tools.drawing.layouts import Layout, Run
+from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, drawn, source_of
 
 MARKED_LANE = 5  # if none is named: one whose row, column and number all differ
@@ -55,13 +55,6 @@ def make_ldmatrix(request: Request) -> str:
     return f"{drawn(request, words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 
 
-def cell_of(run: Run | None) -> list[str]:
-    """The words and the banks of a run, as a table shows them."""
-    if run is None:
-        return ["–", "–"]
-    return [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in (run.words, run.banks)]
-
-
 @block("line", of_build=True)
 def make_compare(request: Request) -> str:
     match request.arguments.split():
@@ -76,16 +69,20 @@ def make_compare(request: Request) -> str:
     line = request.options.get("line", "")
     words = [*steps, operation, array, line]
     link = drawn(request, words, layouts.compared(accesses), layouts.describe_compared(accesses))
-    # By the lanes that want neighbouring words: what they want in each step.
-    found = {step: {run.lanes: run for run in layouts.runs(access)} for step, access in accesses.items()}
-    lanes = list(dict.fromkeys(lanes for step in steps for lanes in found[step]))
+    found = {step: layouts.wanted(access) for step, access in accesses.items()}
+
+    def cells(step: str, lanes: tuple[int, ...]) -> list[str]:
+        words = found[step].get(lanes)
+        of_each = (words, [word % picture.BANKS for word in words]) if words else ()
+        return [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in of_each] or ["–", "–"]
+
     head = ["lanes", *(f"{step[:2]}: {what}" for step in steps for what in ("words", "banks"))]
-    cells = [
-        [picture.ranges(key), *(cell for step in steps for cell in cell_of(found[step].get(key)))]
-        for key in lanes
+    every = dict.fromkeys(lanes for step in steps for lanes in found[step])
+    rows_of_table = [
+        [picture.ranges(lanes), *(cell for step in steps for cell in cells(step, lanes))] for lanes in every
     ]
     sources = "\n".join(f"- {source_of(row)}" for row in rows.values())
-    table = markdown(head, cells, left=1)
+    table = markdown(head, rows_of_table, left=1)
     summary = "The same as a table: words of 4 bytes, counted from the array's first, and their banks"
     details = f'<details markdown="1">\n<summary>{summary}</summary>\n\n{table}\n\n</details>'
     return f"{link}\n\n{sources}\n\n{details}"
