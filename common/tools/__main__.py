@@ -17,9 +17,7 @@ from tools.base import ROOT, UsageError, run_program
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "measuring": {
         "measure": ("measuring.ladder", "measure", "every step on the device at hand: table, JSON, plot"),
-        "table": ("measuring.ladder", "show_table", "the table of a recorded ladder"),
-        "plot": ("measuring.ladder", "draw_plot", "the plot of a recorded ladder"),
-        "readme": ("measuring.ladder", "update_readme", "put a recorded ladder's table into the README"),
+        "readme": ("measuring.ladder", "update_readme", "a recorded ladder's table in the README, its plots"),
         "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
         "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
         "sweep": ("measuring.experiment", "sweep", "other values for a step's constants"),

@@ -97,13 +97,6 @@ def test_readme_shows_the_record(records, tool):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_plot_shows_the_record(records, tool, tmp_path):
-    assert tool("plot", FILE, tmp_path / "ladder.svg").returncode == 0
-    assert (tmp_path / "ladder.svg").read_text() == (FOLDER / "ladder.svg").read_text(), (
-        f"run ladder plot {FILE} {FOLDER / 'ladder.svg'}"
-    )
-
-
 # ---- The profiles ------------------------------------------------------------------------------------------
 
 # Steps that are written, and of which no GPU has been profiled yet. A step that has been recorded leaves this

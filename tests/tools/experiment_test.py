@@ -94,7 +94,8 @@ def test_mistakes(refused, tmp_path, monkeypatch):
     refused("experiment", "run", tmp_path, words=["--out"])
     run = ["experiment", "run", tmp_path, "--out", "o.json"]
     refused(*run, words=[f"nothing in {tmp_path} could be measured"], after_progress=True)
-    refused("experiment", NAMES[0], "--out", "o.json", "--build", tmp_path, words=["setup.sh"])
+    build = ["experiment", "build", NAMES[0], "--keep", "kept", "--build", tmp_path]
+    refused(*build, words=["setup.sh"])
     assert list(tmp_path.iterdir()) == []
     whole = "step = '01_naive'\nquestion = '?'\n"
     for text, said in (
@@ -167,7 +168,7 @@ def test_machine_code_is_described_anew(tool, refused, tmp_path):
     assert "loop_hmma" not in (tmp_path / "out.json").read_text()  # nothing half-written
     (tmp_path / "out.json").write_text("[]")
     refused(*describe, words=["no record of a variant in kept"])
-    refused("experiment", "describe", "--out", "out.json", words=["describe needs one folder"])
+    refused("experiment", "describe", "--out", "out.json", words=["DIR", "--help"])
 
 
 # ---- Variants with a plan --------------------------------------------------------------------------------

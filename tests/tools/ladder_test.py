@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tools.measuring import ladder
+from tools.measuring.table import terminal_table
 
 STEPS = ("01_naive", "02_coalescing")
 BUILD = os.environ.get("BUILD", "")
@@ -76,10 +77,8 @@ def recorded(tmp_path) -> Path:
 # ---- The table ---------------------------------------------------------------------------------------------
 
 
-def test_table_in_the_terminal(tool, recorded):
-    result = tool("table", recorded)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.splitlines() == [
+def test_table_in_the_terminal():
+    assert terminal_table(RECORDS).splitlines() == [
         "step           TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192",
         "01_naive               0.74        1.2 %       50.0 %",
         "02_coalescing         61.00      101.7 %        wrong",
@@ -89,19 +88,15 @@ def test_table_in_the_terminal(tool, recorded):
     ]
 
 
-def test_table_of_chosen_sizes(tool, recorded):
-    lines = tool("table", recorded, "--sizes", "1000").stdout.splitlines()
+def test_table_of_chosen_sizes():
+    lines = terminal_table(RECORDS, [1000]).splitlines()
     assert lines[0].split() == ["step", "TFLOP/s@1000", "cuBLAS@1000"]
     assert lines[1].split() == ["01_naive", "1.20", "2.0", "%"]
     assert lines[2].split() == ["02_coalescing"]  # the batch is not this problem
 
 
-def test_each_precision_has_a_table(tool, recorded):
-    alone = tool("table", recorded).stdout
-    recorded.write_text(json.dumps(MIXED))
-    result = tool("table", recorded)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == f"FP32\n\n{alone}" + "\n".join([
+def test_each_precision_has_a_table():
+    assert terminal_table(MIXED) == f"FP32\n\n{terminal_table(RECORDS)}\n" + "\n".join([
         "",
         "TF32",
         "",
@@ -111,13 +106,11 @@ def test_each_precision_has_a_table(tool, recorded):
         "Test GPU, driver 1.2, CUDA 13.0, SM clock 1980 MHz (sustained 1410 to 1425 MHz), recorded "
         "2026-01-02. Each figure is the median of 20 pairs, a step's run and cuBLAS's in turn, the GPU "
         "rested before each; sustained: each without a break.",
-        "",
     ])  # fmt: skip
 
 
-def test_table_of_the_cpu_device_says_what_it_is(tool, recorded):
-    recorded.write_text(json.dumps(CPU_RECORDS))
-    lines = tool("table", recorded).stdout.splitlines()
+def test_table_of_the_cpu_device_says_what_it_is():
+    lines = terminal_table(CPU_RECORDS).splitlines()
     assert lines[0].split() == ["step", "simulated", "64", "in"]
     assert lines[1].split() == ["01_naive", "1.5", "ms"]
     assert "no measure of a GPU" in lines[-1]
@@ -171,12 +164,17 @@ def test_readme_without_its_marks(refused, recorded, tmp_path, text):
 # ---- The plot ----------------------------------------------------------------------------------------------
 
 
-def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
-    for name in "first.svg", "second.svg":
-        result = tool("plot", recorded, name)
-        assert (result.returncode, result.stderr) == (0, "")
-    first, second = ((tmp_path / name).read_text() for name in ("first.svg", "second.svg"))
-    assert first == second
+@pytest.fixture
+def readme(tmp_path) -> Path:
+    path = tmp_path / "README.md"
+    path.write_text(f"{ladder.BEGIN}\n{ladder.END}\n")
+    return path
+
+
+def test_plot(tool, recorded, readme, tmp_path):
+    result = tool("readme", recorded, readme)
+    assert (result.returncode, result.stderr) == (0, "")
+    drawn = (tmp_path / "ladder.svg").read_text()
     for text in (
         "Test GPU, 2026-01-02 to 2026-01-09",
         "01 naive",
@@ -185,25 +183,31 @@ def test_plot_is_the_same_each_time(tool, recorded, tmp_path):
         "N = 8192",
         "102",
     ):
-        assert f">{text}<" in first
-    assert ">77<" not in first  # the batch
+        assert f">{text}<" in drawn
+    assert ">77<" not in drawn  # the batch
+    assert tool("readme", "--check", recorded, readme).returncode == 0
+    (tmp_path / "ladder.svg").write_text(drawn.replace(">102<", ">103<"))
+    result = tool("readme", "--check", recorded, readme)
+    assert result.returncode == 1
+    assert "ladder.svg and" in result.stderr
 
 
-def test_plot_of_each_precision(tool, recorded, tmp_path):
-    assert tool("plot", recorded, "alone.svg").returncode == 0
-    assert not (tmp_path / "alone_tf32.svg").exists()
+def test_plot_of_each_precision(tool, recorded, readme, tmp_path):
+    assert tool("readme", recorded, readme).returncode == 0
+    alone = (tmp_path / "ladder.svg").read_text()
+    assert not (tmp_path / "ladder_tf32.svg").exists()
     recorded.write_text(json.dumps(MIXED))
-    assert tool("plot", recorded, "out.svg").returncode == 0
-    assert (tmp_path / "out.svg").read_text() == (tmp_path / "alone.svg").read_text()
-    tf32 = (tmp_path / "out_tf32.svg").read_text()
+    assert tool("readme", recorded, readme).returncode == 0
+    assert (tmp_path / "ladder.svg").read_text() == alone
+    tf32 = (tmp_path / "ladder_tf32.svg").read_text()
     assert ">20 first<" in tf32
     assert "cuBLAS TF32" in tf32
     assert "naive" not in tf32
 
 
-def test_plot_of_the_cpu_device(refused, recorded):
+def test_plot_of_the_cpu_device(refused, recorded, readme):
     recorded.write_text(json.dumps(CPU_RECORDS))
-    refused("plot", recorded, "out.svg", words=["no fraction of cuBLAS"])
+    refused("readme", recorded, readme, words=["no fraction of cuBLAS"])
 
 
 # ---- Bad input ---------------------------------------------------------------------------------------------
@@ -220,18 +224,14 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", [*BAD_FILES, "missing", "directory"])
-@pytest.mark.parametrize("command", ["table", "readme", "plot"])
-def test_bad_file(refused, tmp_path, name, command):
+def test_bad_file(refused, readme, tmp_path, name):
     path = tmp_path / name
     if name in BAD_FILES:
         content = BAD_FILES[name]
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     elif name == "directory":
         path.mkdir()
-    readme = tmp_path / "README.md"
-    readme.write_text(ladder.BEGIN + ladder.END)
-    others = {"table": [], "readme": [readme], "plot": [tmp_path / "out.svg"]}[command]
-    refused(command, path, *others, words=[name])
+    refused("readme", path, readme, words=[name])
 
 
 def test_bad_arguments_of_record(refused, tmp_path):
@@ -251,7 +251,7 @@ def test_bad_arguments_of_record(refused, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb", ["measure", "plot", "profile", "experiment", "sweep", "calibrate", "sass", "same-code"]
+    "verb", ["measure", "readme", "profile", "experiment", "sweep", "calibrate", "sass", "same-code"]
 )
 def test_the_standard_library_suffices(verb):
     """Where the GPU is there may be no .venv. -S: without installed packages."""
@@ -339,24 +339,6 @@ def fake_step(build: Path, name: str, script: str) -> None:
     program.chmod(0o755)
 
 
-def test_protocol_is_handed_on(tool, tmp_path):
-    build = tmp_path / "build"
-    script = (
-        "import json, sys\n"
-        f"record = {gpu_record('20_first', 4096, 0.5, **TF32)!r} | {{'protocol': sys.argv[-2:]}}\n"
-        "open(sys.argv[sys.argv.index('--json') + 1], 'w').write(json.dumps([record]))"
-    )
-    fake_step(build, "20_first", script)
-    measure = ["measure", "--build", build, "--device", "gpu"]
-    assert tool(*measure, "--protocol", "rested").returncode == 0
-    [record] = json.loads((tmp_path / "ladder.json").read_text())
-    assert record["protocol"] == ["--protocol", "rested"]
-    assert record["ratio_sustained"] == 0.61  # what the step writes is kept as it is
-    assert tool(*measure).returncode == 0
-    [record] = json.loads((tmp_path / "ladder.json").read_text())
-    assert record["protocol"] == ["--device", "gpu"]
-
-
 def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):
     build = tmp_path / "build"
     good = f"import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write({json.dumps(RECORDS[:1])!r})"
@@ -371,12 +353,12 @@ def test_what_was_measured_stays_if_a_later_step_fails(tool, tmp_path):
 def test_steps_that_the_gpu_cannot_run_are_left_out(tool, refused, tmp_path):
     build, measure = tmp_path / "build", ["measure", "--build", tmp_path / "build", "--device", "gpu"]
     good = f"import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write({json.dumps(RECORDS[:1])!r})"
-    lacks = "import sys\nsys.exit(3)"
+    lacks = "import sys\nprint('error: sm_90+', file=sys.stderr)\nsys.exit(3)"
     fake_step(build, "01_naive", good)
     fake_step(build, "13_bulk_copy", lacks)
     result = tool(*measure)
     assert result.returncode == 0, result.stderr
-    assert "left out: 13_bulk_copy ended with exit status 3" in result.stderr
+    assert "left out: 13_bulk_copy: sm_90+" in result.stderr
     assert [r["step"] for r in json.loads((tmp_path / "ladder.json").read_text())] == ["01_naive"]
     assert tool(*measure, "--steps", "01,13").returncode == 3  # it was asked for
     (build / "steps/01_naive/run").unlink()

@@ -34,7 +34,7 @@ def test_the_table_has_the_fastest_first():
 
 
 def test_mistakes(tool, refused, tmp_path):
-    refused("sweep", words=["give a step"])
+    refused("sweep", words=["step", "--help"])
     refused("sweep", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
     refused("sweep", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
     program = tmp_path / "steps" / "08_warp_tiling" / "run"
@@ -42,7 +42,4 @@ def test_mistakes(tool, refused, tmp_path):
     program.write_text("#!/bin/sh\necho 'error: no GPU: none; use --device cpu' >&2\nexit 3\n")
     program.chmod(0o755)
     result = tool("sweep", "08_warp_tiling", "LM=4", "--build", tmp_path)
-    assert result.returncode == 3
-    assert result.stderr.startswith("error: no GPU: none; --keep DIR")
-    assert "--device" not in result.stderr
-    refused("sweep", "--run", tmp_path, words=["could be measured"], after_progress=True)
+    assert (result.returncode, result.stderr) == (3, "error: no GPU: none\n")

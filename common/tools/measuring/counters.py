@@ -1,7 +1,6 @@
 """Profiles the steps' kernels with Nsight Compute on the GPU at hand; records what it read as compact JSON.
 
   ladder profile record --steps 07_bank_conflicts,08_warp_tiling --out my_counters
-  ladder profile convert --raw DIR [--build DIR] [--out DIR]
   ladder profile describe [--steps 07,08] [--build DIR] [--out DIR]
   ladder profile variants DIR --out FILE [--size N]
 
@@ -9,16 +8,14 @@
 problems to hold the X-ray against (of those only the accesses to memory are kept). It writes one file for
 each step: counters, the reasons for which warps waited, and for each instruction how often it was executed,
 the sectors and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The
-clocks are the GPU's own. `--raw` keeps what Nsight Compute printed; `convert` makes the same files from
-that, also on a machine without a GPU, where the programs must be the ones that were profiled. `describe`
-brings the source lines in the records up to date, after an edit that leaves the machine code as it was.
-`variants` records only the counters, of what `ladder sweep --keep` or `ladder experiment build` left in DIR.
+clocks are the GPU's own. `describe` brings the source lines in the records up to date, after an edit that
+leaves the machine code as it was. `variants` records only the counters, of what `ladder experiment build`
+left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
 
 import argparse
-import json
 import re
 import shutil
 import subprocess
@@ -44,7 +41,6 @@ from tools.base import (
 from tools.measuring.counters_record import (
     COUNTERS,
     FAILED,
-    NO_GPU,
     PROBLEMS,
     WHERE_LISTED,
     Problem,
@@ -55,7 +51,7 @@ from tools.measuring.counters_record import (
     short_name,
     to_json,
 )
-from tools.measuring.ladder import choose_steps, on_this_gpu
+from tools.measuring.ladder import NO_GPU, choose_steps, on_this_gpu
 
 SECTIONS = (
     "LaunchStats", "Occupancy", "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis",
@@ -134,43 +130,36 @@ def gpu_facts(ncu: str) -> dict[str, str]:
     return {**facts, "ncu": version[1] if version else "?", "date": now}
 
 
-def collect_all(args: argparse.Namespace, raw: Path) -> None:
+def record_steps(args: argparse.Namespace) -> None:
+    """Profiles them all before anything is written."""
     ncu = find_ncu()
-    raw.mkdir(parents=True, exist_ok=True)
-    (raw / "facts.json").write_text(json.dumps(gpu_facts(ncu)))
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    version = re.search(r"V(\d+\.\d+\.\d+)", " ".join(command_lines(nvcc, "--version")))
+    facts = {"nvcc": version[1] if version else "", **gpu_facts(ncu)}
     steps = choose_steps(args.build, args.steps)
     if not args.steps:
         steps = on_this_gpu(args.build, steps)
     jobs = [(step, problem) for problem in PROBLEMS for step in steps]
     pages: list[Future[None]] = []
-    with ThreadPoolExecutor(8) as pool:  # reading the reports needs no GPU
-        for done, (step, problem) in enumerate(jobs):
-            name = "x".join(map(str, problem))
-            progress(done, len(jobs), f"{step} {name}")
-            report = raw / f"{step}.{name}.ncu-rep"
-            collect(ncu, args.build / "steps" / step / "run", problem, report)
-            if report.exists():
-                pages.append(pool.submit(print_pages, ncu, report))
-    for page in pages:
-        page.result()
-    progress(len(jobs), len(jobs), "done")
-
-
-def convert_all(args: argparse.Namespace, raw: Path) -> None:
-    facts = {"nvcc": "", **read_json(raw / "facts.json")}
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    version = re.search(r"V(\d+\.\d+\.\d+)", " ".join(command_lines(nvcc, "--version")))
-    if version and (args.build / "build.ninja").exists():  # the programs were compiled here
-        facts["nvcc"] = version[1]
-    tables = sorted(raw.glob("*.raw.csv"))
-    if not tables:
-        raise UsageError(f"{raw} holds no tables; give the folder that record --raw wrote")
-    facts |= read_attributes(tables[0])
-    steps = sorted({path.name.split(".")[0] for path in tables})
-    records = {step: convert(step, raw, args.build, facts) for step in steps}
+    with tempfile.TemporaryDirectory() as folder:
+        raw = Path(folder)
+        with ThreadPoolExecutor(8) as pool:  # reading the reports needs no GPU
+            for done, (step, problem) in enumerate(jobs):
+                name = "x".join(map(str, problem))
+                progress(done, len(jobs), f"{step} {name}")
+                report = raw / f"{step}.{name}.ncu-rep"
+                collect(ncu, args.build / "steps" / step / "run", problem, report)
+                if report.exists():
+                    pages.append(pool.submit(print_pages, ncu, report))
+        for page in pages:
+            page.result()
+        progress(len(jobs), len(jobs), "done")
+        facts |= read_attributes(next(raw.glob("*.raw.csv")))
+        records = {step: convert(step, raw, args.build, facts) for step in steps}
     args.out.mkdir(parents=True, exist_ok=True)
     for step, record in records.items():
-        write_whole(args.out / f"{step}.json", to_json(record))
+        if record["runs"]:
+            write_whole(args.out / f"{step}.json", to_json(record))
 
 
 def describe_all(args: argparse.Namespace) -> None:
@@ -192,7 +181,7 @@ def record_variants(args: argparse.Namespace) -> None:
     facts = gpu_facts(ncu)
     programs = sorted(args.folder.glob("*/run"))
     if not programs:
-        raise UsageError(f"{args.folder} holds no */run; fill it with ladder sweep --keep")
+        raise UsageError(f"{args.folder} holds no */run; ladder experiment build --keep fills it")
     records = []
     with tempfile.TemporaryDirectory() as folder:
         for done, program in enumerate(programs):
@@ -216,26 +205,15 @@ def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="profile the steps on the GPU at hand")
-    again = commands.add_parser("convert", help="make the records from what --raw kept")
     lines = commands.add_parser("describe", help="bring the source lines in the records up to date")
     for command in (record, lines):
         command.add_argument("--steps", default="", help="e.g. 05,06 [all there are]")
-    for command in (record, again, lines):
         command.add_argument("--build", default=BUILD, type=Path)
         command.add_argument("--out", default=EVIDENCE, type=Path)
-        if command is not lines:
-            command.add_argument("--raw", metavar="DIR", required=command is again, type=Path)
     variants = commands.add_parser("variants", help="record the counters of programs in a folder")
     variants.add_argument("folder", metavar="DIR", type=Path)
     variants.add_argument("--out", required=True, type=Path)
     variants.add_argument("--size", type=int, default=4096)
     args = parser.parse_args()
-    if args.command in ("describe", "variants"):
-        {"describe": describe_all, "variants": record_variants}[args.command](args)
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        raw = args.raw or Path(folder)
-        if args.command == "record":
-            collect_all(args, raw)
-        convert_all(args, raw)
+    {"record": record_steps, "describe": describe_all, "variants": record_variants}[args.command](args)
     return 0

@@ -14,7 +14,7 @@ from tools.machine_code import binary, sass
 from tools.machine_code.identity import sass_sha256
 from tools.machine_code.listing import Instruction, parse_instruction
 
-FAILED, NO_GPU = 1, 3  # exit status
+FAILED = 1  # exit status
 Problem = tuple[int, int, int]  # M, N, K
 TIMED = (4096, 4096, 4096)
 # The X-ray's problem, and one whose rows are not aligned and whose tiles are not full.

@@ -2,8 +2,7 @@
 
   ladder experiment list
   ladder experiment build [NAME...] --keep DIR [--build DIR]
-  ladder experiment run DIR --out FILE
-  ladder experiment [NAME...] --out FILE [--build DIR]      both, on one machine
+  ladder experiment run DIR --out FILE       here, or on another machine of a kind
   ladder experiment describe DIR --out FILE
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant edits the
@@ -46,7 +45,7 @@ from tools.edits import Edit, base_path
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
-from tools.measuring.counters_record import NO_GPU
+from tools.measuring.ladder import NO_GPU, choose_steps, on_this_gpu, refused_by_gpu
 
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
@@ -133,7 +132,7 @@ def choose(names: list[str]) -> list[Experiment]:
     return [read(known[name]) for name in names or known]
 
 
-# ---- Building and running, on one machine or on two of a kind --------------------------------------------
+# ---- Building and running --------------------------------------------------------------------------------
 
 
 def machine_code(program: Path) -> Record:
@@ -179,7 +178,7 @@ def build_one(commands: KernelBuild, experiment: Experiment, variant: Variant, f
     return ""
 
 
-def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: bool = False) -> None:
+def build_all(experiments: list[Experiment], build: Path, out: Path) -> None:
     """Builds all variants. One that does not compile is left out if its experiment asks nothing."""
     jobs = []
     for e in experiments:
@@ -188,8 +187,6 @@ def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: b
             words = "_".join(re.findall(r"[\w=]+", variant.name))
             jobs.append((e, variant, out / e.name / f"{n:03}_{words}"))
     programs = {e.program(variant) for e, variant, _ in jobs}
-    if run_here:
-        require_gpu(build / "steps" / experiments[0].step / "run")
     commands = {name: KernelBuild(build, name) for name in programs}
     if not all("gpu" in of_step.units for of_step in commands.values()):
         raise UsageError(f"{build} has no CUDA; variants need nvcc")
@@ -201,20 +198,6 @@ def build_all(experiments: list[Experiment], build: Path, out: Path, run_here: b
             if problem:
                 print(f"left out {variant.name}: {problem}", file=sys.stderr)
             progress(number, len(jobs), variant.name)
-
-
-def require_gpu(program: Path) -> None:
-    """UsageError if the program finds no GPU; a program that is not there is another's matter."""
-    if program.exists():
-        command = [str(program), "--device", "gpu", "--size", "16", "--repeat", "0"]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode == NO_GPU:
-            raise no_gpu(result.stderr, "; --keep DIR compiles for a machine with one")
-
-
-def no_gpu(said: str, remedy: str = "") -> UsageError:
-    problem = said.strip().removeprefix("error: ").removesuffix("; use --device cpu")
-    return UsageError(problem + remedy, NO_GPU)
 
 
 def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
@@ -231,7 +214,7 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
         report = folder / "report.json"
         result = subprocess.run([*command, "--json", str(report)], capture_output=True, text=True)
         if result.returncode == NO_GPU:
-            raise no_gpu(result.stderr)
+            raise refused_by_gpu(result.stderr)
         fine = fine and result.returncode == 0
         if result.returncode not in (0, 1) or not report.exists():
             fine = False
@@ -241,7 +224,7 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
         records += [about | record for record in read_json(report)]
     progress(len(folders), len(folders), "done")
     if not records:
-        raise UsageError(f"nothing in {out} could be measured; `build --keep`, or `sweep --keep`, fills it")
+        raise UsageError(f"nothing in {out} could be measured; `build --keep` fills it")
     return records, fine
 
 
@@ -273,49 +256,37 @@ def describe(kept: Path, file: Path) -> int:
 def row(record: Record) -> list[str]:
     ratio = record["ratio_to_cublas"]
     speed = "wrong" if not record["pass"] else f"{ratio:.3f} of cuBLAS" if ratio else "-"
-    figures = f"{record['m']}", f"{record['time_us']:.1f} us", speed
+    takes = f"{record['machine_code']['registers']} registers"
     return [
-        record["experiment"],
-        record["variant"],
-        *figures,
-        f"{record['machine_code']['registers']} registers",
+        *(record["experiment"], record["variant"]),
+        *(f"{record['m']}", f"{record['time_us']:.1f} us", speed, takes),
     ]
 
 
 def main() -> int:
     parser = Parser(__doc__)
-    parser.add_argument("words", nargs="*", metavar="list | build | run DIR | describe DIR | NAME")
-    parser.add_argument("--build", default=BUILD, type=Path)
-    parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR", type=Path)
-    parser.add_argument("--out", metavar="FILE", help="write the records there", type=Path)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command in (commands.add_parser("list"), build := commands.add_parser("build")):
+        command.add_argument("names", nargs="*", metavar="NAME")
+    build.add_argument("--build", default=BUILD, type=Path)
+    build.add_argument("--keep", metavar="DIR", help="where the programs go", type=Path, required=True)
+    for command in (commands.add_parser("run"), commands.add_parser("describe")):
+        command.add_argument("folder", metavar="DIR", help="what build --keep filled", type=Path)
+        command.add_argument("--out", metavar="FILE", help="of the records", type=Path, required=True)
     args = parser.parse_args()
-    command, names = "", args.words
-    if names and names[0] in ("list", "build", "run", "describe"):
-        command, *names = names
-    if command == "list":
-        for experiment in choose(names):
+    if args.command == "list":
+        for experiment in choose(args.names):
             print(f"{experiment.name:<24} step {experiment.step}: {experiment.question}")
-        return 0
-    if command == "build":
-        if not args.keep:
-            raise UsageError("build needs --keep DIR, where the programs go")
-        build_all(choose(names), args.build, args.keep.resolve())
-        return 0
-    if not args.out:
-        raise UsageError("give --out FILE, where the records go")
-    if command in ("run", "describe") and len(names) != 1:
-        raise UsageError(f"{command} needs one folder, the one that build --keep filled")
-    if command == "describe":
-        print(f"{args.out}: {plural(describe(Path(names[0]), args.out), 'record')} described anew")
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Path(names[0] if command == "run" else folder).resolve()
-        if command != "run":
-            build_all(choose(names), args.build, kept, run_here=True)
-        records, fine = run_all(kept)
-    print(aligned(map(row, records), left=2))
-    write_json(args.out, records)
-    return int(not fine)
+    elif args.command == "build":
+        build_all(choose(args.names), args.build, args.keep.resolve())
+    elif args.command == "describe":
+        print(f"{args.out}: {plural(describe(args.folder, args.out), 'record')} described anew")
+    else:
+        records, fine = run_all(args.folder.resolve())
+        print(aligned(map(row, records), left=2))
+        write_json(args.out, records)
+        return int(not fine)
+    return 0
 
 
 SWEEP = """Tries other values for the compile-time constants of a step and measures each.
@@ -328,8 +299,7 @@ static_assert of the kernel forbids is left out. Example:
 
   ladder sweep 08_warp_tiling LM=2,4,8 LN=4,8,16 BK=8,16,32 --sizes 4096
 
-The two halves can run on different machines of one kind: --keep DIR compiles only and leaves the programs in
-DIR; --run DIR runs what lies there. Standard library only.
+Standard library only.
 """
 
 
@@ -357,25 +327,21 @@ def sweep_table(records: list[Record]) -> str:
 
 def sweep() -> int:
     parser = Parser(SWEEP)
-    parser.add_argument("step", nargs="?")
-    parser.add_argument("values", nargs="*", metavar="NAME=V,V")
+    parser.add_argument("step")
+    parser.add_argument("values", nargs="+", metavar="NAME=V,V")
     parser.add_argument("--sizes", default="4096,8192")
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--build", default=BUILD, type=Path)
     parser.add_argument("--json", help="write the records there", type=Path)
-    parser.add_argument("--keep", metavar="DIR", help="compile only, into DIR")
-    parser.add_argument("--run", metavar="DIR", help="run what --keep has compiled")
     args = parser.parse_args()
-    if args.run is None and (args.step is None or not all("=" in item for item in args.values)):
+    if not all("=" in item for item in args.values):
         raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
+    experiment = sweep_of(args.step, args.values, ["--repeat", str(args.repeat)])
+    experiment.variants[0].source()  # mistakes first
+    on_this_gpu(args.build, choose_steps(args.build, args.step))
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(args.run or args.keep or folder).resolve()
-        if args.run is None:
-            experiment = sweep_of(args.step, args.values, ["--repeat", str(args.repeat)])
-            build_all([experiment], args.build, out, run_here=not args.keep)
-        if args.keep:
-            return 0
-        records, fine = run_all(out, args.sizes)
+        build_all([experiment], args.build, Path(folder).resolve())
+        records, fine = run_all(Path(folder).resolve(), args.sizes)
     print(sweep_table(records))
     if args.json:
         write_json(args.json, records)
