@@ -54,6 +54,14 @@ class Request:
         at = steps.index(self.context.step)
         return steps[max(0, at - before) : at + 1]
 
+    def words(self, usage: str) -> list[str]:
+        """The arguments, of which `usage` has the names behind the kind; the last may be [STEP ...]."""
+        wanted = usage.partition(" [")[0].split()[1:]
+        found = self.arguments.split()
+        if len(found) < len(wanted) or (len(found) > len(wanted) and "[" not in usage):
+            raise UsageError(f"write `{usage}`")
+        return found
+
     def source(self, step: str) -> list[str]:
         return self.context.kernel(step).read_text().splitlines()
 
@@ -286,21 +294,14 @@ def source_of(row: dict[str, Any]) -> str:
 @block("step", "line", of_build=True)
 def make_picture(request: Request) -> str:
     step, line = request.step, request.options.get("line")
-    match request.arguments.split():
-        case [operation, array, *rest] if operation in picture.VERBS and rest in ([], ["banks"], ["sectors"]):
-            pass
-        case _:
-            usage = "`picture OPERATION ARRAY [line=TEXT] [banks|sectors]`, e.g. `picture load As`"
-            raise UsageError(f"write {usage}")
+    usage = "picture OPERATION ARRAY [banks|sectors]"
+    operation, array, *rest = request.words(usage)
+    if rest not in ([], ["banks"], ["sectors"]):
+        raise UsageError(f"write `{usage}`")
     rows = rows_of(request.context.xray_record(step))
     row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
-    access = picture.from_xray(row)
-    link = drawn(
-        request,
-        [step, operation, array, *rest, line or ""],
-        picture.picture(access),
-        picture.describe(access),
-    )
+    access, words = picture.from_xray(row), [step, operation, array, *rest, line or ""]
+    link = drawn(request, words, picture.picture(access), picture.describe(access))
     return f"{link}\n\n{source_of(row)}"
 
 
@@ -328,12 +329,10 @@ COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-@block("n")
+@block()
 def make_experiment(request: Request) -> str:
-    n = request.options.get("n", str(N))
-    if len(request.arguments.split()) != 1 or not n.isdigit():
-        raise UsageError("write `experiment NAME`, of a file in docs/experiments")
-    variants = request.context.experiment_records(request.arguments, int(n))
+    [name] = request.words("experiment NAME")
+    variants = request.context.experiment_records(name, N)
     keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
     keys.pop("sass_sha256", None)
     columns = {key: COLUMNS_OF_EXPERIMENT.get(key, (key.replace("_", " "), any_cell)) for key in keys}
@@ -348,20 +347,18 @@ def make_experiment(request: Request) -> str:
     text = markdown(["variant", *(columns[key][0] for key in shown)], rows, left=1)
     same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
-    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {n}. {facts_line(variants[0])}"
+    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {N}. {facts_line(variants[0])}"
 
 
-@block("n")
+@block()
 def make_attribution(request: Request) -> str:
     """What each part of a step's change is worth: added alone to the step before, and left out of the step.
     The variants say it by `adds` and `lacks`; the two steps are the variants without a change."""
-    n = request.options.get("n", str(N))
-    if len(request.arguments.split()) != 1 or not n.isdigit():
-        raise UsageError("write `attribution NAME`, of a file in docs/experiments")
-    read = read_toml(request.context.root / "docs" / "experiments" / f"{request.arguments}.toml")
+    [name] = request.words("attribution NAME")
+    read = read_toml(request.context.root / "docs" / "experiments" / f"{name}.toml")
     step = read["step"]
     [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
-    records = {r["variant"]: r for r in request.context.experiment_records(request.arguments, int(n))}
+    records = {r["variant"]: r for r in request.context.experiment_records(name, N)}
 
     def unchanged(kernel: str) -> Record | None:
         alike = (v for v in read["variant"] if v.get("kernel", step) == kernel)
@@ -370,17 +367,17 @@ def make_attribution(request: Request) -> str:
     ends = {"adds": unchanged(before), "lacks": unchanged(step)}
     parts = dict.fromkeys(v[key] for v in read["variant"] for key in ends if key in v)
     if not parts or ends["lacks"] is None:
-        raise UsageError(f"{request.arguments}: no variant has `adds` or `lacks`, or none is the step itself")
+        raise UsageError(f"{name}: no variant has `adds` or `lacks`, or none is the step itself")
 
     def cell(part: str, key: str) -> str:
-        name = next((v["name"] for v in read["variant"] if v.get(key) == part), None)
+        variant = next((v["name"] for v in read["variant"] if v.get(key) == part), None)
         end = ends[key]
-        if name is None:
+        if variant is None:
             return "–"
         if end is None:
-            raise UsageError(f"{request.arguments}: '{name}' adds to {before}, which is no variant")
-        same = records[name]["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
-        return f"{records[name]['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
+            raise UsageError(f"{name}: '{variant}' adds to {before}, which is no variant")
+        same = records[variant]["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
+        return f"{records[variant]['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
 
     of_cublas = [
         percent(100 * end["ratio_to_cublas"]) + " of cuBLAS" if end else "–" for end in ends.values()
@@ -389,7 +386,7 @@ def make_attribution(request: Request) -> str:
     head = ["part of the change", f"step {before[:2]} with it alone", f"step {step[:2]} without it"]
     facts = facts_line(next(iter(records.values())))
     note = (
-        f"Speed at M = N = K = {n}, against the step in the first row; – where the part cannot stand alone."
+        f"Speed at M = N = K = {N}, against the step in the first row; – where the part cannot stand alone."
     )
     return f"{markdown(head, rows, left=1)}\n\n{note} {facts}"
 

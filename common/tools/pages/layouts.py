@@ -1,7 +1,6 @@
 """The kinds of generated blocks for warp-wide instructions: who holds which element, which rows and banks an
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,61 +12,44 @@ from tools.drawing import fragments, layouts, picture, play, tiling, timeline
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, drawn, source_of
 
-MARKED_LANE = 5  # if none is named: one whose row, column and number all differ
+WARP, LANE = 0, 5  # that are marked: a lane whose row, column and number all differ
 ELEMENT = 4  # bytes of a float
 
 
 def shared_row(request: Request, step: str, operation: str, array: str) -> dict[str, Any]:
     """The row of a step's X-ray that is meant."""
-    rows = rows_of(request.context.xray_record(step))
-    return picture.find(rows, operation, array, "shared", request.options.get("line"))
+    return picture.find(rows_of(request.context.xray_record(step)), operation, array, "shared")
 
 
-def lane_of(request: Request) -> int:
-    lane = request.options.get("lane", str(MARKED_LANE))
-    if not re.fullmatch(r"\d|[12]\d|3[01]", lane):
-        raise UsageError(f"lane={lane} is no lane: say one from 0 to 31")
-    return int(lane)
-
-
-@block("lane", of_build=True)
+@block(of_build=True)
 def make_fragments(request: Request) -> str:
-    maps, name, lane = request.context.fragment_maps(), request.arguments, lane_of(request)
+    maps, name = request.context.fragment_maps(), request.arguments
     known = [key for key, matrices in maps.items() if {"a", "b", "c"} == matrices.keys()]
     if name not in known:
-        raise UsageError(f"write `fragments NAME [lane=N]`, of {' or '.join(known)}")
-    says = fragments.describe_fragments(name, maps[name], lane)
-    svg = fragments.fragments(name, maps[name], lane)
-    return drawn(request, [name, "lane", str(lane)], svg, says)
+        raise UsageError(f"write `fragments NAME`, of {' or '.join(known)}")
+    says = fragments.describe_fragments(name, maps[name], LANE)
+    return drawn(request, [f"{name}_lane_{LANE}"], fragments.fragments(name, maps[name], LANE), says)
 
 
-@block("step", "line", "lane", of_build=True)
+@block("step", of_build=True)
 def make_ldmatrix(request: Request) -> str:
-    step, array, lane = request.step, request.arguments, lane_of(request)
-    if len(array.split()) != 1:
-        raise UsageError("write `ldmatrix ARRAY [lane=N] [line=TEXT]`, e.g. `ldmatrix Tiles::A`")
+    step, [array] = request.step, request.words("ldmatrix ARRAY")
     row = shared_row(request, step, "ldmatrix", array)
     access = picture.from_xray(row)
     # The X-ray sees what is read; what becomes of it, the instruction's name says.
     name = "ldmatrix_trans" if "ldmatrix_trans" in row["source"] else "ldmatrix"
-    svg = fragments.ldmatrix(access, request.context.fragment_maps()[name]["m"], lane)
-    words = [step, "ldmatrix", array, "lane", str(lane), request.options.get("line", "")]
+    svg = fragments.ldmatrix(access, request.context.fragment_maps()[name]["m"], LANE)
+    words = [step, "ldmatrix", array, f"lane_{LANE}"]
     return f"{drawn(request, words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 
 
-@block("line", of_build=True)
+@block(of_build=True)
 def make_compare(request: Request) -> str:
-    match request.arguments.split():
-        case [operation, array, *names] if operation in picture.VERBS:
-            pass
-        case _:
-            usage = "`compare OPERATION ARRAY [STEP ...] [line=TEXT]`, e.g. `compare load As 22 23`"
-            raise UsageError(f"write {usage}")
+    operation, array, *names = request.words("compare OPERATION ARRAY [STEP ...]")
     steps = request.steps(" ".join(names), before=True)
     rows = {step: shared_row(request, step, operation, array) for step in steps}
     accesses = {step: picture.from_xray(row) for step, row in rows.items()}
-    line = request.options.get("line", "")
-    words = [*steps, operation, array, line]
+    words = [*steps, operation, array]
     link = drawn(request, words, layouts.compared(accesses), layouts.describe_compared(accesses))
     found = {step: layouts.wanted(access) for step, access in accesses.items()}
 
@@ -148,16 +130,13 @@ def groups_of(request: Request, step: str, array: str, row_words: int) -> list[l
     return [[begin // layouts.GROUP for begin in of_row] for of_row in places]
 
 
-@block("step", "line", of_build=True)
+@block("step", of_build=True)
 def make_swizzle(request: Request) -> str:
-    step = request.step
-    array, *operations = request.arguments.split() or [""]
-    operation = operations[0] if operations else "load"
+    step, [array, operation] = request.step, request.words("swizzle ARRAY OPERATION")
     matrix = array.split("::")[-1][:1]
     function = {"A": "swizzle_128B", "B": "swizzle_b"}.get(matrix)
-    if len(operations) > 1 or function is None or operation not in picture.VERBS:
-        usage = "`swizzle ARRAY [OPERATION] [line=TEXT]`, of a tile of A or B, e.g. `swizzle As`"
-        raise UsageError(f"write {usage}")
+    if function is None:
+        raise UsageError(f"{array} is no tile of A or B")
     row = shared_row(request, step, operation, array)
     row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
     groups = groups_of(request, step, array, row_words)
@@ -170,22 +149,20 @@ def make_swizzle(request: Request) -> str:
         touched.add((at, groups[at].index(place // layouts.GROUP)))
     reads = "the first matrix of an ldmatrix" if operation == "ldmatrix" else f"one {operation} of a warp"
     layout = Layout(array, function, groups, frozenset(touched), f"what {reads} touches")
-    words = [step, "swizzle", array, *operations, request.options.get("line", "")]
+    words = [step, "swizzle", array, operation]
     link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
     return f"{link}\n\n{source_of(row)}"
 
 
-@block("step", "warp", "lane", alone=True, of_build=True)
+@block("step", alone=True, of_build=True)
 def make_tiling(request: Request) -> str:
-    step, lane, warp = request.step, lane_of(request), request.options.get("warp", "0")
-    if not re.fullmatch(r"[0-9]{1,2}", warp):
-        raise UsageError(f"warp={warp} is no warp")
+    step = request.step
     of, recorded = recording_of(request, step)
-    drawing = tiling.tiling(recorded, of.bk, of.terms, int(warp), lane)
+    drawing = tiling.tiling(recorded, of.bk, of.terms, WARP, LANE)
     arrays, source = arrays_of(request, step, recorded), request.source(step)
     data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)
     request.figures[f"play/{step}.js"] = play.script(data)
-    words = [step, "tiling", "warp", warp, "lane", str(lane)]
+    words = [step, f"tiling_warp_{WARP}_lane_{LANE}"]
     return drawn(request, words, tiling.picture(drawing), tiling.describe(drawing))
 
 

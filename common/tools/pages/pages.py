@@ -14,11 +14,11 @@ before. Generated parts are blocks
   xray [STEP ...]            the memory accesses
   picture OP ARRAY [line=TEXT] [banks|sectors]    one warp's access, e.g. `picture load As`
   compare OP ARRAY [STEP ...]    the banks of one access to shared memory in several steps, by default in the
-                             one before and this; line=TEXT as for picture
-  fragments NAME [lane=N]    which lane holds which element, of mma_tf32 or mma_bf16; one lane's marked [5]
-  ldmatrix ARRAY [lane=N] [line=TEXT]    the rows that an ldmatrix reads, their banks, and who gets them
-  swizzle ARRAY [OP] [line=TEXT]    where the groups of 16 bytes lie, and which an access [load] touches
-  tiling [warp=N] [lane=N]   who computes what of a block's tile of C, and what of A and B that takes; on the
+                             one before and this
+  fragments NAME             which lane holds which element, of mma_tf32 or mma_bf16
+  ldmatrix ARRAY             the rows that an ldmatrix reads, their banks, and who gets them
+  swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
+  tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
   timeline                   when each tile is copied into which stage, waited for and computed from
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
