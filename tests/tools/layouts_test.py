@@ -91,7 +91,7 @@ def test_cells_are_where_the_map_says():
 
 def test_rows_of_an_ldmatrix_stand_in_their_banks():
     says = words(DRAWINGS["ldmatrix"])
-    assert says[1] == "4 wavefronts, no bank conflict"
+    assert says[1] == "4 wavefronts: no bank conflict"
     assert "144" in says and "1168" in says  # where row 1 of matrices 0 and 1 begin
     drawn = [
         (at, inside) for at, look, inside in cells(DRAWINGS["ldmatrix"]) if look["class"] != "empty rule"
@@ -100,7 +100,7 @@ def test_rows_of_an_ldmatrix_stand_in_their_banks():
     assert sorted(int(lane) for _, lane in lanes) == sorted([*range(32), *range(32)])  # who says, who gets
     assert len({at[0] for at, _ in lanes[:8]}) == 8
     conflicts = words(DRAWINGS["ldmatrix, conflicts"])
-    assert conflicts[1] == "32 wavefronts, without bank conflicts 4"
+    assert conflicts[1] == "32 wavefronts; without bank conflicts 4"
     assert conflicts.count("8 wavefronts") == 4
     assert "matrix 2" not in words(DRAWINGS["ldmatrix of two"])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from svg_checks import SVG, cells, check_colours, check_legible, texts, words
-from tools.claims.context import Context, all_steps
+from tools.claims.context import STANDARD_PROBLEM, Context, all_steps
 from tools.claims.objects import NotAvailable
 from tools.drawing import picture, roofline, svg
 
@@ -76,7 +76,7 @@ def test_the_example_agrees_with_the_totals():
     compared = 0
     for step in all_steps():
         try:
-            record = context.xray_record(step)
+            record = context.xray_record(step, *STANDARD_PROBLEM)
         except NotAvailable as reason:
             pytest.skip(str(reason))
         for row in (row for kernel in record["xray"]["kernels"] for row in kernel["accesses"]):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tools.base import plural
-from tools.drawing.picture import BANKS, LANE_HEIGHT, LINE, MARGIN, WORD, Access, Part, Sheet, emphasis
-from tools.drawing.svg import FONT, PHONE, rectangle, text
+from tools.drawing import picture
+from tools.drawing.picture import BANKS, LANE_HEIGHT, LINE, MARGIN, WORD, Access, Part, Place, Sheet
+from tools.drawing.svg import FONT, PHONE, text
 
 Matrix = Mapping[str, Any]  # one of fragment_maps: rows, cols, packed, elements
 Lines = Callable[["Cell"], Sequence[object]]  # of text, in a cell
@@ -45,16 +46,13 @@ def cells(matrix: Matrix) -> list[Cell]:
     return found
 
 
-def draw_matrix(
-    sheet: Sheet, matrix: Matrix, at: tuple[float, float, float, float], lines: Lines, marked: int
-) -> list[Cell]:
-    """Draws its registers as cells and returns them. at: left, top, width and height. `lines`: what stands in
-    a cell; marked: a lane."""
+def draw_matrix(sheet: Sheet, matrix: Matrix, at: Place, lines: Lines, marked: int) -> list[Cell]:
+    """Draws its registers as cells and returns them. `lines`: what stands in a cell; marked: a lane."""
     found = cells(matrix)
     left, top, x, y = *at[:2], at[2] / matrix["cols"], at[3] / matrix["rows"]
     for cell in sorted(found, key=lambda c: c.lane == marked):  # those marked over the others
         place = left + cell.col * x, top + cell.row * y, cell.wide * x, cell.high * y
-        sheet.cell(*place, lines(cell), cell.lane, cell.lane == marked)
+        sheet.cell(place, lines(cell), cell.lane, cell.lane == marked)
     return found
 
 
@@ -136,16 +134,6 @@ ADDRESS = 49  # the room of a row's address
 ROW_HEIGHT = 20
 
 
-def wavefronts_of(access: Access) -> str:
-    total, least = sum(part.wavefronts for part in access.parts), len(access.parts)
-    more = "no bank conflict" if total == least else f"without bank conflicts {least}"
-    return f"{plural(total, 'wavefront')}, {more}"
-
-
-def title_of(access: Access) -> str:
-    return f"One ldmatrix from {access.array}"
-
-
 def describe_ldmatrix(access: Access) -> str:
     """The picture in words, for those who cannot see it."""
     matrices = []
@@ -155,14 +143,14 @@ def describe_ldmatrix(access: Access) -> str:
         lanes = f"lanes {part.lanes[0]} to {part.lanes[-1]}"
         took = plural(part.wavefronts, "wavefront")
         matrices.append(f"Matrix {number}: {lanes} give the addresses of its rows, banks {banks}; {took}.")
-    return " ".join([f"{title_of(access)}: {wavefronts_of(access)}.", *matrices])
+    return " ".join([f"{picture.title(access)}. {picture.verdict(access)}.", *matrices])
 
 
 def ldmatrix(access: Access, matrix: Matrix, lane: int) -> str:
     """The SVG of an ldmatrix: the rows that it reads, and the lanes whose registers get them. matrix: the map
     of one matrix."""
-    sheet = Sheet(title_of(access))
-    sheet.write(wavefronts_of(access), class_="mark" if access.conflicts else "ink")
+    sheet = Sheet(picture.title(access))
+    sheet.write(picture.verdict(access), class_="mark" if access.conflicts else "ink")
     sheet.write("A cell: the lane that gives the row's address.", class_="soft")
     sheet.write("Left: that address. Above: the first of four banks.", class_="soft")
     wide = (PHONE - 2 * MARGIN - PANEL_GAP) / 2
@@ -183,20 +171,18 @@ def draw_rows(
     first, width = left + ADDRESS, (wide - ADDRESS) / (LINE // ROW_BYTES)
     sheet.y += LANE_HEIGHT + 6
     sheet.body.append(text(left, sheet.y, name, font_weight="bold"))
-    took, look = plural(part.wavefronts, "wavefront"), emphasis(part.wavefronts > 1)
+    took, look = plural(part.wavefronts, "wavefront"), picture.emphasis(part.wavefronts > 1)
     sheet.body.append(text(left + wide, sheet.y, took, text_anchor="end", **look))
     sheet.y += LANE_HEIGHT
     for n in range(0, LINE // ROW_BYTES, 2):  # all numbers would run together
         sheet.over(first + (n + 0.5) * width, sheet.y, n * ROW_BYTES // WORD, class_="soft")
     sheet.y += 5
     for lane in part.lanes:
-        address = access.addresses[lane]
-        for n in range(LINE // ROW_BYTES):
-            sheet.body.append(rectangle(first + n * width, sheet.y, width, ROW_HEIGHT, class_="empty rule"))
+        address, cells_of_row = access.addresses[lane], []
         if address is not None:
             sheet.before(first, sheet.y + 15, address)
-            x = first + address % LINE // ROW_BYTES * width
-            sheet.cell(x, sheet.y, width, ROW_HEIGHT, [lane], lane, lane == marked)
+            cells_of_row = [picture.Cell(address % LINE // ROW_BYTES, 1, [lane], [str(lane)])]
+        sheet.draw((first, sheet.y, width, ROW_HEIGHT), range(LINE // ROW_BYTES), cells_of_row, marked)
         sheet.y += ROW_HEIGHT
 
 

@@ -7,20 +7,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from tools.base import plural
-from tools.drawing.picture import (
-    BANKS,
-    BANKS_LEFT,
-    LANE_HEIGHT,
-    LINE,
-    MARGIN,
-    Access,
-    Sheet,
-    emphasis,
-    height_of,
-    runs,
-    title,
-    verdict,
-)
+from tools.drawing import picture
+from tools.drawing.picture import BANKS, BANKS_LEFT, LANE_HEIGHT, LINE, MARGIN, Access, Cell, Sheet
 from tools.drawing.svg import COLORS, PHONE, rectangle, text
 
 GROUP = 4  # words of 4 bytes, and as many banks: 16 bytes
@@ -37,7 +25,7 @@ def wanted(access: Access) -> dict[tuple[int, ...], range]:
     words = access.words()
     found = {}
     for _, row in groupby(sorted(words), lambda word: word // BANKS):
-        for run in runs(row):
+        for run in picture.runs(row):
             found[tuple(dict.fromkeys(lane for word in run for lane in words[word]))] = run
     return found
 
@@ -47,19 +35,19 @@ def describe_compared(accesses: Mapping[str, Access]) -> str:
     each = []
     for step, access in accesses.items():
         banks = len({word % BANKS for word in access.words()})
-        each.append(f"{step}: {banks} of {BANKS} banks are wanted. {verdict(access)}.")
-    return " ".join([f"{title(next(iter(accesses.values())))}.", *each])
+        each.append(f"{step}: {banks} of {BANKS} banks are wanted. {picture.verdict(access)}.")
+    return " ".join([f"{picture.title(next(iter(accesses.values())))}.", *each])
 
 
 def compared(accesses: Mapping[str, Access]) -> str:
     """The SVG of one access of several steps, by the steps' names: four neighbouring banks share a column."""
-    sheet = Sheet(title(next(iter(accesses.values()))))
+    sheet = Sheet(picture.title(next(iter(accesses.values()))))
     sheet.write("Left: bytes into the array.", class_="soft")
     sheet.write("A cell: the lanes that want its four banks.", class_="soft")
     for step, access in accesses.items():
         sheet.y += 8
         sheet.write(step, font_weight="bold")
-        sheet.write(verdict(access), class_="mark" if access.conflicts else "ink")
+        sheet.write(picture.verdict(access), class_="mark" if access.conflicts else "ink")
         draw_groups(sheet, access)
     sheet.y += 2
     return sheet.document(describe_compared(accesses), MARGIN + 4)
@@ -72,19 +60,14 @@ def draw_groups(sheet: Sheet, access: Access) -> None:
     middles = [BANKS_LEFT + (n + 0.5) * width for n in range(GROUPS)]
     sheet.y += LANE_HEIGHT + 8
     sheet.banks((middles[n], f"{n * GROUP}–{n * GROUP + GROUP - 1}") for n in range(GROUPS))
-    held: dict[tuple[int, int], set[int]] = defaultdict(set)
+    held: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for word, lanes in access.words().items():
-        held[word // BANKS, word % BANKS // GROUP].update(lanes)
-    for row in sorted({row for row, _ in held}):
-        lines = {n: sheet.lines(sorted(held[row, n]), width) for n in range(GROUPS) if (row, n) in held}
-        height = max(height_of([]), 5 + LANE_HEIGHT * max(map(len, lines.values())))
+        held[word // BANKS][word % BANKS // GROUP].update(lanes)
+    for row, groups in sorted(held.items()):
+        cells = [Cell(n, 1, sorted(of), sheet.lines(sorted(of), width)) for n, of in groups.items()]
+        height = picture.height_of(cells)
         sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
-        for n in range(GROUPS):
-            at = BANKS_LEFT + n * width, sheet.y, width, height
-            if n in lines:
-                sheet.cell(*at, lines[n], min(held[row, n]))
-            else:
-                sheet.body.append(rectangle(*at, class_="empty rule"))
+        sheet.draw((BANKS_LEFT, sheet.y, width, height), range(GROUPS), cells)
         sheet.y += height
     if access.conflicts:
         most = [max(words) for words in zip(*(part.words for part in access.parts), strict=True)]
@@ -148,14 +131,14 @@ def swizzle(layout: Layout) -> str:
             sheet.before(left, y + cell / 2 + 5, row)
             for group in range(len(places)):
                 x = left + place_of(layout, row, group, bool(n)) * width
-                sheet.cell(x, y, width, cell, [group], group * GROUP)
+                sheet.cell((x, y, width, cell), [group], group * GROUP)
                 if (row, group) in layout.touched:
                     frames.append(rectangle(x + 1, y + 1, width - 2, cell - 2, **FRAME))
             y += cell
         sheet.body += frames
         many = columns(layout, bool(n))
         y += LANE_HEIGHT + 4
-        style = emphasis(True) if not n and many < columns(layout, True) else {}
+        style = picture.emphasis(True) if not n and many < columns(layout, True) else {}
         sheet.body.append(text(left, y, f"{plural(many, 'column')} of banks", **style))
         bottom = y
     sheet.y = bottom + 6

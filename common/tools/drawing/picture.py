@@ -147,6 +147,9 @@ def picture(access: Access) -> str:
     return sheet.document(describe(access), MARGIN + (4 if access.space == "shared" else 0))
 
 
+Place = tuple[float, float, float, float]  # left, top, width, height
+
+
 class Cell(NamedTuple):
     """Neighbouring words that the same lanes want, and the lines of text on them."""
 
@@ -237,27 +240,21 @@ class Sheet:
         firsts = ((run[0][1], len(run)) for run in runs)
         return [Cell(w, n, words[w], self.lines(words[w], n * width)) for w, n in firsts]
 
-    def draw(self, left: float, width: float, place: range, cells: list[Cell], height: float) -> None:
-        """Words of memory side by side: grey boxes, and over them the cells."""
-        for n in range(len(place)):
-            self.body.append(rectangle(left + n * width, self.y, width, height, class_="empty rule"))
+    def draw(self, at: Place, words: range, cells: Iterable[Cell], marked: int | None = None) -> None:
+        """Words of memory side by side, from the place of the first on: grey boxes, and over them the cells.
+        marked: a lane."""
+        left, y, width, height = at
+        for n in range(len(words)):
+            self.body.append(rectangle(left + n * width, y, width, height, class_="empty rule"))
         for cell in cells:
-            x = left + (cell.word - place[0]) * width
-            self.cell(x, self.y, cell.words * width, height, cell.lines, cell.lanes[0])
+            x = left + (cell.word - words[0]) * width
+            self.cell((x, y, cell.words * width, height), cell.lines, cell.lanes[0], cell.lanes[0] == marked)
 
-    def cell(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        lines: Sequence[object],
-        lane: int,
-        marked: bool = False,
-    ) -> None:
+    def cell(self, at: Place, lines: Sequence[object], lane: int, marked: bool = False) -> None:
         """A box in a lane's colours, with lines of text in its middle; a marked one looks as nothing else."""
+        x, y, width, height = at
         color, ink = (None, "#000000") if marked else lane_colors(lane)
-        self.body.append(rectangle(x, y, width, height, fill=color, class_="here" if marked else "edge"))
+        self.body.append(rectangle(*at, fill=color, class_="here" if marked else "edge"))
         top = y + height / 2 + 5 - LANE_HEIGHT * (len(lines) - 1) / 2
         for n, content in enumerate(lines):
             self.over(x + width / 2, top + n * LANE_HEIGHT, content, class_=None, style=f"fill:{ink}")
@@ -306,7 +303,7 @@ def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
             cells = sheet.cells(words, place, width)
             height = height_of(cells)
             sheet.before(BANKS_LEFT, sheet.y + height / 2 + 5, row * LINE)
-            sheet.draw(BANKS_LEFT, width, place, cells, height)
+            sheet.draw((BANKS_LEFT, sheet.y, width, height), place, cells)
             sheet.y += height
         if part.wavefronts > 1:
             sheet.wanted((middles[bank], max(part.words[bank : bank + unit])) for bank in middles)
@@ -341,7 +338,7 @@ def draw_sectors(sheet: Sheet, access: Access) -> None:
         for n, sector in enumerate(sectors, at):
             left, sheet.y = SECTOR_LEFT[n % 2], top + n // 2 * pitch
             sheet.before(left, sheet.y + height / 2 + 5, sector)
-            sheet.draw(left, SECTOR_WORD, places[sector], cells[sector], height)
+            sheet.draw((left, sheet.y, SECTOR_WORD, height), places[sector], cells[sector])
         left, right = (SECTOR_LEFT[0], SECTOR_LEFT[1]) if several else [SECTOR_LEFT[at % 2]] * 2
         y, high = top + at // 2 * pitch, sheet.y + height - (top + at // 2 * pitch)
         wide = right - left + 8 * SECTOR_WORD

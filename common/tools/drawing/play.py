@@ -19,6 +19,7 @@ and of C likewise, in which a shape is [row, column, rows, columns] boxes:
 """
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,14 +47,8 @@ class Numbers:
 
 def wavefronts(addresses: Iterable[int | None], size: int) -> int:
     """Of lanes that are served at once: the most words that one bank has to give."""
-    words = {
-        word
-        for address in addresses
-        if address is not None
-        for word in range(address // FLOAT, (address + size - 1) // FLOAT + 1)
-    }
-    banks = [word % BANKS for word in words]
-    return max(map(banks.count, set(banks)), default=0)
+    words = {a // FLOAT + n for a in addresses if a is not None for n in range(size // FLOAT)}
+    return max(Counter(word % BANKS for word in words).values(), default=0)
 
 
 def parts_of(line: Line, addresses: Sequence[int | None]) -> list[list[int]]:
@@ -64,15 +59,8 @@ def parts_of(line: Line, addresses: Sequence[int | None]) -> list[list[int]]:
     if line.operation == "ldmatrix":
         lanes = 8
     elif line.bytes > FLOAT:
-        pairs = (
-            all(
-                addresses[lane] == addresses[lane ^ distance]
-                for lane in range(LANES)
-                if addresses[lane] is not None and addresses[lane ^ distance] is not None
-            )
-            for distance in (1, 2)
-        )
-        lanes *= 2 if any(pairs) else 1
+        mates = ([(a, addresses[lane ^ far]) for lane, a in enumerate(addresses)] for far in (1, 2))
+        lanes *= 2 if any(all(a == b or None in (a, b) for a, b in pairs) for pairs in mates) else 1
     found = []
     for first in range(0, LANES, lanes):
         part = addresses[first : first + lanes]
@@ -147,18 +135,18 @@ def sums_of(recording: Recording) -> dict[str, Any]:
     shapes, arrangements = Numbers(), Numbers()
     warps: list[list[int] | None] = []
     owners = stores_all(recording)
-    cells: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    cells: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for at, who in owners.items():
-        cells.setdefault(who, []).append(at)
+        cells[who].append(at)
     for warp in range(max(warp for warp, _ in cells) + 1):
-        mine = {lane: cells.get((warp, lane), []) for lane in range(LANES)}
-        every = [at for found in mine.values() for at in found]
+        mine = [cells.get((warp, lane), []) for lane in range(LANES)]
+        every = [at for found in mine for at in found]
         if not every:
             warps.append(None)
             continue
         row, col = min(r for r, _ in every), min(c for _, c in every)
         lanes = []
-        for found in mine.values():
+        for found in mine:
             r, c = min((r for r, _ in found), default=row), min((c for _, c in found), default=col)
             shape = shapes([list(box) for box in boxes((y - r, x - c) for y, x in found)])
             lanes.append([shape, r - row, c - col])

@@ -4,7 +4,7 @@ warp's and a lane's share, as a recording of the block shows them."""
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 from tools.base import UsageError
@@ -14,7 +14,7 @@ from tools.drawing.svg import COLORS, PHONE, element, lane_colors, line, text, t
 
 GAP = 8
 LABEL = 18  # room of a line of text above or below a matrix
-DEEPEST = 84  # of A's and B's part of K: what is left for it beside C
+DEEPEST = 42  # of a tile's part of K: what is left for it beside C
 ZOOM = 160  # height of the part of the warp's tile that is drawn large, at most
 PIECE = 25.0, 20.0  # width and height of a lane's piece there: its number can be read
 LANES = 32
@@ -142,14 +142,13 @@ def filled(name: str, opacity: float = 1) -> dict[str, Any]:
 
 def draw_matrices(sheet: Sheet, t: Tiling) -> None:
     """A at the left of C, B above: each of the size of what the block reads or computes, K enlarged."""
-    deep = min(6.0, max(DEEPEST, 4.0 * t.bk) / (2 * t.bk)) if t.bk <= 32 else DEEPEST / (2 * t.bk)  # a term
-    depth = 2 * t.bk * deep
-    before = 42  # of texts at the left
-    room = PHONE - 2 * MARGIN - before - depth - GAP
-    size = min(room / t.n, 330 / t.m)
-    left, top = MARGIN + before + depth + GAP, sheet.y + LABEL + depth + GAP
-    a = Matrix(left - GAP - depth, top, deep, size)
-    b = Matrix(left, top - GAP - depth, size, deep)
+    depth = min(6.0 * t.bk, max(DEEPEST, 2.0 * t.bk * (t.bk <= 32)))  # of a tile
+    deep, before = depth / t.bk, 42  # of a term; of texts at the left
+    size = min((PHONE - 2 * MARGIN - before - 2 * depth - GAP) / t.n, 330 / t.m)
+    left, top = MARGIN + before + 2 * depth + GAP, sheet.y + LABEL + 2 * depth + GAP
+    right, bottom = left + t.n * size, top + t.m * size
+    a = Matrix(left - GAP - 2 * depth, top, deep, size)
+    b = Matrix(left, top - GAP - 2 * depth, size, deep)
     c = Matrix(left, top, size, size)
     for name, matrix, rows, cols in ("A", a, t.m, 2 * t.bk), ("B", b, 2 * t.bk, t.n), ("C", c, t.m, t.n):
         sheet.body.append(matrix.shape([Box(0, 0, rows, cols)], class_="empty"))
@@ -162,23 +161,19 @@ def draw_matrices(sheet: Sheet, t: Tiling) -> None:
         if len(found := boxes(t.of("C", warp))) == 1:
             sheet.body.append(c.shape(found, class_="edge", stroke_width=1))
     # From one tile of K to the next.
-    x, y = a.left + t.bk * deep, b.top + t.bk * deep
-    sheet.body.append(line(x, a.top, x, a.top + t.m * size, class_="soft-rule", stroke_dasharray="3 3"))
-    sheet.body.append(line(b.left, y, b.left + t.n * size, y, class_="soft-rule", stroke_dasharray="3 3"))
-    bottom = c.top + t.m * size
-    sheet.over(c.left + t.n * size / 2, b.top - 5, f"{t.n} columns", class_="soft")
-    sheet.before(a.left, a.top + t.m * size / 2, t.m)
-    sheet.before(a.left, a.top + t.m * size / 2 + LABEL - 2, "rows")
+    dashed = {"class_": "soft-rule", "stroke_dasharray": "3 3"}
+    sheet.body.append(line(a.left + depth, top, a.left + depth, bottom, **dashed))
+    sheet.body.append(line(left, b.top + depth, right, b.top + depth, **dashed))
+    sheet.over((left + right) / 2, b.top - 5, f"{t.n} columns", class_="soft")
+    for n, content in enumerate((t.m, "rows")):
+        sheet.before(a.left, (top + bottom) / 2 + n * (LABEL - 2), content)
     for n in range(2):
-        sheet.over(a.left + (n + 0.5) * t.bk * deep, bottom + LABEL - 4, f"{t.bk}", class_="soft")
-        sheet.before(b.left, b.top + (n + 0.5) * t.bk * deep + 5, f"{t.bk}")
-    names = {
-        "A": (a.left + 1.5 * t.bk * deep - 5, bottom - 8),
-        "B": (b.left + 6, b.top + 1.5 * t.bk * deep + 5),
-    }
-    for name, at in {**names, "C": (c.left + t.n * size - 16, bottom - 8)}.items():
-        sheet.body.append(text(*at, name, font_weight="bold"))
-    sheet.body.append(text(a.left + depth + 6, bottom + LABEL - 4, "→ K", class_="soft"))
+        sheet.over(a.left + (n + 0.5) * depth, bottom + LABEL - 4, t.bk, class_="soft")
+        sheet.before(left, b.top + (n + 0.5) * depth + 5, t.bk)
+    sheet.body.append(text(a.left + 2 * depth + 6, bottom + LABEL - 4, "→ K", class_="soft"))
+    sheet.body.append(text(a.left + 1.5 * depth - 5, bottom - 8, "A", font_weight="bold"))
+    sheet.body.append(text(left + 6, b.top + 1.5 * depth + 5, "B", font_weight="bold"))
+    sheet.body.append(text(right - 16, bottom - 8, "C", font_weight="bold"))
     sheet.y = bottom + LABEL
 
 
@@ -200,14 +195,10 @@ def draw_warp(sheet: Sheet, t: Tiling) -> None:
     """The lanes of the warp's tile, each in a colour of its own."""
     part, wide, high = window(t)
     matrix = Matrix(MARGIN - part.col * wide, sheet.y - part.row * high, wide, high)
+    shown = set(product(range(part.row, part.row + part.rows), range(part.col, part.col + part.cols)))
     for lane in range(LANES):
-        cells = {
-            (r, c)
-            for r, c in t.of("C", t.warp, lane)
-            if r < part.row + part.rows and part.col <= c < part.col + part.cols
-        }
         color, ink = lane_colors(lane)
-        found = boxes(cells)
+        found = boxes(shown & t.of("C", t.warp, lane))
         outline = {"stroke": COLORS["here"][1], "stroke_width": 2} if lane == t.lane else {}
         sheet.body.append(matrix.shape(found, style=f"fill:{color}", class_="edge", **outline))
         for box in found:
@@ -228,13 +219,9 @@ def picture(t: Tiling) -> str:
     sheet.explain(block)
     sheet.explain(warp, class_="there")
     sheet.explain(lane, class_="here")
-    part, *_ = window(t)
-    whole = boxes(t.of("C", t.warp))
-    all_of_it = len(whole) == 1 and whole[0] == part
+    part = "All" if boxes(t.of("C", t.warp)) == [window(t)[0]] else "The corner"
     sheet.y += 6
-    sheet.write(
-        f"{'All' if all_of_it else 'The corner'} of warp {t.warp}'s tile of C, by lane", font_weight="bold"
-    )
+    sheet.write(f"{part} of warp {t.warp}'s tile of C, by lane", font_weight="bold")
     sheet.y += 6
     draw_warp(sheet, t)
     return sheet.document(describe(t), MARGIN)

@@ -169,17 +169,14 @@ def picture(t: Timeline) -> str:
                 at, name = x(tile.number), f"tile {tile.number}"
                 bar(sheet, begin(tile), at, name, "there", 0.45)
                 bar(sheet, at, x(tile.number + 1), name, "here", 0.6)
-                sheet.body.append(
-                    line(at, sheet.y - 2, at, sheet.y + HIGH + 2, class_="strong", stroke_width=2.5)
-                )
+                sheet.body.append(rectangle(at - 1.25, sheet.y - 2, 2.5, HIGH + 4, class_="ink"))
         sheet.y += HIGH + APART
     sheet.before(LEFT, sheet.y + HIGH / 2 + 5, "warps")
     for number in range(rounds):
         bar(sheet, x(number), x(number + 1), f"tile {number}", "here", 0.6)
     sheet.y += HIGH + APART
-    asks = "a copy, from when a warp asks for it"
-    if t.copier:
-        asks = "a copy: a warp of its own asks for it as soon as the stage has been read"
+    alone = "a copy: a warp of its own asks for it as soon as the stage has been read"
+    asks = alone if t.copier else "a copy, from when a warp asks for it"
     sheet.y += 2
     sheet.explain(asks, **filled("there", 0.45))
     sheet.explain("it is waited for: here it has arrived", wide=2.5, class_="ink")

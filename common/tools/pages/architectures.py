@@ -1,49 +1,31 @@
 """The generated blocks that show what nvcc makes of the steps for other GPUs, as recorded."""
 
+from collections import Counter
 from itertools import groupby, pairwise
 from typing import Any
 
 from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH
-from tools.machine_code.listing import matches, parse_instruction
 from tools.machine_code.loops import compute_capability
 from tools.machine_code.occupancies import LIMITS
 from tools.pages.blocks import Request, block, whole
 
 Row = dict[str, Any]
-LOADS = ("LDS", "LDSM")
-
-
-def rows_of(request: Request) -> dict[tuple[str, str], Row]:
-    record = request.context.architecture_record()
-    return {(row["step"], row["arch"]): row for row in record["compiled"]}
-
-
-def archs_of(request: Request) -> dict[str, str]:
-    """By name, a GPU that is one."""
-    return request.context.architecture_record()["archs"]
-
-
-def facts(request: Request) -> str:
-    return f"nvcc {request.context.architecture_record()['nvcc']}."
+Rows = dict[tuple[str, str], Row]  # by step and architecture
 
 
 def shared_loads(mix: dict[str, int]) -> str:
     """How many, by width: "64 LDS.128"."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for opcode, count in mix.items():
-        instruction = parse_instruction(opcode)
-        if instruction.mnemonic in LOADS:
-            width = next((f".{w}" for w in ("128", "64", "4", "2") if matches(instruction, f"LDS.{w}")), "")
-            if instruction.mnemonic == "LDSM":
-                width = "." + opcode.split(".")[-1]
-            name = instruction.mnemonic + width
-            found[name] = found.get(name, 0) + count
+        mnemonic, *_, width = opcode.split(".") if "." in opcode else (opcode, "")
+        if mnemonic in ("LDS", "LDSM"):
+            found[f"{mnemonic}.{width}" if width.isdigit() else mnemonic] += count
     return ", ".join(f"{count} `{name}`" for name, count in found.items()) or "none"
 
 
-def table_of_step(request: Request, step: str) -> str:
-    rows = {arch: row for (of_step, arch), row in rows_of(request).items() if of_step == step}
+def table_of_step(every: Rows, archs: dict[str, str], step: str) -> str:
+    rows = {arch: row for (of_step, arch), row in every.items() if of_step == step}
     if not rows:
         raise UsageError(f"{step} is not compiled for any GPU: it has no kernel of its own")
     tensor = any(row["loop"]["hmma"] for row in rows.values())
@@ -56,28 +38,25 @@ def table_of_step(request: Request, step: str) -> str:
         loop = row["loop"]
         products = loop["hmma"] or loop["ffma"]
         cells = [row["registers"], loop["instructions"], products, loop["instructions"] - products]
-        line = [f"`{arch}`, {archs_of(request)[arch]}", *map(whole, cells), shared_loads(loop["mix"])]
+        line = [f"`{arch}`, {archs[arch]}", *map(whole, cells), shared_loads(loop["mix"])]
         if not tensor:
             known = [loop["reuse_marks"], loop.get("clashes"), loop.get("bank_conflicts")]
             line += ["–" if figure is None else whole(figure) for figure in known]
         lines.append(line)
-    return f"{markdown(head, lines, left=1)}\n\n`{step}`, the kernel for aligned rows. {facts(request)}"
+    return f"{markdown(head, lines, left=1)}\n\n`{step}`, the kernel for aligned rows. "
 
 
-def table_of_same(request: Request) -> str:
-    rows, lines = rows_of(request), []
-    for first, second in pairwise(archs_of(request)):
-        both = [
-            (row, rows[step, second])
-            for (step, arch), row in rows.items()
-            if arch == first and (step, second) in rows
-        ]
+def table_of_same(rows: Rows, archs: dict[str, str]) -> str:
+    lines = []
+    for first, second in pairwise(archs):
+        steps = [step for step, arch in rows if arch == first and (step, second) in rows]
+        both = [(rows[step, first], rows[step, second]) for step in steps]
         code = sum(a["code_sha256"] == b["code_sha256"] for a, b in both)
         mix = sum(a["loop"]["mix"] == b["loop"]["mix"] for a, b in both)
         registers = sum(a["registers"] == b["registers"] for a, b in both)
         lines.append([f"`{first}` and `{second}`", *map(str, [len(both), code, mix, registers])])
     head = ["", "steps compiled for both", "all code the same", "same instructions in the loop, by number"]
-    return f"{markdown([*head, 'as many registers'], lines, left=1)}\n\n{facts(request)}"
+    return markdown([*head, "as many registers"], lines, left=1) + "\n\n"
 
 
 def place(request: Request, step: str, arch: str, row: Row | None) -> str:
@@ -93,26 +72,26 @@ def place(request: Request, step: str, arch: str, row: Row | None) -> str:
     return "compiles, spills" if row["spills"] else "compiles"
 
 
-def table_of_places(request: Request) -> str:
-    rows, archs = rows_of(request), archs_of(request)
+def table_of_places(request: Request, rows: Rows, archs: dict[str, str]) -> str:
     steps = list(dict.fromkeys(step for step, _ in rows))
     cells = {step: [place(request, step, arch, rows.get((step, arch))) for arch in archs] for step in steps}
     lines = []
     for of_group, group in groupby(steps, key=lambda step: cells[step]):
         names = [step[:2] for step in group]
         lines.append([names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", *of_group])
-    return (
-        f"{markdown(['steps', *(f'`{a}`' for a in archs)], lines, left=1 + len(archs))}\n\n{facts(request)}"
-    )
+    return markdown(["steps", *(f"`{a}`" for a in archs)], lines, left=1 + len(archs)) + "\n\n"
 
 
 @block()
 def make_architectures(request: Request) -> str:
-    match request.arguments.split():
+    record = request.context.architecture_record()
+    archs = record["archs"]  # by name, a GPU that is one
+    rows = {(row["step"], row["arch"]): row for row in record["compiled"]}
+    match request.words("architectures STEP|same|where"):
         case ["same"]:
-            return table_of_same(request)
+            table = table_of_same(rows, archs)
         case ["where"]:
-            return table_of_places(request)
+            table = table_of_places(request, rows, archs)
         case [step]:
-            return table_of_step(request, request.context.directory(step))
-    raise UsageError("write `architectures STEP`, `architectures same` or `architectures where`")
+            table = table_of_step(rows, archs, request.context.directory(step))
+    return f"{table}nvcc {record['nvcc']}."

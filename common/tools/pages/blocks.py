@@ -62,6 +62,10 @@ class Request:
             raise UsageError(f"write `{usage}`")
         return found
 
+    def accesses(self, step: str) -> list[Record]:
+        """The rows of a step's X-ray."""
+        return rows_of(self.context.xray_record(step, *STANDARD_PROBLEM))
+
     def source(self, step: str) -> list[str]:
         return self.context.kernel(step).read_text().splitlines()
 
@@ -255,7 +259,7 @@ COLUMNS: dict[str, dict[str, Cell]] = {
 @block(of_build=True)
 def make_xray(request: Request) -> str:
     steps = request.steps()
-    accesses = [(s, a) for s in steps for a in rows_of(request.context.xray_record(s)) if a["requests"]]
+    accesses = [(s, a) for s in steps for a in request.accesses(s) if a["requests"]]
     parts = []
     for space, columns in COLUMNS.items():
         rows = []
@@ -298,8 +302,8 @@ def make_picture(request: Request) -> str:
     operation, array, *rest = request.words(usage)
     if rest not in ([], ["banks"], ["sectors"]):
         raise UsageError(f"write `{usage}`")
-    rows = rows_of(request.context.xray_record(step))
-    row = picture.find(rows, operation, array, SPACES[rest[0]] if rest else None, line)
+    space = SPACES[rest[0]] if rest else None
+    row = picture.find(request.accesses(step), operation, array, space, line)
     access, words = picture.from_xray(row), [step, operation, array, *rest, line or ""]
     link = drawn(request, words, picture.picture(access), picture.describe(access))
     return f"{link}\n\n{source_of(row)}"

@@ -222,37 +222,36 @@ def between(in_loop: list[Row], rows: list[Row], first: str, last: str) -> list[
 
 
 def listing(rows: list[Row], only: list[str], limit: int, warps: int, samples: int) -> str:
-    """The instructions as a table. only: mnemonics to show, if any; limit: lines to show. What is left out is
-    counted in its place."""
-    lines = [("line", "times", "stalls", "instruction", "a request")]
-    left_out: list[str] = []
+    """The instructions as a table. only: mnemonics to show, if any; limit: how many instructions to show.
+    What is left out is counted in its place."""
     folded: set[int] = set()  # neither among the first nor the last of a long row of one mnemonic
     at = 0
     for _, same in groupby(rows, lambda row: row[1].mnemonic):
         begin, at = at, at + len(list(same))
         if at - begin >= FOLD and not only:
             folded.update(range(begin + KEPT, at - 1))
+    wanted = [
+        n
+        for n, (_, instruction) in enumerate(rows)
+        if n not in folded and (not only or any(is_meant(instruction, pattern) for pattern in only))
+    ]
+    shown = {*wanted[:limit], *wanted[-1:]}  # the last is most often the jump back
 
-    def summarise() -> None:
-        if left_out:
-            most = sorted(Counter(left_out).items(), key=lambda item: (-item[1], item[0]))
+    lines = [("line", "times", "stalls", "instruction", "a request")]
+    for is_shown, group in groupby(enumerate(rows), lambda numbered: numbered[0] in shown):
+        some = [row for _, row in group]
+        if not is_shown:
+            counts = Counter(instruction.mnemonic for _, instruction in some)
+            most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             parts = [f"{times} {mnemonic}" for mnemonic, times in most[:4]]
             parts += [f"{sum(times for _, times in most[4:])} others"] if len(most) > 4 else []
             lines.append(("", "", "", f"… {', '.join(parts)}", ""))
-            left_out.clear()
-
-    for n, (row, instruction) in enumerate(rows):
-        full = len(lines) > limit and n + 1 < len(rows)  # the last is most often the jump back
-        unwanted = only and not any(is_meant(instruction, pattern) for pattern in only)
-        if full or unwanted or n in folded:
-            left_out.append(instruction.mnemonic)
             continue
-        summarise()
-        share = 100 * (row.get("samples") or 0) / samples if samples else 0.0
-        times = short((row.get("executed") or 0) / warps)
-        place = str(row.get("line") or "")
-        lines.append((place, times, f"{share:.1f} %", instruction.text, traffic(row, instruction)))
-    summarise()
+        for row, instruction in some:
+            share = 100 * (row.get("samples") or 0) / samples if samples else 0.0
+            times = short((row.get("executed") or 0) / warps)
+            place = str(row.get("line") or "")
+            lines.append((place, times, f"{share:.1f} %", instruction.text, traffic(row, instruction)))
     # Instructions before requests: a narrow screen does not show the end of the lines.
     widest = max(len(line[3]) for line in lines if line[4])
     texts = [f"{c[0]:>4} {c[1]:>6} {c[2]:>7}  {c[3]:<{widest}}  {c[4]}".rstrip() for c in lines]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tools.base import UsageError, markdown, read_text
 from tools.claims.context import constants, extents
-from tools.claims.objects import NoValue, rows_of
+from tools.claims.objects import NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import fragments, layouts, picture, play, tiling, timeline
 from tools.drawing.layouts import Layout
@@ -18,7 +18,7 @@ ELEMENT = 4  # bytes of a float
 
 def shared_row(request: Request, step: str, operation: str, array: str) -> dict[str, Any]:
     """The row of a step's X-ray that is meant."""
-    return picture.find(rows_of(request.context.xray_record(step)), operation, array, "shared")
+    return picture.find(request.accesses(step), operation, array, "shared")
 
 
 @block(of_build=True)

@@ -8,7 +8,7 @@ from tools.pages.page import PART, prose
 MOST_WORDS = 900  # ten minutes' reading
 MOST_BEFORE_PICTURE = 150  # so that the picture begins on the first screen
 
-FOLD = re.compile(r"<(?P<end>/?)details\b[^<>]*>")
+FOLD = re.compile(r"<details\b(?:(?!<details\b).)*?</details>", re.DOTALL)
 CLAIMS = re.compile(r"^## Checked claims[ \t]*$.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 IMAGE = re.compile(r"^[ \t]*!\[.*$", re.MULTILINE)
 PREDICT = re.compile(r"^## Predict[ \t]*$", re.MULTILINE)
@@ -26,17 +26,10 @@ def blanks(text: str) -> str:
 def first_layer(text: str) -> str:
     """The page with blanks in place of what is folded, and of the list of checked claims."""
     tags = PART.sub(lambda part: part[0] if part["kind"] else blanks(part[0]), text)  # not those in code
-    left, depth, end = "", 0, 0
-    for tag in FOLD.finditer(tags):
-        if depth == 0:
-            left += text[end : tag.start()]
-            end = tag.start()
-        depth = max(0, depth + (-1 if tag["end"] else 1))
-        if depth == 0:
-            left += blanks(text[end : tag.end()])
-            end = tag.end()
-    left += blanks(text[end:]) if depth else text[end:]
-    return CLAIMS.sub(lambda claims: blanks(claims[0]), left)
+    while fold := FOLD.search(tags):  # from the inner ones to the outer ones
+        begin, end = fold.span()
+        tags, text = (t[:begin] + blanks(t[begin:end]) + t[end:] for t in (tags, text))
+    return CLAIMS.sub(lambda claims: blanks(claims[0]), text)
 
 
 def count(text: str) -> int:
