@@ -127,12 +127,6 @@ def test_banks_of_two_steps():
     assert "a: lanes 0, 4, 8, 12" in words(DRAWINGS["compared, letters"])
 
 
-def test_wanted_words():
-    found = layouts.wanted(LOADS["23_after"])
-    assert list(found.items())[:2] == [((0, 1, 2, 3), range(4)), ((4, 5, 6, 7), range(36, 40))]
-    assert list(layouts.wanted(shared(4, lambda i: 4 * i)).values()) == [range(32)]
-
-
 # ---- Swizzles --------------------------------------------------------------------------------------------
 
 
@@ -179,7 +173,8 @@ def test_ldmatrix_block():
 
 def test_compare_block():
     said, _ = block("compare load As 22 23")
-    assert "| lanes | 22: words | 22: banks | 23: words | 23: banks |" in said
+    assert "| lane | 22: word | 22: bank | 23: word | 23: bank |" in said
+    assert "\n| 5 | 33 | 1 | 37 | 5 |" in said
     assert "](figures/22_shared_fragments_23_swizzle_load_As.svg)" in said
 
 

@@ -191,19 +191,18 @@ def draw_receivers(sheet: Sheet, access: Access, matrix: Matrix, lane: int) -> N
     whole = all(cell.wide == matrix["packed"] for cell in cells(matrix))  # a register is a word of a row
     sheet.write("Who gets which " + ("word" if whole else "elements") + " of a matrix", font_weight="bold")
     left, top, side = MARGIN + ROW_LABEL, sheet.y + LANE_HEIGHT + 6, ROWS * ROW_HEIGHT
-    found = draw_matrix(sheet, matrix, (left, top, side, side), lambda cell: [cell.lane], lane)
+    wide = PHONE - MARGIN - left
+    found = draw_matrix(sheet, matrix, (left, top, wide, side), lambda cell: [cell.lane], lane)
     unit = matrix["packed"] if whole else 1
     for col in sorted({cell.col for cell in found}):
-        middle = left + (col + unit / 2) * side / matrix["cols"]
-        sheet.over(middle, top - 5, col // unit, class_="soft")
+        sheet.over(left + (col + unit / 2) * wide / matrix["cols"], top - 5, col // unit, class_="soft")
     label_rows(sheet, found, left, top, side / matrix["rows"])
-    (own,) = (cell for cell in found if cell.lane == lane)
-    says = [f"Lane {lane}"]
+    sheet.y = top + side + 4
+    [own] = (cell for cell in found if cell.lane == lane)
+    what = f"word {own.col // unit} of row {own.row}" if whole else f"[{own.row}, {own.row + 1}][{own.col}]"
+    says = f"gets, of each matrix, {what}, one register for each."
     for number, part in enumerate(access.parts):
         if lane in part.lanes:
-            says += ["gives the address of", f"row {lane - part.lanes[0]} of matrix {number}, and"]
-    what = f"word {own.col // unit} of row {own.row}" if whole else f"[{own.row}, {own.row + 1}][{own.col}]"
-    says += ["gets, of each matrix,", f"{what},", "one register for each."]
-    for n, words in enumerate(says):
-        sheet.body.append(text(left + side + PANEL_GAP, top + 12 + n * (LANE_HEIGHT + 2), words))
-    sheet.y = top + side + MARGIN + 4
+            says = f"gives the address of row {lane - part.lanes[0]} of matrix {number}, and {says}"
+    sheet.explain(f"Lane {lane} {says}", class_="here")
+    sheet.y += MARGIN + 4

@@ -3,7 +3,6 @@ a layout in which the groups of a row change places (a swizzle)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from tools.base import plural
@@ -18,16 +17,6 @@ ROWS = 8  # of a swizzle
 FRAME: dict[str, Any] = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}
 
 # ---- One access in several steps -------------------------------------------------------------------------
-
-
-def wanted(access: Access) -> dict[tuple[int, ...], range]:
-    """By the lanes that want them, neighbouring words of a row of 128 bytes."""
-    words = access.words()
-    found = {}
-    for _, row in groupby(sorted(words), lambda word: word // BANKS):
-        for run in picture.runs(row):
-            found[tuple(dict.fromkeys(lane for word in run for lane in words[word]))] = run
-    return found
 
 
 def describe_compared(accesses: Mapping[str, Access]) -> str:

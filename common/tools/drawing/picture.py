@@ -25,8 +25,6 @@ BANKS, WORD, SECTOR, LINE = 32, 4, 32, 128
 MARGIN = 6
 HALF = 16  # banks side by side where each has a text of its own: all 32 would be too small on a phone
 LANE_HEIGHT = 17  # of one line of text in a cell
-MANY_ROWS = 10  # more rows of 128 bytes than these are not all drawn
-FIRST_ROWS, LAST_ROWS = 6, 2  # what is drawn of them
 LETTERS_IN_LINE = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -291,14 +289,7 @@ def draw_panel(sheet: Sheet, access: Access, banks: range, unit: int) -> None:
         if len(access.parts) > 1:
             sheet.write(f"{part.name(access)} at once:", class_="soft")
             sheet.y += 5
-        rows = sorted({word // BANKS for word in words})
-        shown = rows if len(rows) <= MANY_ROWS else [*rows[:FIRST_ROWS], None, *rows[-LAST_ROWS:]]
-        for row in shown:
-            if row is None:
-                left_out = len(rows) - FIRST_ROWS - LAST_ROWS
-                sheet.write(f"… {left_out} more rows in which words are wanted …", class_="soft")
-                sheet.y += 5
-                continue
+        for row in sorted({word // BANKS for word in words}):
             place = range(row * BANKS + banks[0], row * BANKS + banks[-1] + 1)
             cells = sheet.cells(words, place, width)
             height = height_of(cells)

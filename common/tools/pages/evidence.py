@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import geometric_mean
 from typing import Any
 
-from tools.base import UsageError, is_library, markdown
+from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH, N
 from tools.claims.objects import NotAvailable
 from tools.drawing import roofline
@@ -324,8 +324,7 @@ def roofline_point(request: Request, step: str) -> roofline.Point:
 def make_calibration(request: Request) -> str:
     """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
     context = request.context
-    unrecorded = calibrate.without_record(context.steps(), context.evidence)
-    steps = [step for step in context.steps() if not is_library(step) and step not in unrecorded]
+    steps, unrecorded = calibrate.steps_recorded(context.steps(), context.evidence)
     outcomes = list(calibrate.calibrate(steps, context))
     if wrong := [line for outcome in outcomes for line in outcome.wrong]:
         raise UsageError(f"the X-ray and the counters differ: {wrong[0]}")

@@ -2,6 +2,7 @@
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tools.base import UsageError, markdown, read_text
@@ -51,21 +52,17 @@ def make_compare(request: Request) -> str:
     accesses = {step: picture.from_xray(row) for step, row in rows.items()}
     words = [*steps, operation, array]
     link = drawn(request, words, layouts.compared(accesses), layouts.describe_compared(accesses))
-    found = {step: layouts.wanted(access) for step, access in accesses.items()}
-
-    def cells(step: str, lanes: tuple[int, ...]) -> list[str]:
-        words = found[step].get(lanes)
-        of_each = (words, [word % picture.BANKS for word in words]) if words else ()
-        return [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in of_each] or ["–", "–"]
-
-    head = ["lanes", *(f"{step[:2]}: {what}" for step in steps for what in ("words", "banks"))]
-    every = dict.fromkeys(lanes for step in steps for lanes in found[step])
-    rows_of_table = [
-        [picture.ranges(lanes), *(cell for step in steps for cell in cells(step, lanes))] for lanes in every
-    ]
+    head = ["lane", *(f"{step[:2]}: {what}" for step in steps for what in ("word", "bank"))]
+    table_rows = []
+    for lane, addresses in enumerate(zip(*(a.addresses for a in accesses.values()), strict=True)):
+        words_of_steps = [None if at is None else at // ELEMENT for at in addresses]
+        cells = [("–", "–") if w is None else (str(w), str(w % picture.BANKS)) for w in words_of_steps]
+        table_rows.append([str(lane), *chain.from_iterable(cells)])
     sources = "\n".join(f"- {source_of(row)}" for row in rows.values())
-    table = markdown(head, rows_of_table, left=1)
-    summary = "The same as a table: words of 4 bytes, counted from the array's first, and their banks"
+    table = markdown(head, table_rows, left=1)
+    summary = (
+        "The same as a table: each lane's first word of 4 bytes, counted from the array's first, and its bank"
+    )
     details = f'<details markdown="1">\n<summary>{summary}</summary>\n\n{table}\n\n</details>'
     return f"{link}\n\n{sources}\n\n{details}"
 
