@@ -175,7 +175,8 @@ def read_fields(kind: type[T], table: Any, where: object, **given: Any) -> T:
             continue
         value, wanted, of = table[key], types[name], inner[name]
         if isinstance(value, list) and name in lists:
-            value = [read_fields(of, item, f"{where}: {key} {n}") for n, item in enumerate(value, 1)]
+            named = [item.get("id", n) if isinstance(item, dict) else n for n, item in enumerate(value, 1)]
+            value = [read_fields(of, i, f"{where}: {key} {n}") for n, i in zip(named, value, strict=True)]
         elif isinstance(value, dict) and of and name not in lists:
             value = read_fields(of, value, f"{where}: {key}")
         elif of or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):

@@ -153,7 +153,7 @@ def test_sass_of_a_loop_on_tensor_cores(build):
         assert slots == evaluate("len(sass(here).loop.instructions) / sass(here).loop.hmma", here) > 4
         # What has no answer is an error, not something that may be skipped.
         for expression, words in (
-            ("sass(here).loop.bank_conflicts", "with FFMAs, not HMMAs"),
+            ("sass(here).loop.bank_conflicts", "loops of FFMAs, not HMMAs"),
             ("sass('05').loop.per_hmma('LDS')", "no HMMA"),
             ("sass(here).loop.lead('STL')", "nothing that STL loads"),
         ):

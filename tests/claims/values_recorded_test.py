@@ -52,7 +52,7 @@ def test_profile(context, expression, value):
         ("profile(here, m=256, n=256, k=128).excess('LDS')", NotAvailable, "without its instructions"),
         ("ladder(here).speed", NoValue, "it has"),
         ("experiment('none', 'x')", NoValue, "there are"),
-        ("const(here, 'M')", NoValue, "it has BM"),
+        ("const(here, 'M')", NoValue, "there are BM"),
         ("ladder(here) + 1", NoValue, "no number"),
     ],
 )
@@ -118,7 +118,7 @@ def test_experiment(context, tmp_path):
     assert evaluate("experiment('stages', '3 stages').ratio", good) == 1
     assert evaluate("experiment('stages', '2 stages').registers", good) == 200
     for expression, error, words in (
-        ("experiment('stages', '4 stages')", NoValue, "there are '2 stages', '3 stages'"),
+        ("experiment('stages', '4 stages')", NoValue, "there are 2 stages, 3 stages"),
         ("experiment('stages', '3 stages', n=8192)", NotAvailable, "not recorded at 8192"),
         ("experiment('thread_index', 'x')", NotAvailable, "not recorded"),
         ("experiment('c_first', 'x')", NoValue, "wrong result"),
@@ -150,7 +150,7 @@ def test_register_banks(context, tmp_path):
         assert evaluate(expression, good) == pytest.approx(value), expression
     for expression, error, words in (
         ("register_banks('four')", NoValue, "no pattern 'four' was measured; there are three, wrong"),
-        ("register_banks('three', warps=2)", NoValue, "with 1, 4 warps, not with 2"),
+        ("register_banks('three', warps=2)", NoValue, "not measured with 2 warps; there are 1, 4"),
         ("register_banks('three').model('bank')", NoValue, "no model 'bank'; there are next 1, bank 2"),
         ("register_banks('wrong')", NoValue, "wrong result"),
     ):
@@ -173,7 +173,7 @@ def test_other_ladders(tmp_path):
     for expression, words in (
         ("other('old', 'source')", "no source of 'old'; there are percent"),
         ("other('new', 'percent')", "no percent of 'new'; there are old"),
-        ("const('old.cu', 'BK')", "old.cu has no constant BK; it has TILE"),
+        ("const('old.cu', 'BK')", "old.cu has no constant BK; there are TILE"),
         ("const('new.cu', 'BK')", "cannot be read"),
     ):
         with pytest.raises(NoValue, match=words):

@@ -269,7 +269,7 @@ def test_record_on_the_cpu_device(tool, tmp_path):
     record = ["measure", "--build", BUILD, "--device", "cpu", "--out", "new/ladder.json"]
     result = tool(*record, "--steps", "01,02", "--sizes", "16,24")
     assert result.returncode == 0, result.stderr
-    assert result.stderr.splitlines() == ["[0/4] 01_naive", "[2/4] 02_coalescing", "[4/4] done"]
+    assert result.stderr.splitlines() == ["[0/2] 01_naive", "[1/2] 02_coalescing", "[2/2] done"]
     assert result.stdout.splitlines()[0].split() == ["step", "simulated", "16", "in", "simulated", "24", "in"]
     assert "no measure of a GPU" in result.stdout
     out = tmp_path / "new" / "ladder.json"

@@ -60,15 +60,6 @@ def test_nested_loops():
     assert main_loop([inner, outer]) is inner and inner.outer is outer and outer.outer is None
     assert [i.opcode for i in inner.instructions] == ["LDS", "FFMA", "FFMA", "BRA"]
     assert (len(outer.instructions), outer.count("BAR"), outer.count("LDS")) == (8, 2, 1)
-    tile = inner.unrolled(16)
-    assert (len(tile.instructions), tile.ffma, tile.count("LDS"), tile.count("BAR")) == (
-        4 + 16 * 4,
-        32,
-        16,
-        2,
-    )
-    with pytest.raises(SassError, match="no loop around"):
-        outer.unrolled(2)
 
 
 def test_two_ways_back_are_one_loop():

@@ -3,7 +3,6 @@
 Skipped where the build has no CUDA.
 """
 
-import json
 import os
 import re
 import shutil
@@ -111,9 +110,7 @@ def test_report_of_a_step_on_tensor_cores(tool, built):
     path = program("25_ldmatrix")
     said = tool("sass", path, "--kernel", "true", "--arch", built[-1], "--excerpt", 400).stdout
     assert re.search(r"  HMMA {13}64, \d+\.\d % of the issue slots", said)
-    assert re.search(
-        r"  per HMMA {9}\d\.\d\d issue slots, among them 0.50 LDS, 0.25 LDSM, .* 1.50 FSETP", said
-    )
+    assert re.search(r"  per HMMA {9}\d\.\d\d issue slots\n", said)
     assert "bank conflicts" not in said and "matrices 16 × 8 and 8 × 8" in said
     if built[-1] == "sm_90a":
         assert re.search(r"at best .* % of the tensor cores' pace .* 6\.\d\d cycles \(measured\)", said)
@@ -200,9 +197,8 @@ def test_occupancy_is_that_of_the_toolkit(built, tmp_path):
 # ---- The command -----------------------------------------------------------------------------------------
 
 
-def test_report_and_excerpt(tool, built, tmp_path):
-    out = tmp_path / "out.json"
-    result = tool("sass", program("05_2d_tiling"), "--excerpt", 5, "--json", out)
+def test_report_and_excerpt(tool, built):
+    result = tool("sass", program("05_2d_tiling"), "--excerpt", 5)
     assert result.returncode == 0 and result.stderr == ""
     (kernel,) = sass.kernels(program("05_2d_tiling"), sass.default_arch(program("05_2d_tiling")))
     assert result.stdout.startswith(f"sgemm_2d_tiling, {kernel.arch}: {len(kernel.instructions)} instr")
@@ -214,11 +210,6 @@ def test_report_and_excerpt(tool, built, tmp_path):
         assert (
             line.split()[:2] == [f"{i.offset:x}", str(i.line)] and i.text in line and sass.explain(i) in line
         )
-    (record,) = json.loads(out.read_text())
-    assert record["name"] == "sgemm_2d_tiling" and record["registers"] == kernel.registers
-    assert [i["text"] for i in record["instructions"]] == [i.text for i in kernel.instructions]
-    assert record["loop"]["mix"] == kernel.loop.mix
-    assert set(record["loop"]["offsets"]) <= {i["offset"] for i in record["instructions"]}
 
 
 def test_kernels_can_be_chosen(tool, built):
@@ -230,7 +221,7 @@ def test_kernels_can_be_chosen(tool, built):
     assert "not counted: --shared" in tool("sass", path).stdout
 
 
-def test_mistakes(refused, built, tmp_path):
+def test_mistakes(refused, built):
     path = program("12_larger_tiles")
     names = "sgemm_larger_tiles<false>, sgemm_larger_tiles<true>"
     refused("sass", path, "--arch", "sm_61", words=["no machine code for sm_61", *built, "-Dgpu_arch=", "61"])
@@ -238,9 +229,6 @@ def test_mistakes(refused, built, tmp_path):
     refused("sass", path, "--kernel", "(", words=["no regular expression"])
     refused("sass", program("00_cublas"), words=["no kernel of its own"])
     refused("sass", path, "--shared", 999999, words=["cannot have 999999 bytes"])
-    refused("sass", path, "--threads", 4096, words=["1 to 1024 threads"])
-    refused("sass", path, "--json", tmp_path / "no" / "f.json", words=["cannot be written"])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_same_code(tool, refused, built, tmp_path):

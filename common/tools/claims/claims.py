@@ -2,8 +2,6 @@
 
   ladder claims check STEP_DIR... [--build DIR] [--fresh-profile DIR]
       check every claim of steps/NN_name/claims.toml and print a line for each
-  ladder claims list [STEP_DIR...]
-      print the claims and of what kind they are; without directories, those of all steps
 
 For example `ladder claims check steps/06_vectorization`.
 
@@ -28,8 +26,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.base import BUILD, ROOT, Parser, UsageError, read_fields, read_toml
-from tools.claims.context import Context, all_steps
+from tools.base import BUILD, Parser, UsageError, read_fields, read_toml
+from tools.claims.context import Context
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.claims.values import Comparison, explain, is_condition, sources
 
@@ -37,7 +35,7 @@ FEWEST = 8  # claims of a step
 LONGEST = 80  # characters of a value, where a claim fails
 
 
-@dataclass(frozen=True)
+@dataclass
 class Claim:
     """One claim as its file states it. arch: whose machine code it is about, empty for all that was built."""
 
@@ -47,6 +45,7 @@ class Claim:
     arch: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.says, self.check = " ".join(self.says.split()), " ".join(self.check.split())
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.id):
             raise ValueError("the id is to be like 'four-sectors'")
         if not is_condition(self.check):
@@ -64,6 +63,18 @@ class Claim:
         return sources(self.check)
 
 
+@dataclass
+class ClaimsFile:
+    claims: list[Claim]
+
+    def __post_init__(self) -> None:
+        ids = Counter(claim.id for claim in self.claims)
+        if twice := [id for id, count in ids.items() if count > 1]:
+            raise ValueError(f"claim {twice[0]}: there is another claim with this id")
+        if len(self.claims) < FEWEST:
+            raise ValueError(f"has {len(self.claims)} claims; a step makes at least {FEWEST}")
+
+
 @dataclass(frozen=True)
 class Result:
     """status: 'ok', 'FAILED' or 'skipped'; detail: what failed, or why it was skipped, in one line."""
@@ -72,30 +83,9 @@ class Result:
     detail: str = ""
 
 
-# ---- Reading ---------------------------------------------------------------------------------------------
-
-
 def load(path: Path) -> list[Claim]:
     """The claims of a file. Raises UsageError, which names the file and the claim."""
-    content = read_toml(path)
-    if unknown := content.keys() - {"claim"}:
-        raise UsageError(f"{path}: unknown key '{min(unknown)}'; a file holds [[claim]] tables only")
-    tables = content.get("claim", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise UsageError(f"{path}: 'claim' is no list of tables; write [[claim]]")
-    claims: dict[str, Claim] = {}
-    for number, table in enumerate(tables, 1):
-        name = table.get("id")
-        where = f"{path}: " + (
-            f"claim '{name}'" if isinstance(name, str) and name else f"claim number {number}"
-        )
-        one_line = {key: " ".join(v.split()) if isinstance(v, str) else v for key, v in table.items()}
-        claim = read_fields(Claim, one_line, where)
-        if claims.setdefault(claim.id, claim) is not claim:
-            raise UsageError(f"{where}: there is another claim with this id")
-    if len(claims) < FEWEST:
-        raise UsageError(f"{path}: has {len(claims)} claims; a step makes at least {FEWEST}")
-    return list(claims.values())
+    return read_fields(ClaimsFile, read_toml(path), path).claims
 
 
 # ---- Checking --------------------------------------------------------------------------------------------
@@ -160,18 +150,10 @@ def main() -> int:
     check_parser.add_argument("steps", nargs="+", type=Path, metavar="STEP_DIR")
     check_parser.add_argument("--build", type=Path, default=BUILD)
     check_parser.add_argument("--fresh-profile", type=Path, metavar="DIR")
-    list_parser = commands.add_parser("list", help="print the claims")
-    list_parser.add_argument("steps", nargs="*", type=Path, metavar="STEP_DIR")
     args = parser.parse_args()
     # Every file is read before anything is checked: a malformed one is no half result.
-    folders = args.steps or [ROOT / "steps" / step for step in all_steps()]
     a_step = "directory; give a step's, e.g. steps/05_2d_tiling"
-    steps = {directory(f, a_step).resolve(): load(f / "claims.toml") for f in folders}
-    if args.command == "list":
-        for folder, claims in steps.items():
-            for claim in claims:
-                print(f"{folder.name}/{claim.id} ({', '.join(claim.kinds)}): {claim.says}")
-        return 0
+    steps = {directory(f, a_step).resolve(): load(f / "claims.toml") for f in args.steps}
     build = directory(args.build, f"build directory; run `meson setup {args.build}` first")
     profiles = args.fresh_profile and directory(args.fresh_profile, "directory with profiles")
     context = Context(build, "", profiles=profiles)

@@ -13,7 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.base import EMULATOR, EVIDENCE, ROOT, UsageError, is_library, read_text, read_toml, write_whole
+from tools.base import (
+    EMULATOR,
+    EVIDENCE,
+    ROOT,
+    UsageError,
+    chosen,
+    is_library,
+    read_text,
+    read_toml,
+    write_whole,
+)
 from tools.claims import recording
 from tools.claims.objects import (
     Architecture,
@@ -25,6 +35,7 @@ from tools.claims.objects import (
     Profile,
     RegisterBanks,
     Xray,
+    pick,
 )
 from tools.claims.recording import Recording
 from tools.machine_code import sass
@@ -154,10 +165,10 @@ class Context:
         if step == MINE and self.mine is not None:
             return MINE
         names = sorted({*self.steps(), self.step} - {""})
-        fits = [name for name in names if name == step] or [n for n in names if step and n.startswith(step)]
-        if len(fits) != 1:
-            raise NoValue(f"'{step}' names no step; there are {', '.join(names)}")
-        return fits[0]
+        try:
+            return chosen([step], names, "step")[0]
+        except UsageError as error:
+            raise NoValue(str(error)) from None
 
     def previous(self) -> str:
         names = self.steps()
@@ -211,26 +222,21 @@ class Context:
     def xray(self, step: str, m: int = 256, n: int = 256, k: int = 128) -> Xray:
         return Xray(self.directory(step), self.xray_record(step, m, n, k))
 
-    def xray_record(self, step: str, m: int = 256, n: int = 256, k: int = 128) -> dict[str, Any]:
+    @once
+    def xray_record(self, step: str, m: int, n: int, k: int) -> dict[str, Any]:
         """The JSON record of `run --xray`; kept in <build>/xray-cache for as long as the program stays the
         same."""
-        return self._xray_record(self.directory(step), m, n, k)
+        step = self.directory(step)
+        return self._kept(step, f"{step}-{m}x{n}x{k}-", lambda program: recording.run(step, program, m, n, k))
 
     def remember_xray(self, step: str, record: dict[str, Any]) -> None:
         """Takes a record of `run --xray` as the step's, instead of running it."""
-        key = ("_xray_record", self.directory(step), record["m"], record["n"], record["k"])
-        self._cache[key] = record
+        self._cache["xray_record", step, record["m"], record["n"], record["k"]] = record
 
     @once
-    def _xray_record(self, step: str, m: int, n: int, k: int) -> dict[str, Any]:
-        return self._kept(step, f"{step}-{m}x{n}x{k}-", lambda program: recording.run(step, program, m, n, k))
-
     def recording(self, step: str, m: int, n: int, k: int) -> Recording:
         """What the step's first block does, request by request; kept like the record of an X-ray."""
-        return self._recording(self.directory(step), m, n, k)
-
-    @once
-    def _recording(self, step: str, m: int, n: int, k: int) -> Recording:
+        step = self.directory(step)
         prefix = f"{step}-block-{m}x{n}x{k}-"
         made = self._kept(step, prefix, lambda program: recording.record(step, program, m, n, k))
         return recording.from_record(step, made)
@@ -286,10 +292,7 @@ class Context:
         if arch is None or arch not in built:
             has = f"code for {', '.join(built)} only" if built else "no GPU code"
             raise NotAvailable(f"{program} holds {has}")
-        try:
-            found = sass.kernels(program, arch)
-        except sass.SassError as error:
-            raise NoValue(str(error)) from None
+        found = sass.kernels(program, arch)
         if not found:
             raise NoValue(f"{step} has no kernel")
         if kernel is None:
@@ -345,9 +348,8 @@ class Context:
     def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
         """An experiment's variants, measured at n, each with what is known of its machine code
         and its speedup against the first."""
-        known = sorted(file.stem for file in (self.root / "docs" / "experiments").glob("*.toml"))
-        if name not in known:
-            raise NoValue(f"there is no experiment '{name}'; there are {', '.join(known)}")
+        files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
+        pick(files, name, f"there is no experiment '{name}'")
         every = self._json(self.evidence / "experiments.json", f"the experiment {name}")
         records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)]
         if not records:
@@ -359,10 +361,8 @@ class Context:
 
     def experiment(self, name: str, variant: str, n: int = N) -> Ladder:
         variants = {record["variant"]: record for record in self.experiment_records(name, n)}
-        if variant not in variants:
-            names = ", ".join(map(repr, variants))
-            raise NoValue(f"the experiment {name} has no variant '{variant}'; there are {names}")
-        return Ladder(f"the experiment {name}, {variant}", variants[variant])
+        found = pick(variants, variant, f"the experiment {name} has no variant '{variant}'")
+        return Ladder(f"the experiment {name}, {variant}", found)
 
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
@@ -377,23 +377,20 @@ class Context:
         """A pattern of experiments/register_banks as it was measured, with so many warps to a scheduler."""
         record = self._json(self.evidence / "register_banks.json", "experiments/register_banks")
         models = {row["pattern"]: row["models"] for row in record["patterns"]}
-        if pattern not in models:
-            raise NoValue(f"no pattern '{pattern}' was measured; there are {', '.join(models)}")
+        of_pattern = pick(models, pattern, f"no pattern '{pattern}' was measured")
         found = {r["warps_per_scheduler"]: r for r in record["measured"] if r["pattern"] == pattern}
-        if warps not in found:
-            raise NoValue(f"{pattern} was measured with {', '.join(map(str, found))} warps, not with {warps}")
-        if not found[warps]["pass"]:
+        measured = pick(found, warps, f"{pattern} was not measured with {warps} warps")
+        if not measured["pass"]:
             raise NoValue(f"{pattern} gave a wrong result")
         ran = {r["pattern"] for r in record["measured"] if r["warps_per_scheduler"] == warps}
-        figures = {**found[warps], "patterns": [name for name in models if name in ran]}
-        return RegisterBanks(f"the pattern {pattern} with {warps} warps", figures, models[pattern])
+        figures = {**measured, "patterns": [name for name in models if name in ran]}
+        return RegisterBanks(f"the pattern {pattern} with {warps} warps", figures, of_pattern)
 
     def other(self, ladder: str, figure: str) -> float:
         """What the author of another ladder says of it."""
         ladders = read_toml(self.root / "docs" / "other_ladders.toml")
         known = {name: value for name, value in ladders.get(ladder, {}).items() if not isinstance(value, str)}
-        if figure not in known:
-            raise NoValue(f"no {figure} of '{ladder}'; there are {', '.join(known or ladders)}")
+        pick(known or ladders, figure if known else "", f"no {figure} of '{ladder}'")
         return known[figure]
 
     def architecture_record(self) -> dict[str, Any]:
@@ -403,11 +400,8 @@ class Context:
 
     def architecture(self, step: str, arch: str) -> Architecture:
         step, record = self.directory(step), self.architecture_record()
-        of_step = {row["arch"]: row for row in record["compiled"] if row["step"] == step}
-        if arch not in of_step:
-            known = f"only for {', '.join(of_step)}" if of_step else "for no GPU"
-            raise NoValue(f"{step} is not compiled for {arch}, {known}")
-        return Architecture(f"{step} for {arch}", of_step[arch], of_step)
+        rows = {row["arch"]: row for row in record["compiled"] if row["step"] == step}
+        return Architecture(f"{step} for {arch}", pick(rows, arch, f"{step} is not compiled for {arch}"))
 
     def const(self, step: str, name: str) -> int:
         """Of a step, or of a file of experiments/kernels."""
@@ -418,6 +412,4 @@ class Context:
             found = constants(read_text(path))
         except UsageError as error:
             raise NoValue(str(error)) from None
-        if name not in found:
-            raise NoValue(f"{step} has no constant {name}; it has {', '.join(found) or 'none'}")
-        return found[name]
+        return pick(found, name, f"{step} has no constant {name}")

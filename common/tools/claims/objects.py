@@ -5,7 +5,7 @@ Their public attributes and methods are what an expression may use.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partialmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from tools.base import UsageError
 from tools.machine_code.listing import matches, parse_instruction
@@ -14,6 +14,9 @@ from tools.machine_code.occupancies import LIMITS
 from tools.measuring.counters_record import STALLS, WHERE_LISTED
 
 Text = str | None
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class NotAvailable(Exception):
@@ -26,6 +29,13 @@ class ExpressionError(UsageError):
 
 class NoValue(ExpressionError):
     """A well-formed expression that has no value: no such access, division by zero, a faulty kernel."""
+
+
+def pick(table: Mapping[K, V], key: K, no_such: str) -> V:
+    """NoValue, which says what there is, if it is not in the table."""
+    if key not in table:
+        raise NoValue(f"{no_such}; there are {', '.join(map(str, table)) or 'none'}")
+    return table[key]
 
 
 class Figures:
@@ -183,7 +193,6 @@ class Ladder(Figures):
     _derived: ClassVar = {
         "ratio": lambda m: m.ratio_to_cublas,
         "cublas_tflops": lambda m: m.tflops * m.time_us / m.cublas_time_us,
-        "sustained_cublas_tflops": lambda m: m.tflops * m.time_us / m.sustained_cublas_time_us,
     }
 
 
@@ -198,21 +207,14 @@ class Architecture(Figures):
         "shared_bytes_allowed": lambda a: LIMITS[compute_capability(a.arch)].shared_bytes_per_block,
     }
 
-    def __init__(self, what: str, row: Mapping[str, Any], of_step: Mapping[str, Mapping[str, Any]]):
+    def __init__(self, what: str, row: Mapping[str, Any]):
         figures = {key: value for key, value in row.items() if key != "loop"} | row["loop"]
-        super().__init__(what, {**figures, "kernel_instructions": row["instructions"]})
-        self._of_step = of_step
+        super().__init__(what, figures)
 
     def count(self, pattern: str) -> int:
         """Instructions of the main loop that match, e.g. "LDS.128"; see listing.matches."""
         mix = self._figures["mix"]
         return sum(n for opcode, n in mix.items() if matches(parse_instruction(opcode), pattern))
-
-    def same_code(self, arch: str) -> bool:
-        """Whether all kernels of the step are the same for another architecture, bit by bit."""
-        if arch not in self._of_step:
-            raise NoValue(f"the step is not compiled for {arch}")
-        return self.code_sha256 == self._of_step[arch]["code_sha256"]
 
 
 class RegisterBanks(Figures):
@@ -230,9 +232,7 @@ class RegisterBanks(Figures):
 
     def model(self, name: str) -> float:
         """By a model of experiments/register_banks/model.py: 'next 1', 'bank any', ..."""
-        if name not in self._models:
-            raise NoValue(f"there is no model '{name}'; there are {', '.join(self._models)}")
-        return self._models[name]
+        return pick(self._models, name, f"there is no model '{name}'")
 
 
 class Profile(Figures):
@@ -305,6 +305,5 @@ class Profile(Figures):
 
 
 def _known(reason: str) -> str:
-    if reason not in STALLS:
-        raise NoValue(f"there is no stall reason '{reason}'; there are {', '.join(STALLS)}")
+    pick(STALLS, reason, f"there is no stall reason '{reason}'")
     return reason

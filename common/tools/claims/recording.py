@@ -4,15 +4,12 @@ means by it.
 The step runs on the CPU device with matrices in which every element has a value of its own. Whatever a kernel
 does with its tiles, by the value that a load reads it is known which element that was: no layout, no
 swizzle and no order of stages needs to be understood here. All values are TF32 numbers, so that rounding
-leaves them as they are. Standard library only.
+leaves them as they are.
 """
 
 import json
-import random
-import struct
 import subprocess
 import tempfile
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,26 +106,21 @@ class Recording:
 # ---- Making one ------------------------------------------------------------------------------------------
 
 
-def labels(m: int, n: int, k: int) -> tuple[array, array, dict[int, Element]]:
-    """A and B, row by row, and of each bit pattern the element."""
+def labels(m: int, n: int, k: int) -> tuple[Any, Any, dict[int, Element]]:
+    """A and B as arrays of NumPy, and of each bit pattern the element."""
+    import numpy as np
+
     if m * k + k * n > MOST:
         raise UsageError(f"{m} x {n} x {k} has too many elements to tell them apart; make K smaller")
-    numbers = [(1 + i / FRACTIONS) * 2.0**e for e in EXPONENTS for i in range(FRACTIONS)]
-    numbers += [-number for number in numbers]
-    random.Random(1).shuffle(numbers)
-    a, b = array("f", numbers[: m * k]), array("f", numbers[m * k : m * k + k * n])
-    element = {}
-    for name, matrix, columns in ("A", a, k), ("B", b, n):
-        for at, bits in enumerate(struct.unpack(f"{len(matrix)}I", matrix.tobytes())):
-            element[bits] = Element(name, *divmod(at, columns))
+    numbers = np.outer(np.exp2(EXPONENTS), 1 + np.arange(FRACTIONS) / FRACTIONS).ravel()
+    numbers = np.random.default_rng(1).permutation([*numbers, *-numbers]).astype(np.float32)
+    a, b = numbers[: m * k].reshape(m, k), numbers[m * k : m * k + k * n].reshape(k, n)
+    element = {
+        int(bits): Element(name, *map(int, at))
+        for name, matrix in (("A", a), ("B", b))
+        for at, bits in np.ndenumerate(matrix.view(np.uint32))
+    }
     return a, b, element
-
-
-def npy(matrix: array, rows: int, columns: int) -> bytes:
-    """A NumPy file of floats, version 1.0."""
-    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
-    head += " " * (-(len(head) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + matrix.tobytes()
 
 
 def run(step: str, program: Path, m: int, n: int, k: int, *options: object) -> dict[str, Any]:
@@ -159,11 +151,13 @@ def run(step: str, program: Path, m: int, n: int, k: int, *options: object) -> d
 def record(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any]:
     """Runs the step on a problem of one block's tile. The JSON record of that, in which the words that a
     request reads have become elements: [matrix, row, column], or null for a zero past the matrix."""
+    import numpy as np
+
     a, b, element = labels(m, n, k)
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        (here / "a.npy").write_bytes(npy(a, m, k))
-        (here / "b.npy").write_bytes(npy(b, k, n))
+        np.save(here / "a.npy", a)
+        np.save(here / "b.npy", b)
         found = run(step, program, m, n, k, "--requests", "--a", here / "a.npy", "--b", here / "b.npy")
     kernel = max(found["xray"]["kernels"], key=lambda kernel: sum(a["requests"] for a in kernel["accesses"]))
     strides = {"A": k, "B": n, "C": n}

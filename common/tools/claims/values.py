@@ -20,7 +20,7 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
                           .cycles_per_ffma, .predicted (by the model of sass(step).loop), .off (predicted
                           against measured, -0.2 is a fifth too few); see RegisterBanks
   architecture(step, arch)   what nvcc makes of a step for another GPU, as recorded: .registers .ffma .others
-                          .count('LDS.128') .same_code('sm_89') ...; see Architecture
+                          .count('LDS.128') ...; see Architecture
   const(step, 'BK')       a constant of the step's kernel.cu, or of a file of experiments/kernels, 'name.cu'
   other(ladder, figure)   what the author of another ladder says of it, in docs/other_ladders.toml
   min max abs round sum len all any
@@ -185,6 +185,10 @@ def explain(expression: str, context: Context) -> Evaluation:
     evaluator = _Evaluator(context)
     try:
         return Evaluation(evaluator.value(tree, {}), evaluator.comparisons)
+    except sass.NotMeasured as error:
+        raise NotAvailable(str(error)) from None
+    except sass.SassError as error:
+        raise NoValue(str(error)) from None
     except ZeroDivisionError:
         raise NoValue(f"division by zero in '{ast.unparse(tree)}'") from None
     except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
@@ -254,10 +258,6 @@ class _Evaluator:
                 raise NoValue(f"'{ast.unparse(node.func)}' is no function")
         try:
             return target(*values, **named)
-        except sass.NotMeasured as error:
-            raise NotAvailable(str(error)) from None
-        except sass.SassError as error:
-            raise NoValue(str(error)) from None
         except (TypeError, AttributeError) as error:
             said = re.sub(r"^(\w+\.)?\w+\(\) ", "", str(error))
             raise NoValue(f"'{ast.unparse(node)}': {said}") from None
@@ -292,10 +292,6 @@ def attribute(of: Any, name: str) -> Any:
         raise NoValue(f"{of!r} has no .{name}")
     try:
         return getattr(of, name)
-    except sass.NotMeasured as error:
-        raise NotAvailable(str(error)) from None
-    except sass.SassError as error:
-        raise NoValue(str(error)) from None
     except AttributeError:
         known = ", ".join(known for known in dir(of) if not known.startswith("_"))
         raise NoValue(f"{type(of).__name__.lower()} has no .{name}; it has {known}") from None

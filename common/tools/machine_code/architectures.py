@@ -205,19 +205,14 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("steps", nargs="*", help="may be cut short: 08 [all]")
     parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
-    parser.add_argument("--arch", help="only these, e.g. sm_75,sm_86")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--out", type=Path, metavar="FILE", help="record there")
     what.add_argument("--check", action="store_true", help="compare with docs/evidence/architectures.json")
     args = parser.parse_args()
     every = steps_with_kernels()
     steps = chosen(args.steps, every, "step with a kernel of its own") or every
-    if args.out and (args.steps or args.arch):
-        raise UsageError("a record is of all steps and architectures; leave out their names")
-    asked = args.arch.split(",") if args.arch else list(ARCHS)
-    if unknown := [arch for arch in asked if arch not in ARCHS]:
-        raise UsageError(f"'{unknown[0]}' is none of {', '.join(ARCHS)}")
-
+    if args.out and args.steps:
+        raise UsageError("a record is of all steps; leave out their names")
     commands = {step: KernelBuild(args.build, step) for step in steps}
     if without := [step for step in steps if "gpu" not in commands[step].units]:
         raise UsageError(f"{args.build} does not compile {without[0]} for a GPU; see ./setup.sh --help")
@@ -227,7 +222,7 @@ def main() -> int:
         (step, arch)
         for step in steps
         for arch in compiler.archs
-        if arch in asked and arch not in built and commands[step].needs.allow(arch)
+        if arch not in built and commands[step].needs.allow(arch)
     ]
     rows = []
     with ThreadPoolExecutor(max_workers=1 if args.check else os.cpu_count() or 1) as pool:

@@ -19,10 +19,8 @@ def places() -> list[Path]:
     packages = [Path(sysconfig.get_path("purelib")), *ROOT.glob(".venv/lib/python*/site-packages")]
     found = [folder for path in packages for folder in sorted(path.glob("nvidia/cu*/bin"))]
     found += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    found += [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    nvcc = shutil.which("nvcc")
-    found += [Path(nvcc).resolve().parent] if nvcc else []
-    return [*found, Path("/usr/local/cuda/bin")]
+    found += [Path(nvcc).resolve().parent] if (nvcc := shutil.which("nvcc")) else []
+    return [*found, Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "bin"]
 
 
 def find_tool(name: str) -> str:

@@ -16,7 +16,7 @@ What instructions other than FFMAs leave in the cache was not measured: they are
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -95,18 +95,6 @@ class Loop:
     aside: list[Instruction]  # in the loop, but executed rarely
     offsets: frozenset[int]  # of all its instructions
     outer: "Loop | None" = None  # the next loop around it
-
-    def unrolled(self, times: int) -> "Loop":
-        """The loop around this one, as it would be with this one written out `times` times in it.
-
-        Where the compiler left the loop over k a loop, this is a whole tile, loads and all.
-        """
-        if self.outer is None:
-            raise SassError("there is no loop around this one")
-        way = self.outer.instructions
-        inside = [n for n, i in enumerate(way) if i.offset in self.offsets]
-        whole = way[: inside[0]] + self.instructions * times + way[inside[-1] + 1 :]
-        return replace(self.outer, instructions=whole)
 
     def count(self, pattern: str) -> int:
         """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see listing.matches."""

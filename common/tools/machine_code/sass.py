@@ -11,11 +11,11 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tools.base import Parser, plural, write_json
+from tools.base import Parser, plural
 from tools.machine_code import binary
 from tools.machine_code.listing import Instruction, NotMeasured, SassError, count
 from tools.machine_code.loops import PRODUCTS, Loop, ffma_cycles, find_loops, main_loop
@@ -185,14 +185,9 @@ def ffma_report(loop: Loop) -> list[str]:
     ]
 
 
-COMPARED = ("LDS", "LDSM", "LDG", "LDGSTS", "STS", "FSETP", "LOP3")  # what a reader compares between steps
-
-
 def tensor_report(loop: Loop) -> list[str]:
     products = loop.count(loop.products)
-    kinds = [f"{n / products:.2f} {kind}" for kind in COMPARED if (n := loop.count(kind))]
-    among = f", among them {', '.join(kinds)}" if kinds else ""
-    slots = f"{len(loop.instructions) / products:.2f} issue slots{among}"
+    slots = f"{len(loop.instructions) / products:.2f} issue slots"
     try:
         bound = f"{100 * loop.issue_bound:.1f} % of the tensor cores' pace by the issue slots"
         each = f"{loop.products} takes a scheduler {loop.pipe_cycles / products:.2f} cycles (measured)"
@@ -202,7 +197,7 @@ def tensor_report(loop: Loop) -> list[str]:
     return [f"  {'per ' + loop.products:<16} {slots}", f"  at best          {at_best}"]
 
 
-def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
+def report(kernel: Kernel, extra_shared: int) -> str:
     lines = [
         f"{kernel.name}, {kernel.arch}: {len(kernel.instructions)} instructions",
         f"  a thread has     {kernel.registers} registers, {kernel.local_bytes} bytes of local memory,"
@@ -211,8 +206,8 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
         f" {plural(kernel.barriers, 'barrier')},"
         f" {kernel.threads_per_block or 'an unknown number of'} threads",
     ]
-    if threads or kernel.threads_per_block:
-        o = kernel.occupancy(threads, extra_shared)
+    if kernel.threads_per_block:
+        o = kernel.occupancy(extra_shared=extra_shared)
         unknown = kernel.uses_dynamic_shared and not extra_shared
         lines.append(
             f"  an SM holds      {o.warps} of {o.max_warps} warps ({plural(o.blocks, 'block')}), as the"
@@ -223,15 +218,9 @@ def report(kernel: Kernel, threads: int | None, extra_shared: int) -> str:
     return "\n".join(lines)
 
 
-def as_json(kernel: Kernel) -> dict[str, object]:
-    """All of it; of the main loop, the offsets of its instructions and how many of each kind they are."""
-    loop = kernel.loop and {"offsets": [i.offset for i in kernel.loop.instructions], "mix": kernel.loop.mix}
-    return {**asdict(kernel), "loop": loop}
-
-
-def natural(text: str, least: int = 1) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
+def natural(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)
 
 
@@ -255,18 +244,13 @@ def main() -> int:
     parser.add_argument("program", help="a step's program, an object file or a cubin")
     parser.add_argument("--arch", help="default: sm_90a, else the first there is")
     parser.add_argument("--kernel", default="", metavar="REGEX", help="only kernels whose names match")
-    parser.add_argument("--threads", type=natural, metavar="N", help="to a block, for the occupancy")
-    dynamic = "dynamic shared memory of a block"
-    parser.add_argument("--shared", type=lambda n: natural(n, 0), default=0, metavar="BYTES", help=dynamic)
-    parser.add_argument("--json", metavar="FILE", help="write it all there, too, with every instruction")
+    dynamic = "dynamic shared memory of a block, for the occupancy"
+    parser.add_argument("--shared", type=natural, default=0, metavar="BYTES", help=dynamic)
     most = "the main loop's first N (40) instructions"
     parser.add_argument("--excerpt", type=natural, nargs="?", const=40, metavar="N", help=most)
     args = parser.parse_args()
-    chosen = choose(args)
-    for kernel, text in [(kernel, report(kernel, args.threads, args.shared)) for kernel in chosen]:
+    for kernel, text in [(kernel, report(kernel, args.shared)) for kernel in choose(args)]:
         print(text)
         if args.excerpt is not None and kernel.loop:
             print(excerpt(kernel.loop.instructions, args.excerpt))
-    if args.json:
-        write_json(Path(args.json), list(map(as_json, chosen)))
     return 0

@@ -51,27 +51,6 @@ class Operand(str):
         return self.replace("!", "not ")
 
 
-def ffma(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand) -> str:
-    kept = ", ".join(f"{Operand(operand)}" for operand in i.operands[1:] if operand.endswith(".reuse"))
-    words = f"{d} += {a} × {b}" if f"{c}" == f"{d}" else f"{d} = {a} × {b} + {c}"
-    return words + (f"; {kept} kept for the next" if kept else "")
-
-
-def hmma(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand) -> str:
-    k = {"1688": 8, "16816": 16}.get(i.opcode.split(".")[1])
-    if k is None:
-        return ""
-    words = f"{d:16} += {a:16} × {b:8}" if f"{c}" == f"{d}" else f"{d:16} = {a:16} × {b:8} + {c:16}"
-    return f"{words}, matrices 16 × {k} and {k} × 8"
-
-
-def lea_high(i: Instruction, d: Operand, a: Operand, b: Operand, *rest: Operand) -> str:
-    if "SX32" in i.opcode and rest == ("0x1",):
-        return f"{d} = {b} + {a}'s sign + carry"
-    high, by = rest if len(rest) == 2 else (f"{a}'s sign", rest[0])
-    return f"{d} = {b} + the upper half of ({high}:{a} << {by})" + (" + carry" if ".X" in i.opcode else "")
-
-
 def lop3(i: Instruction, d: Operand, a: Operand, b: Operand, c: Operand, table: Operand, *_: Operand) -> str:
     words = LOP3.get(int(table, 16), f"bits of {{0}}, {{1}}, {{2}} (table {table!s})")
     return f"{d} = " + words.format(a, b, c)
@@ -83,37 +62,18 @@ def compare(i: Instruction, a: Operand, b: Operand) -> str:
     return words if also in ("PT", "UPT") else f"{words} {parts[-1].lower()} {also.condition}"
 
 
-def half(i: Instruction, d: Operand, a: Operand, b: Operand, *constant: Operand) -> str:
-    zero = "0" in (f"{a}", f"{b}") and {f"{c}" for c in constant} == {"0"}
-    what = "0, in the half-precision lanes" if zero else "a constant or product of half-precision pairs"
-    return f"{d} = {what}"
-
-
 def special(i: Instruction, d: Operand, name: Operand) -> str:
     base, _, part = name.partition(".")
     words = SPECIAL.get(base, name) + (f".{part.lower()}" if part and base in SPECIAL else "")
     return f"{d:8} = {words}" if i.opcode == "CS2R" else f"{d} = {words}"
 
 
-def copy(i: Instruction, to: Operand, source: Operand) -> str:
-    words = f"starts to copy {i.bytes} bytes of global memory at {source:at} to shared memory at {to:at}"
-    words += ", past the L1 cache" if "BYPASS" in i.opcode else ""
-    valid = Operand(i.operands[-1])
-    unless = f"not {valid}".replace("not !", "")
-    return f"{words}; zeros if {unless}" if valid.is_predicate else words
-
-
-def wait_for_copies(i: Instruction, *operands: Operand) -> str:
-    most = f"{operands[-1]}"
-    all_but = f"until at most {most} groups of copies are on their way"
-    return "waits " + ("for all copies" if most == "0" else all_but)
-
-
 # Opcodes, without the U of uniform registers, and what they do: of the first line that fits. The numbers are
 # those of the operands without predicates; a function gets these operands.
 WORDS: dict[str, str | Callable[..., str]] = {
-    "FFMA": ffma,
-    "HMMA": hmma,
+    "FFMA": "{0} = {1} × {2} + {3}",
+    "HMMA.1688": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 8 and 8 × 8",
+    "HMMA.16816": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 16 and 16 × 8",
     "FMUL": "{0} = {1} × {2}",
     "FADD": "{0} = {1} + {2}",
     "IMAD.WIDE": "{0:8} = {1} × {2} + {3:8}, 64 bits",
@@ -121,7 +81,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "IMAD": "{0} = {1} × {2} + {3}{carry_in}",
     "IADD3": "{0} = {1} + {2} + {3}{carry_in}{carry_out}",
     "VIADD": "{0} = {1} + {2}{carry_in}{carry_out}",
-    "LEA.HI": lea_high,
+    "LEA.HI": "{0} = {2} + the upper half of {1}, shifted{carry_in}",
     "LEA": "{0} = {1} × {power} + {2}{carry_out}",
     "SHF.L.U64.HI": "{0} = the upper half of {3}:{1} << {2}",
     "SHF.L": "{0} = {1} << {2}",
@@ -131,7 +91,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "SEL FSEL": "{0} = {1} if {last.condition}, else {2}",
     "IMNMX VIMNMX": "{0} = {extreme}({1}, {2})",
     "VIADDMNMX": "{0} = {extreme}({1} + {2}, {3})",
-    "HFMA2": half,
+    "HFMA2": "{0} = a constant or product of half-precision pairs",
     "MOV": "{0} = {1}",
     "LDC.64": "{0:8} = {last}, an argument of the kernel or a constant",
     "LDC": "{0} = {last}, an argument of the kernel or a constant",
@@ -141,9 +101,9 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "LDSM": "{0:{bytes}} = matrices of 8 rows of 16 bytes of shared memory, a row at {1:at}",
     "LDS LDG LDL": "{0:{bytes}} = {bytes} bytes of {space} memory at {1:at}",
     "STS STG STL": "{bytes} bytes of {space} memory at {0:at} = {1:{bytes}}",
-    "LDGSTS": copy,
+    "LDGSTS": "starts to copy {bytes} bytes of global memory at {1:at} to shared memory at {0:at}",
     "LDGDEPBAR": "closes the group of copies started so far",
-    "DEPBAR": wait_for_copies,
+    "DEPBAR": "waits until at most {last} groups of copies are on their way",
     "BAR": "waits for all threads of the block",
     "SYNCS": "works on an mbarrier: arrives there, or asks whether its phase is complete",
     "ELECT": "{all[0]} = whether this lane is the one of its warp that goes on",
@@ -160,13 +120,14 @@ WORDS: dict[str, str | Callable[..., str]] = {
 }
 KNOWN = {name.split(".")[0] for names in WORDS for name in names.split()}
 TABLE = [(name.split("."), say) for names, say in WORDS.items() for name in names.split()]
-# Zeros and ones that say nothing.
+# Zeros and ones that say nothing, and sums that are added to.
 SIMPLER = (
     (r"(?<![\w.:])(-?0 × \S+?|\S+ × 0)(?=[ ,)]|$)", "0"),
     (r" × 1(?=[ ,)]|$)", ""),
     (r" \+ 0(?=[ ,)]|$)", ""),
     (r"(?<![\w.])0 \+ ", ""),
     (r"\+ -", "- "),
+    (r"^(\S+) = (.+ × .+) \+ \1(?=,|$)", r"\1 += \2"),
 )
 
 

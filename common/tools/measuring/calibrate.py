@@ -189,13 +189,11 @@ def grid_depends_on_device(step: str) -> bool:
     return any("multiprocessors()" in read_text(path) for path in files)
 
 
-def without_record(steps: Sequence[str], evidence: Path) -> list[str]:
-    """Those of the steps that `ladder profile` has not recorded. Throws UsageError if it has recorded none of
-    them: then the folder is the wrong one."""
-    missing = [step for step in steps if not (evidence / f"{step}.json").exists()]
-    if missing and len(missing) == len(steps):
-        raise UsageError(f"{evidence} has no record of any step; record them with ladder profile")
-    return missing
+def steps_recorded(steps: Sequence[str], evidence: Path) -> tuple[list[str], list[str]]:
+    """Of the steps with a kernel those that `ladder profile` has recorded, and the others."""
+    own = [step for step in steps if not is_library(step)]
+    recorded = [step for step in own if (evidence / f"{step}.json").exists()]
+    return recorded, [step for step in own if step not in recorded]
 
 
 def calibrate(
@@ -221,13 +219,12 @@ def main() -> int:
     parser.add_argument("--steps", default="", help="names, separated by commas; from 01 on if left out")
     parser.add_argument("--verbose", action="store_true", help="each step and each listed difference")
     args = parser.parse_args()
-    every = all_steps()
-    unrecorded = [] if args.steps else without_record(every, args.evidence)
-    steps = [step for step in every if not is_library(step) and step not in unrecorded]
-    if args.steps:
-        steps = chosen(args.steps.split(","), every, "step")
-    if missing := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:
-        raise UsageError(f"{missing[0]} is not built; run `meson compile -C {args.build}`")
+    recorded, missing = steps_recorded(all_steps(), args.evidence)
+    steps = chosen(args.steps.split(","), [*recorded, *missing], "step") if args.steps else recorded
+    if not steps:
+        raise UsageError(f"{args.evidence} has no record of any step; record them with ladder profile")
+    if unbuilt := [path for step in steps if not (path := args.build / "steps" / step / "run").exists()]:
+        raise UsageError(f"{unbuilt[0]} is not built; run `meson compile -C {args.build}`")
     say = print if args.verbose else lambda _: None
     equal = listed = wrong = 0
     try:
@@ -238,8 +235,8 @@ def main() -> int:
                 print(f"WRONG {line}")
     except NotAvailable as reason:
         raise UsageError(reason, SKIPPED) from None
-    if unrecorded:
-        print(f"not recorded yet: {', '.join(unrecorded)}")
+    if missing and not args.steps:
+        print(f"not recorded yet: {', '.join(missing)}")
     print(
         f"{equal} memory instructions of the GPU agree with the CPU device in requests, bytes, sectors and "
         f"wavefronts; {listed} differ for listed reasons; {wrong} differences are not explained"

@@ -6,13 +6,12 @@ plot is drawn beside the JSON.
 """
 
 import argparse
-import itertools
 import json
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -46,12 +45,9 @@ def load(path: Path) -> list[Record]:
     """The records of a file that `record` wrote."""
     wanted = {"step", "m", "n", "k", "batch", "device", "device_kind", "date", "pass", "time_us"}
     records = read_json(path, "; record it with ladder measure")
-    if not isinstance(records, list) or not records:
-        raise UsageError(f"{path}: holds no array of records; record it with ladder measure")
-    for record in records:
-        missing = wanted - record.keys() if isinstance(record, dict) else wanted
-        if missing:
-            raise UsageError(f"{path}: holds a record without {', '.join(sorted(missing))}")
+    whole = isinstance(records, list) and all(isinstance(r, dict) and wanted <= r.keys() for r in records)
+    if not whole or not records:
+        raise UsageError(f"{path}: holds no records of a ladder; record them with ladder measure")
     return records
 
 
@@ -73,28 +69,19 @@ def choose_steps(build: Path, wanted: str) -> list[str]:
     return chosen(wanted.split(","), built, f"step in {build}") if wanted else built
 
 
-def run_step(
-    program: Path, options: list[str], cases: list[str], on_case: Callable[[str], None] = lambda _: None
-) -> list[Record]:
-    """Runs a step over the cases and calls on_case with the shape of each that is done."""
+def run_step(program: Path, options: list[str], cases: list[str]) -> list[Record]:
     with tempfile.TemporaryDirectory() as folder:
         listed, out = Path(folder) / "cases.txt", Path(folder) / "out.json"
         listed.write_text("\n".join(cases) + "\n")
         command = [str(program), "--cases", str(listed), "--json", str(out), *options]
-        lines = []
         try:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         except OSError as error:
             raise UsageError(f"{program}: cannot be run: {error.strerror}") from None
-        with process:
-            for line in process.stdout or ():
-                lines.append(line)
-                if shape := re.match(r"\d+ x \d+ x \d+(?: batch \d+)?", line):
-                    on_case(shape[0])
-        if process.returncode != 0:
-            errors = [line for line in lines if line.startswith("error: ")]
-            said = "".join(errors or lines).strip().removeprefix("error: ") or "it printed nothing"
-            status = process.returncode
+        if status := result.returncode:
+            errors = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
+            said = "\n".join(errors or [result.stdout.strip() or "it printed nothing"])
+            said = said.removeprefix("error: ")
             raise UsageError(f"{program.parent.name} ended with exit status {status}: {said}", max(status, 1))
         return json.loads(out.read_text())
 
@@ -148,16 +135,9 @@ def record(args: argparse.Namespace) -> None:
             raise UsageError(f"{args.cases} holds no problem; give lines such as --m 64 --n 32 --k 16")
     options = ["--device", device] + (["--repeat", str(args.repeat)] if args.repeat is not None else [])
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    total = len(steps) * len(cases)
     for index, step in enumerate(steps):
-        done = itertools.count(index * len(cases) + 1)
-        progress(index * len(cases), total, step)
-
-        def on_case(shape: str, step: str = step, done: Iterator[int] = done) -> None:
-            if sys.stderr.isatty():
-                progress(min(next(done), total - 1), total, f"{step}  {shape}")
-
-        new = run_step(args.build / "steps" / step / "run", options, cases, on_case)
+        progress(index, len(steps), step)
+        new = run_step(args.build / "steps" / step / "run", options, cases)
         if records and records[0]["device"] != new[0]["device"]:
             raise UsageError(
                 f"{args.out} is of {records[0]['device']}, not {new[0]['device']}; leave out --append"
@@ -165,7 +145,7 @@ def record(args: argparse.Namespace) -> None:
         # Written after each step: what was measured is not lost if a later one fails.
         records = merge(records, new)
         write_json(args.out, records)
-    progress(total, total, "done")
+    progress(len(steps), len(steps), "done")
     print(terminal_table(records, sizes))
     if device == "gpu":
         for picture, of_kind in pictures(args.out.with_suffix(".svg"), records):
