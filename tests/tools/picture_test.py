@@ -267,7 +267,7 @@ def test_roofline_names(count):
         own = plot.place(*point[1:])
         assert any(math.dist(own, mark[:2]) < 0.1 for mark in marks)
         assert any(math.dist((*own, x, y), end) < 1 for end in ends)
-        assert y - 8 > plot.y(66.9)
+        assert y - 8 > plot.place(1, 66.9)[1]
         for mx, my, r in marks:
             assert abs(mx - x) > 9 + r or abs(my - y) > 5 + r, point
         for other, (a, b) in names.items():

@@ -1,12 +1,13 @@
 """The roofline: what each step reaches, against what the arithmetic and the DRAM allow, as an SVG."""
 
 import math
+from itertools import product
 from typing import Any, NamedTuple
 
-from tools.drawing.svg import FONT, PHONE, Plot, Scale, circle, document, line, rectangle, text, trim
+from tools.drawing.svg import FONT, PHONE, circle, document, element, line, rectangle, text, trim
 
 HEIGHT = 480
-LEFT, RIGHT, TOP, BOTTOM = 44, 14, 66, 56
+LEFT, RIGHT, TOP, BOTTOM = 44, PHONE - 14, 66, HEIGHT - 56  # of the plot
 NAME = 20.0  # width of a step's number
 ASIDE = 30.0  # from a point's middle to that of its number
 MIDDLE: dict[str, Any] = {"text_anchor": "middle"}
@@ -18,6 +19,33 @@ class Point(NamedTuple):
     step: str
     flops_per_byte: float
     tflops: float
+
+
+class Plot(NamedTuple):
+    """Two logarithmic axes, by the lowest and the highest figure of each."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        right, up = (
+            math.log(n / low) / math.log(high / low) for n, (low, high) in ((x, self.x), (y, self.y))
+        )
+        return LEFT + (RIGHT - LEFT) * right, BOTTOM + (TOP - BOTTOM) * up
+
+    def grid(self) -> list[str]:
+        """A thin line for 1, 10, 100 ... FLOP per byte and for 1, 2, 5, 10, ... TFLOP/s, with its figure."""
+        body = []
+        for multiple, exponent in product((1, 2, 5), range(-3, 6)):
+            tick = multiple * 10.0**exponent
+            x, y = self.place(tick, tick)
+            if multiple == 1 and self.x[0] <= tick <= self.x[1]:
+                body.append(line(x, TOP, x, BOTTOM, class_="rule"))
+                body.append(text(x, BOTTOM + 18, trim(tick), **MIDDLE, class_="soft"))
+            if self.y[0] <= tick <= self.y[1]:
+                body.append(line(LEFT, y, RIGHT, y, class_="rule"))
+                body.append(text(LEFT - 5, y + 5, trim(tick), text_anchor="end", class_="soft"))
+        return body
 
 
 def roof(flops_per_byte: float, peak_tflops: float, tb_per_s: float) -> float:
@@ -33,8 +61,8 @@ def svg(points: list[Point], marked: str, peak_tflops: float, tb_per_s: float, d
         text(LEFT, 22, device, size=15, font_weight="bold"),
         circle(LEFT + 7, 42, 7, class_="here"),
         text(LEFT + 20, 47, marked.replace("_", " ") + others_said),
-        *plot.grid(plot.x.ticks(multiples=(1,)), plot.y.ticks()),
-        text((LEFT + plot.right) / 2, HEIGHT - 14, "FLOP per byte of DRAM traffic", **MIDDLE, class_="soft"),
+        *plot.grid(),
+        text((LEFT + RIGHT) / 2, HEIGHT - 14, "FLOP per byte of DRAM traffic", **MIDDLE, class_="soft"),
         text(LEFT + 6, TOP + 12, "TFLOP/s", class_="soft"),
         *roofs(plot, peak_tflops, tb_per_s),
         *named_dots(plot, points, marked),
@@ -54,21 +82,22 @@ def whole_plot(points: list[Point], peak_tflops: float, tb_per_s: float) -> Plot
     x_high = max(100 * peak_tflops / tb_per_s, *(p.flops_per_byte * 2 for p in points))
     y_low = min(0.4, *(p.tflops / 1.3 for p in points))
     y_high = max(peak_tflops, *(p.tflops for p in points)) * 1.4
-    return Plot(Scale(x_low, x_high, LEFT, PHONE - RIGHT), Scale(y_low, y_high, HEIGHT - BOTTOM, TOP))
+    return Plot((x_low, x_high), (y_low, y_high))
 
 
 def roofs(plot: Plot, peak_tflops: float, tb_per_s: float) -> list[str]:
     ridge = peak_tflops / tb_per_s
-    start = max(plot.x.low, plot.y.low / tb_per_s)
-    corners = [(start, start * tb_per_s), (ridge, peak_tflops), (plot.x.high, peak_tflops)]
+    start = max(plot.x[0], plot.y[0] / tb_per_s)
+    corners = [(start, start * tb_per_s), (ridge, peak_tflops), (plot.x[1], peak_tflops)]
     # Along the slope, in its middle.
     middle = math.sqrt(start * ridge)
     x, y = plot.place(middle, middle * tb_per_s)
     right, up = plot.place(2 * middle, 2 * middle * tb_per_s)
     turn = f"rotate({trim(math.degrees(math.atan2(up - y, right - x)))} {trim(x)} {trim(y)})"
-    peak = plot.right - 4, plot.y(peak_tflops) - 7
+    path = " L".join(" ".join(map(trim, plot.place(*corner))) for corner in corners)
+    peak = RIGHT - 4, plot.place(1, peak_tflops)[1] - 7
     return [
-        plot.curve(corners, class_="strong", stroke_width=2.5),
+        element("path", d=f"M{path}", class_="strong", stroke_width=2.5),
         text(*peak, f"FP32 peak {peak_tflops:.1f}", text_anchor="end"),
         text(x, y - 7, f"DRAM {tb_per_s:.1f} TB/s", transform=turn, **MIDDLE),
     ]

@@ -1,8 +1,6 @@
 """Small SVGs as text: the same input gives the same bytes; legible in light and in dark surroundings."""
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -74,58 +72,6 @@ def document(width: float, height: float, title: str, description: str, body: It
     words = f'<title id="title">{escape(title)}</title>\n<desc id="desc">{escape(description)}</desc>'
     paper = rectangle(0, 0, width, height, class_="paper", rx=4)
     return "\n".join([head, words, f"<style>{style()}</style>", paper, *body, "</svg>", ""])
-
-
-# ---- Plots -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scale:
-    """One logarithmic axis: from figures, low to high, to places on the picture, start to end."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, figure: float) -> float:
-        part = math.log(figure / self.low) / math.log(self.high / self.low)
-        return self.start + (self.end - self.start) * part
-
-    def ticks(self, multiples: Sequence[int] = (1, 2, 5)) -> list[float]:
-        """1, 2, 5, 10, 20, ... within the range."""
-        exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found = (m * 10.0**exponent for exponent in exponents for m in multiples)
-        return [figure for figure in found if self.low <= figure <= self.high]
-
-
-class Plot:
-    """Two axes, and what is drawn on them; y.start is below."""
-
-    def __init__(self, x: Scale, y: Scale):
-        self.x, self.y = x, y
-        self.left, self.right, self.bottom, self.top = x.start, x.end, y.start, y.end
-
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        return self.x(x), self.y(y)
-
-    def grid(self, x_ticks: Iterable[float], y_ticks: Iterable[float]) -> list[str]:
-        """A thin line for each tick, with its figure below or at the left."""
-        body = []
-        for tick in x_ticks:
-            x = self.x(tick)
-            body.append(line(x, self.top, x, self.bottom, class_="rule"))
-            body.append(text(x, self.bottom + 18, trim(tick), text_anchor="middle", class_="soft"))
-        for tick in y_ticks:
-            y = self.y(tick)
-            body.append(line(self.left, y, self.right, y, class_="rule"))
-            body.append(text(self.left - 5, y + 5, trim(tick), text_anchor="end", class_="soft"))
-        return body
-
-    def curve(self, points: Iterable[tuple[float, float]], **attributes: Any) -> str:
-        """A line through points."""
-        places = (" ".join(map(trim, self.place(*point))) for point in points)
-        return element("path", d="M" + " L".join(places), **attributes)
 
 
 # ---- Lanes -----------------------------------------------------------------------------------------------
