@@ -13,6 +13,7 @@ from tools.drawing.svg import COLORS, PHONE, rectangle, text
 GROUP = 4  # words of 4 bytes, and as many banks: 16 bytes
 GROUPS = BANKS // GROUP
 ROWS = 8  # of a swizzle
+IN_ORDER = [range(GROUPS)] * ROWS  # where the groups of a row lie without one
 # Of what is touched; the same in light and in dark.
 FRAME: dict[str, Any] = {"fill": "none", "stroke": COLORS["here"][1], "stroke_width": 3}
 
@@ -78,24 +79,20 @@ class Layout(NamedTuple):
     access: str
 
 
+def columns(layout: Layout, groups: Sequence[Sequence[int]]) -> int:
+    """How many columns of four banks the touched groups lie in, if the groups of the rows lie so."""
+    return len({groups[row][group] for row, group in layout.touched})
+
+
 def describe_swizzle(layout: Layout) -> str:
     """The picture in words, for those who cannot see it."""
     rows = []
     for row, places in enumerate(layout.groups):
-        order = (str(group) for _, group in sorted(zip(places, range(len(places)), strict=True)))
-        rows.append(f"row {row} has its groups in the order {', '.join(order)}")
-    before, after = columns(layout, False), columns(layout, True)
+        order = ", ".join(str(places.index(place)) for place in sorted(places))
+        rows.append(f"row {row} has its groups in the order {order}")
+    before, after = columns(layout, IN_ORDER), columns(layout, layout.groups)
     framed = f"Framed, {layout.access}: {plural(before, 'column')} of four banks row by row, {after} so"
     return f"Where the groups of 16 bytes of {layout.array} lie: {'; '.join(rows)}. {framed}."
-
-
-def place_of(layout: Layout, row: int, group: int, moved: bool) -> int:
-    return layout.groups[row][group] if moved else group
-
-
-def columns(layout: Layout, moved: bool) -> int:
-    """How many columns of four banks the touched groups lie in."""
-    return len({place_of(layout, row, group, moved) for row, group in layout.touched})
 
 
 def swizzle(layout: Layout) -> str:
@@ -105,31 +102,28 @@ def swizzle(layout: Layout) -> str:
     sheet.write("Above: the first of its four banks.", class_="soft")
     gap, label, cell = 18, 24, 22
     wide = (PHONE - 2 * MARGIN - gap) / 2
-    width = (wide - label) / GROUPS
-    top = sheet.y + 8
-    bottom = top
-    for n, name in enumerate(("row by row", f"by {layout.function}()")):
-        left, y = MARGIN + n * (wide + gap) + label, top + LANE_HEIGHT
-        sheet.body.append(text(left, y, name, font_weight="bold"))
-        y += LANE_HEIGHT + 2
+    left, width, top = float(MARGIN + label), (wide - label) / GROUPS, sheet.y + 8 + LANE_HEIGHT
+    for name, groups in ("row by row", IN_ORDER), (f"by {layout.function}()", layout.groups):
+        sheet.body.append(text(left, top, name, font_weight="bold"))
+        sheet.y = top + LANE_HEIGHT + 2
         for column in range(GROUPS):
-            sheet.over(left + (column + 0.5) * width, y, column * GROUP, class_="soft")
-        y += 5
+            sheet.over(left + (column + 0.5) * width, sheet.y, column * GROUP, class_="soft")
+        sheet.y += 5
         frames = []
-        for row, places in enumerate(layout.groups):
-            sheet.before(left, y + cell / 2 + 5, row)
-            for group in range(len(places)):
-                x = left + place_of(layout, row, group, bool(n)) * width
-                sheet.cell((x, y, width, cell), [group], group * GROUP)
+        for row, places in enumerate(groups):
+            sheet.before(left, sheet.y + cell / 2 + 5, row)
+            for group, place in enumerate(places):
+                x = left + place * width
+                sheet.cell((x, sheet.y, width, cell), [group], group * GROUP)
                 if (row, group) in layout.touched:
-                    frames.append(rectangle(x + 1, y + 1, width - 2, cell - 2, **FRAME))
-            y += cell
+                    frames.append(rectangle(x + 1, sheet.y + 1, width - 2, cell - 2, **FRAME))
+            sheet.y += cell
         sheet.body += frames
-        many = columns(layout, bool(n))
-        y += LANE_HEIGHT + 4
-        style = picture.emphasis(True) if not n and many < columns(layout, True) else {}
-        sheet.body.append(text(left, y, f"{plural(many, 'column')} of banks", **style))
-        bottom = y
-    sheet.y = bottom + 6
+        sheet.y += LANE_HEIGHT + 4
+        many = columns(layout, groups)
+        style = picture.emphasis(True) if many < columns(layout, layout.groups) else {}
+        sheet.body.append(text(left, sheet.y, f"{plural(many, 'column')} of banks", **style))
+        left += wide + gap
+    sheet.y += 6
     sheet.explain(layout.access, **FRAME)
     return sheet.document(describe_swizzle(layout), MARGIN + 6)

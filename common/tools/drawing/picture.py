@@ -325,7 +325,7 @@ def draw_sectors(sheet: Sheet, access: Access) -> None:
     for _, line in groupby(cells, lambda sector: sector // LINE):
         sectors = list(line)
         several = len(sectors) > 1  # they get rows of their own
-        at += at % 2 if several else 0
+        at += at % 2 * several
         for n, sector in enumerate(sectors, at):
             left, sheet.y = SECTOR_LEFT[n % 2], top + n // 2 * pitch
             sheet.before(left, sheet.y + height / 2 + 5, sector)
@@ -334,8 +334,7 @@ def draw_sectors(sheet: Sheet, access: Access) -> None:
         y, high = top + at // 2 * pitch, sheet.y + height - (top + at // 2 * pitch)
         wide = right - left + 8 * SECTOR_WORD
         frames.append(rectangle(left - 1.5, y - 1.5, wide + 3, high + 3, class_="strong", fill="none", rx=2))
-        at += len(sectors)
-        at += at % 2 if several else 0
+        at += len(sectors) + len(sectors) % 2 * several
     sheet.body += frames
     sheet.y += pitch
 

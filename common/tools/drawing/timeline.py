@@ -128,13 +128,13 @@ def describe(t: Timeline) -> str:
 # ---- The picture -----------------------------------------------------------------------------------------
 
 
-def bar(sheet: Sheet, x: float, end: float, content: str, color: str, opacity: float) -> None:
-    sheet.body.append(rectangle(x + 1, sheet.y, end - x - 2, HIGH, class_="paper"))
-    sheet.body.append(rectangle(x + 1, sheet.y, end - x - 2, HIGH, **filled(color, opacity)))
+def bar(sheet: Sheet, x: float, end: float, y: float, content: str, color: str, opacity: float) -> None:
+    sheet.body.append(rectangle(x + 1, y, end - x - 2, HIGH, class_="paper"))
+    sheet.body.append(rectangle(x + 1, y, end - x - 2, HIGH, **filled(color, opacity)))
     if width_of(content) > end - x - 4:
         content = content.split()[-1]
     if width_of(content) <= end - x - 2:
-        sheet.over((x + end) / 2, sheet.y + HIGH / 2 + 5, content)
+        sheet.over((x + end) / 2, y + HIGH / 2 + 5, content)
 
 
 def picture(t: Timeline) -> str:
@@ -150,31 +150,24 @@ def picture(t: Timeline) -> str:
     def begin(tile: Tile) -> float:
         return x(-BEFORE * (1 - early.index(tile) / len(early)) if tile.asked is None else float(tile.asked))
 
-    sheet.y += 26
-    top = sheet.y
+    top = sheet.y + 26
+    rows = [top + row * (HIGH + APART) for row in range(t.stages + 1)]
+    sheet.y = rows[-1] + HIGH + APART
     sheet.before(LEFT, top - 6, "round")
-    for number in range(rounds):
-        sheet.over(x(number + 0.5), top - 6, str(number), class_="soft")
-    bottom = top + (t.stages + 1) * (HIGH + APART) - APART
-    for row in range(t.stages + 1):
-        y = top + row * (HIGH + APART)
+    for y, name in zip(rows, [*(f"stage {n}" for n in range(t.stages)), "warps"], strict=True):
+        sheet.before(LEFT, y + HIGH / 2 + 5, name)
         sheet.body.append(rectangle(LEFT, y, PHONE - MARGIN - LEFT, HIGH, class_="empty"))
     for number in range(rounds + 1):
         at = x(number)
-        sheet.body.append(line(at, top - 3, at, bottom + 3, class_="soft-rule", stroke_dasharray="2 4"))
-    for stage in range(t.stages):
-        sheet.before(LEFT, sheet.y + HIGH / 2 + 5, f"stage {stage}")
-        for tile in t.tiles:
-            if tile.stage == stage:
-                at, name = x(tile.number), f"tile {tile.number}"
-                bar(sheet, begin(tile), at, name, "there", 0.45)
-                bar(sheet, at, x(tile.number + 1), name, "here", 0.6)
-                sheet.body.append(rectangle(at - 1.25, sheet.y - 2, 2.5, HIGH + 4, class_="ink"))
-        sheet.y += HIGH + APART
-    sheet.before(LEFT, sheet.y + HIGH / 2 + 5, "warps")
+        sheet.body.append(line(at, top - 3, at, sheet.y - 3, class_="soft-rule", stroke_dasharray="2 4"))
     for number in range(rounds):
-        bar(sheet, x(number), x(number + 1), f"tile {number}", "here", 0.6)
-    sheet.y += HIGH + APART
+        sheet.over(x(number + 0.5), top - 6, number, class_="soft")
+        bar(sheet, x(number), x(number + 1), rows[-1], f"tile {number}", "here", 0.6)
+    for tile in t.tiles:
+        at, y, name = x(tile.number), rows[tile.stage], f"tile {tile.number}"
+        bar(sheet, begin(tile), at, y, name, "there", 0.45)
+        bar(sheet, at, x(tile.number + 1), y, name, "here", 0.6)
+        sheet.body.append(rectangle(at - 1.25, y - 2, 2.5, HIGH + 4, class_="ink"))
     alone = "a copy: a warp of its own asks for it as soon as the stage has been read"
     asks = alone if t.copier else "a copy, from when a warp asks for it"
     sheet.y += 2
