@@ -64,12 +64,9 @@ def label_rows(sheet: Sheet, found: Sequence[Cell], left: float, top: float, hig
 
 def elements_of(name: str, matrix: Matrix, lane: int) -> list[tuple[str, str]]:
     """Register -> its elements, as in ("a0", "A[1][2]"), ("a0", "A[1][2], [1][3]")."""
-    found, packed = [], matrix["packed"]
-    places = [f"[{row}][{col}]" for row, col in matrix["elements"][lane]]
-    for first in range(0, len(places), packed):
-        together = ", ".join(places[first : first + packed])
-        found.append((f"{name}{first // packed}", f"{name.upper()}{together}"))
-    return found
+    places, packed = [f"[{row}][{col}]" for row, col in matrix["elements"][lane]], matrix["packed"]
+    together = (", ".join(places[first : first + packed]) for first in range(0, len(places), packed))
+    return [(f"{name}{n}", f"{name.upper()}{elements}") for n, elements in enumerate(together)]
 
 
 def instruction_name(name: str, maps: Mapping[str, Matrix]) -> str:

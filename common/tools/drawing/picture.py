@@ -81,12 +81,12 @@ def from_xray(row: dict[str, Any]) -> Access:
     access = Access(row["operation"], row["array"], row["space"], row["bytes"], example["addresses"])
     if row["space"] == "global":
         return replace(access, sectors=example["sectors"], bytes_used=example["bytes_used"])
-    found = []
-    for part in example["parts"]:
-        (first, last), (low, high) = part["lanes"], part["bytes"]
-        counts = part["wavefronts"], part["words_of_banks"]
-        found.append(Part(range(first, last + 1), range(low, high + 1), *counts))
-    return replace(access, parts=found)
+
+    def part(of: dict[str, Any]) -> Part:
+        lanes, size = (range(first, last + 1) for first, last in (of["lanes"], of["bytes"]))
+        return Part(lanes, size, of["wavefronts"], of["words_of_banks"])
+
+    return replace(access, parts=list(map(part, example["parts"])))
 
 
 # ---- Words -----------------------------------------------------------------------------------------------

@@ -67,12 +67,10 @@ def svg(points: list[Point], marked: str, peak_tflops: float, tb_per_s: float, d
         *roofs(plot, peak_tflops, tb_per_s),
         *named_dots(plot, points, marked),
     ]
-    steps = [
-        f"{p.step}: {p.flops_per_byte:.0f} FLOP per byte, {p.tflops:.2f} TFLOP/s"
-        + (" (this step)" if p.step == marked else "")
-        for p in points
-    ]
-    description = f"Roofs: {peak_tflops:.1f} TFLOP/s and {tb_per_s:.1f} TB/s. {'; '.join(steps)}."
+    steps = [f"{p.step}: {p.flops_per_byte:.0f} FLOP per byte, {p.tflops:.2f} TFLOP/s" for p in points]
+    description = (
+        f"Roofs: {peak_tflops:.1f} TFLOP/s and {tb_per_s:.1f} TB/s. {'; '.join(steps)}. Marked: {marked}."
+    )
     return document(PHONE, HEIGHT, f"Roofline of {device}", description, body)
 
 

@@ -58,12 +58,11 @@ def tile_of(line: Line, request: Request, bk: int) -> int | None:
 
 def timeline(recording: Recording, bk: int, stages: int, extents: dict[str, list[int]]) -> Timeline:
     """extents: of the arrays in shared memory, of which each buffer has an equal part."""
-    loads = []  # in the block's order
-    for row, request in recording.of(("load", "ldmatrix"), "shared"):
-        tile = tile_of(row, request, bk)
-        if tile is not None:
-            loads.append(Load(request.sequence, request.warp, place_of(row, request, stages, extents), tile))
-    loads.sort()
+    loads = sorted(  # in the block's order
+        Load(request.sequence, request.warp, place_of(row, request, stages, extents), tile)
+        for row, request in recording.of(("load", "ldmatrix"), "shared")
+        if (tile := tile_of(row, request, bk)) is not None
+    )
     by_warp: dict[int, list[Load]] = defaultdict(list)
     for load in loads:
         by_warp[load.warp].append(load)

@@ -69,11 +69,12 @@ class Request:
     def source(self, step: str) -> list[str]:
         return self.context.kernel(step).read_text().splitlines()
 
-    def figure(self, name: str, svg: str, description: str) -> str:
-        """Keeps a figure and returns the link to it."""
+    def figure(self, words: Iterable[str], svg: str, says: str) -> str:
+        """Keeps a picture under the name that the words make, and returns the link to it."""
+        name = "_".join(re.findall(r"\w+", " ".join(words))) + ".svg"  # "Tiles::B" is no name for a file
         self.figures[name] = svg
         where = os.path.relpath(self.figures_folder / name, self.page.parent)
-        return f"![{description}]({where})"
+        return f"![{says.replace('[', '(').replace(']', ')')}]({where})"
 
 
 MAKERS: dict[str, Callable[[Request, str], str]] = {}
@@ -282,12 +283,6 @@ def make_xray(request: Request) -> str:
 SPACES = {"banks": "shared", "sectors": "global"}
 
 
-def drawn(request: Request, words: Iterable[str], svg: str, says: str) -> str:
-    """Keeps a picture under the name that the words make, and returns the link to it."""
-    name = "_".join(re.findall(r"\w+", " ".join(words)))  # "Tiles::B" is no name for a file
-    return request.figure(f"{name}.svg", svg, says.replace("[", "(").replace("]", ")"))  # as a link's text
-
-
 def source_of(row: dict[str, Any]) -> str:
     """The line of the source that an X-ray's example is from, and which execution it is."""
     example = row["example"]
@@ -305,7 +300,7 @@ def make_picture(request: Request) -> str:
     space = SPACES[rest[0]] if rest else None
     row = picture.find(request.accesses(step), operation, array, space, line)
     access, words = picture.from_xray(row), [step, operation, array, *rest, line or ""]
-    link = drawn(request, words, picture.picture(access), picture.describe(access))
+    link = request.figure(words, picture.picture(access), picture.describe(access))
     return f"{link}\n\n{source_of(row)}"
 
 

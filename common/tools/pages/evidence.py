@@ -68,11 +68,11 @@ COUNTERS: dict[str, tuple[str, Callable[[float], str]]] = {
     "shared_load_wavefronts": ("wavefronts of shared loads", count),
     "shared_store_wavefronts": ("wavefronts of shared stores (not of copies)", count),
 }
-# A row that is zero everywhere says nothing.
-LEFT_OUT_IF_ZERO = {
-    *("shared_bytes_per_block", "tensor_pipe_percent"),
-    *(key for key in COUNTERS if "wavefronts" in key),
-}
+LEFT_OUT_IF_ZERO = (
+    "shared_bytes_per_block",
+    "tensor_pipe_percent",
+    *(k for k in COUNTERS if "wavefronts" in k),
+)
 
 
 def counters_of(request: Request, step: str) -> dict[str, float | None]:
@@ -296,7 +296,7 @@ def make_roofline(request: Request) -> str:
     points.append(here := roofline_point(request, step))
     picture = roofline.svg(points, step, gpu.peak_tflops, gpu.dram_tb_per_s, gpu.name)
     words = f"Roofline of {gpu.name} with the steps up to {step}"
-    link = request.figure(f"{step}_roofline.svg", picture, words)
+    link = request.figure([step, "roofline"], picture, words)
     best = roofline.roof(here.flops_per_byte, gpu.peak_tflops, gpu.dram_tb_per_s)
     bound = "the DRAM" if here.flops_per_byte < gpu.flops_per_byte else "the arithmetic"
     reached = blocks.percent(100 * here.tflops / best)

@@ -11,7 +11,7 @@ from tools.claims.objects import NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import fragments, layouts, picture, play, tiling, timeline
 from tools.drawing.layouts import Layout
-from tools.pages.blocks import Request, block, drawn, source_of
+from tools.pages.blocks import Request, block, source_of
 
 WARP, LANE = 0, 5  # that are marked: a lane whose row, column and number all differ
 ELEMENT = 4  # bytes of a float
@@ -29,7 +29,7 @@ def make_fragments(request: Request) -> str:
     if name not in known:
         raise UsageError(f"write `fragments NAME`, of {' or '.join(known)}")
     says = fragments.describe_fragments(name, maps[name], LANE)
-    return drawn(request, [f"{name}_lane_{LANE}"], fragments.fragments(name, maps[name], LANE), says)
+    return request.figure([f"{name}_lane_{LANE}"], fragments.fragments(name, maps[name], LANE), says)
 
 
 @block("step", of_build=True)
@@ -41,7 +41,7 @@ def make_ldmatrix(request: Request) -> str:
     name = "ldmatrix_trans" if "ldmatrix_trans" in row["source"] else "ldmatrix"
     svg = fragments.ldmatrix(access, request.context.fragment_maps()[name]["m"], LANE)
     words = [step, "ldmatrix", array, f"lane_{LANE}"]
-    return f"{drawn(request, words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
+    return f"{request.figure(words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 
 
 @block(of_build=True)
@@ -51,7 +51,7 @@ def make_compare(request: Request) -> str:
     rows = {step: shared_row(request, step, operation, array) for step in steps}
     accesses = {step: picture.from_xray(row) for step, row in rows.items()}
     words = [*steps, operation, array]
-    link = drawn(request, words, layouts.compared(accesses), layouts.describe_compared(accesses))
+    link = request.figure(words, layouts.compared(accesses), layouts.describe_compared(accesses))
     head = ["lane", *(f"{step[:2]}: {what}" for step in steps for what in ("word", "bank"))]
     table_rows = []
     for lane, addresses in enumerate(zip(*(a.addresses for a in accesses.values()), strict=True)):
@@ -147,7 +147,7 @@ def make_swizzle(request: Request) -> str:
     reads = "the first matrix of an ldmatrix" if operation == "ldmatrix" else f"one {operation} of a warp"
     layout = Layout(array, function, groups, frozenset(touched), f"what {reads} touches")
     words = [step, "swizzle", array, operation]
-    link = drawn(request, words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
+    link = request.figure(words, layouts.swizzle(layout), layouts.describe_swizzle(layout))
     return f"{link}\n\n{source_of(row)}"
 
 
@@ -160,7 +160,7 @@ def make_tiling(request: Request) -> str:
     data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)
     request.figures[f"play/{step}.js"] = play.script(data)
     words = [step, f"tiling_warp_{WARP}_lane_{LANE}"]
-    return drawn(request, words, tiling.picture(drawing), tiling.describe(drawing))
+    return request.figure(words, tiling.picture(drawing), tiling.describe(drawing))
 
 
 def length_of(of: Block) -> tuple[int, int]:
@@ -184,4 +184,4 @@ def make_timeline(request: Request) -> str:
     recorded = request.context.recording(step, m, of.n, rounds * of.bk)
     found = {name: dims for name, (_, dims) in arrays_of(request, step, recorded).items()}
     drawing = timeline.timeline(recorded, of.bk, of.stages, found)
-    return drawn(request, [step, "timeline"], timeline.picture(drawing), timeline.describe(drawing))
+    return request.figure([step, "timeline"], timeline.picture(drawing), timeline.describe(drawing))
