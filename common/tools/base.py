@@ -82,12 +82,7 @@ def run_program(main: Callable[[], int]) -> int:
 
 
 def progress(done: int, total: int, text: str) -> None:
-    if not sys.stderr.isatty():
-        print(f"[{done}/{total}] {text}", file=sys.stderr, flush=True)
-        return
-    bar = "#" * (30 * done // total)
-    end = "\n" if done == total else ""
-    print(f"\r\033[K[{bar:.<30}] {done}/{total}  {text}", end=end, file=sys.stderr, flush=True)
+    print(f"[{done}/{total}] {text}", file=sys.stderr, flush=True)
 
 
 # ---- Words and tables ------------------------------------------------------------------------------------
@@ -95,6 +90,12 @@ def progress(done: int, total: int, text: str) -> None:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def span(values: Iterable[Any]) -> str:
+    """ "3 to 20", or the one value there is."""
+    found = sorted(values)
+    return " to ".join(map(str, dict.fromkeys([found[0], found[-1]])))
 
 
 def aligned(rows: Iterable[Sequence[str]], left: int = 1) -> str:

@@ -4,13 +4,12 @@
 Ninja's, so that whatever is compiled here is compiled as the build does it. Standard library only.
 """
 
-import json
 import os
 import shlex
 import subprocess
 from pathlib import Path
 
-from tools.base import UsageError, find_ninja
+from tools.base import UsageError, find_ninja, read_json
 from tools.needs import Needs
 
 Result = subprocess.CompletedProcess[str]
@@ -22,10 +21,10 @@ class KernelBuild:
 
     def __init__(self, build: Path, name: str):
         self.build = build
-        try:
-            made_of = json.loads((build / "kernel_programs.json").read_text())[name]
-        except (OSError, ValueError, KeyError):
-            raise UsageError(f"{build} cannot build {name}; run ./setup.sh first") from None
+        programs = build / "kernel_programs.json"
+        made_of = read_json(programs).get(name) if programs.exists() else None
+        if made_of is None:
+            raise UsageError(f"{build} cannot build {name}; run ./setup.sh first")
         self.needs = Needs(made_of["needs"])  # of a GPU
         self.archives: dict[str, str] = made_of["units"]  # by device
         ninja = [find_ninja(), "-C", str(build), "-t", "commands", made_of["program"]]

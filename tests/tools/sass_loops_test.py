@@ -2,7 +2,7 @@
 
 import pytest
 from sass_code import code
-from tools.machine_code import tensor_pipe
+from tools.machine_code import loops
 from tools.machine_code.listing import NotMeasured, SassError, parse_instruction
 from tools.machine_code.loops import PRODUCTS, Loop, find_loops, main_loop, register_reads
 from tools.machine_code.occupancies import occupancy
@@ -133,7 +133,7 @@ WIDE = "HMMA.16816.F32.BF16 R4, R8, R12, R4\n"
 @pytest.fixture
 def six_cycles(monkeypatch):
     """Of an HMMA in TF32 on 9.0; nothing else is known."""
-    monkeypatch.setattr(tensor_pipe, "measured", lambda: {(90, "tf32"): 6.0})
+    monkeypatch.setattr(loops, "mma_cycles", lambda: {(90, "tf32"): 6.0})
 
 
 def test_main_loop_multiplies_with_hmmas(six_cycles):
@@ -201,11 +201,8 @@ def test_what_issue_slots_leave_of_the_tensor_cores(six_cycles):
 
 
 def test_the_record_says_how_long_an_hmma_takes():
-    assert tensor_pipe.measured().keys() == {(90, "tf32"), (90, "bf16")}
-    for text in (HMMA, WIDE):
-        cycles = tensor_pipe.measured_cycles(90, parse_instruction(text))
-        assert cycles == pytest.approx(6, abs=0.02) and cycles >= 6
-    assert tensor_pipe.measured_cycles(90, parse_instruction("HMMA.1688.F16 R4, R8, R12, R4")) is None
+    assert loops.mma_cycles().keys() == {(90, "tf32"), (90, "bf16")}
+    assert all(6 <= cycles < 6.02 for cycles in loops.mma_cycles().values())
 
 
 def test_the_model_of_the_banks_is_of_ffmas_alone():
@@ -213,9 +210,6 @@ def test_the_model_of_the_banks_is_of_ffmas_alone():
     for name in ("predicted_cycles", "predicted_tflops_fraction", "bank_conflicts", "reuse_share"):
         with pytest.raises(SassError, match="FFMAs, not HMMAs"):
             getattr(loop, name)
-    for of in (lambda loop: loop.per_hmma("LDS"), lambda loop: loop.instructions_per_hmma):
-        with pytest.raises(SassError, match="no HMMA"):
-            of(Loop("sm_90a", code(FFMA), [], frozenset()))
 
 
 def test_lead_of_fragments():
@@ -377,7 +371,7 @@ def test_occupancy(arch, registers, shared, threads, warps, blocks, limited_by):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (("sm_42", 32, 0, 256), "not known here, only sm_75"),
+        (("sm_42", 32, 0, 256), "is not known here"),
         (("sm_80", 32, 0, 0), "1 to 1024 threads, not 0"),
         (("sm_80", 32, 0, 1025), "not 1025"),
         (("sm_86", 32, 100 << 10, 256), "only 101376"),

@@ -17,15 +17,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
+from typing import Any
 
-from tools.machine_code import tensor_pipe
+from tools.base import EVIDENCE, read_json
 from tools.machine_code.listing import Instruction, NotMeasured, SassError, count, matches
 
 TENSOR_CORES = ("HGMMA", "HMMA")
 PRODUCTS = (*TENSOR_CORES, "FFMA")  # what multiplies: of those in a loop the first
 QUEUE = 2  # reads that may stand at a bank of registers: the one that is being done and one that waits
+
+MMA_RECORD = EVIDENCE / "tensor_core_arithmetic.json"
+MEASURED = {"HMMA.1688.F32.TF32": "tf32", "HMMA.16816.F32.BF16": "bf16"}  # the types' names there
 
 REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
 
@@ -125,17 +129,12 @@ class Loop:
         return self.count(pattern) / self.ffma
 
     def per_hmma(self, pattern: str) -> float:
-        return self.count(pattern) / self._some_hmma()
+        return self.count(pattern) / self.hmma
 
     @property
     def instructions_per_hmma(self) -> float:
         """Issue slots of a scheduler for an HMMA, its own among them."""
-        return len(self.instructions) / self._some_hmma()
-
-    def _some_hmma(self) -> int:
-        if self.hmma == 0:
-            raise SassError("the loop has no HMMA")
-        return self.hmma
+        return len(self.instructions) / self.hmma
 
     def _only_ffma(self) -> None:
         if self.on_tensor_cores:
@@ -231,10 +230,10 @@ class Loop:
             return self.ffma * ffma_cycles(self.arch)
         total = 0.0
         for i in (i for i in self.instructions if matches(i, self.products)):
-            cycles = tensor_pipe.measured_cycles(compute_capability(self.arch), i)
-            if cycles is None:
+            key = compute_capability(self.arch), MEASURED.get(i.opcode, "")
+            if key not in mma_cycles():
                 raise NotMeasured(f"how long {i.opcode} takes on {self.arch} was not measured")
-            total += cycles
+            total += mma_cycles()[key]
         return total
 
     @property
@@ -250,6 +249,19 @@ class Loop:
         An estimate, and no bound: another warp's instructions may come between two that clash.
         """
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
+
+
+@cache
+def mma_cycles() -> dict[tuple[int, str], float]:
+    """By compute capability (90 for 9.0) and type ("tf32"): a scheduler's cycles for a warp's mma, where
+    enough independent ones are under way, as experiments/tensor_core_arithmetic measured them. Empty without
+    a record."""
+    record: dict[str, Any] = read_json(MMA_RECORD) if MMA_RECORD.exists() else {"pass": False}
+    rates: dict[tuple[int, str], float] = {}
+    for rate in record["rates"] if record["pass"] else []:
+        key = record["compute_capability"], rate["type"]
+        rates[key] = min(rate["cycles_per_mma_and_scheduler"], rates.get(key, float("inf")))
+    return rates
 
 
 def compute_capability(arch: str) -> int:

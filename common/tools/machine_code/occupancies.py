@@ -59,15 +59,12 @@ def occupancy(arch: str, registers: int, shared_bytes: int, threads: int) -> Occ
     """
     limits = LIMITS.get(compute_capability(arch))
     if limits is None:
-        known = ", ".join(f"sm_{capability}" for capability in LIMITS)
-        raise SassError(f"what an SM of {arch} holds is not known here, only {known}")
+        raise SassError(f"what an SM of {arch} holds is not known here")
     if not 1 <= threads <= 1024:
         raise SassError(f"a block has 1 to 1024 threads, not {threads}")
     if shared_bytes > limits.shared_bytes_per_block:
-        raise SassError(
-            f"a block cannot have {shared_bytes} bytes of shared memory on {arch},"
-            f" only {limits.shared_bytes_per_block}"
-        )
+        most = limits.shared_bytes_per_block
+        raise SassError(f"a block cannot have {shared_bytes} bytes of shared memory on {arch}, only {most}")
     warps = round_up(threads, WARP) // WARP
     registers_of_warp = round_up(registers * WARP, REGISTER_UNIT)
     warps_by_registers = REGISTERS // SCHEDULERS // max(1, registers_of_warp) * SCHEDULERS

@@ -291,7 +291,7 @@ def main() -> int:
 
 SWEEP = """Tries other values for the compile-time constants of a step and measures each.
 
-  ladder sweep STEP NAME=V,V,... [NAME=V,V,...] [--sizes N,N] [--build DIR] [--json FILE]
+  ladder sweep STEP NAME=V,V,... [NAME=V,V,...] [--sizes N,N] [--build DIR]
 
 Every combination of values is put into a copy of steps/STEP/kernel.cu (into its `constexpr int` lines),
 compiled for the GPU as the build does it, and run on the GPU at hand; cuBLAS runs in turn with each. What a
@@ -330,19 +330,15 @@ def sweep() -> int:
     parser.add_argument("step")
     parser.add_argument("values", nargs="+", metavar="NAME=V,V")
     parser.add_argument("--sizes", default="4096,8192")
-    parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--build", default=BUILD, type=Path)
-    parser.add_argument("--json", help="write the records there", type=Path)
     args = parser.parse_args()
     if not all("=" in item for item in args.values):
         raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
-    experiment = sweep_of(args.step, args.values, ["--repeat", str(args.repeat)])
+    experiment = sweep_of(args.step, args.values, ["--repeat", "10"])
     experiment.variants[0].source()  # mistakes first
     on_this_gpu(args.build, choose_steps(args.build, args.step))
     with tempfile.TemporaryDirectory() as folder:
         build_all([experiment], args.build, Path(folder).resolve())
         records, fine = run_all(Path(folder).resolve(), args.sizes)
     print(sweep_table(records))
-    if args.json:
-        write_json(args.json, records)
     return int(not fine)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.base import UsageError
+from tools.base import UsageError, span
 from tools.drawing.svg import document, line, rectangle, text, trim
 
 SIZES = (4096, 8192)
@@ -25,8 +25,7 @@ def svg(records: list[dict[str, Any]]) -> str:
     sizes = [size for size in SIZES if size in measured] or measured[-2:]
     shown = {(step, size): percent for (step, size), percent in sorted(percents.items()) if size in sizes}
     steps = sorted({step for step, _ in shown})
-    days = sorted({str(r["date"])[:10] for r in records})
-    title = f"{records[0]['device']}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
+    title = f"{records[0]['device']}, {span(str(r['date'])[:10] for r in records)}"
     baseline = str(records[0].get("baseline") or "cuBLAS").removesuffix(" FP32")
     said = "; ".join(f"{step} {percent:.1f} % at {size}" for (step, size), percent in shown.items())
     body = [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tools.base import aligned, markdown
+from tools.base import aligned, markdown, span
 
 SHOWN = (1024, 2048, 4096, 8192)  # the columns, where they were measured
 
@@ -51,22 +51,21 @@ def table_cells(records: list[Record], sizes: Iterable[int] | None) -> list[list
 
 
 def clocks(records: list[Record], key: str) -> str:
-    found = sorted(round(r[key]) for r in records if r.get(key))
-    return f"{' to '.join(dict.fromkeys([str(found[0]), str(found[-1])]))} MHz" if found else ""
+    found = [round(r[key]) for r in records if r.get(key)]
+    return f"{span(found)} MHz" if found else ""
 
 
 def caption(records: list[Record]) -> str:
     first = records[0]
-    days = sorted({str(r["date"])[:10] for r in records})
-    recorded = "recorded " + " to ".join(dict.fromkeys([days[0], days[-1]]))
+    recorded = "recorded " + span(str(r["date"])[:10] for r in records)
     if first["device_kind"] != "gpu":
         return f"{first['device']}, {recorded}. The times are those of the simulation: no measure of a GPU."
     rested = any("ratio_sustained" in r for r in records)
     clock = f", SM clock {found}" if (found := clocks(records, "sm_clock_mhz")) else ""
     if rested and (found := clocks(records, "sustained_sm_clock_mhz")):
         clock += f" (sustained {found})"
-    samples = sorted(r["samples"] for r in records if r.get("samples"))
-    pairs = " to ".join(str(n) for n in dict.fromkeys([samples[0], samples[-1]])) if samples else "several"
+    samples = [r["samples"] for r in records if r.get("samples")]
+    pairs = span(samples) if samples else "several"
     return (
         f"{first['device']}, driver {first.get('driver')}, CUDA {first.get('cuda')}{clock}, {recorded}. "
         f"Each figure is the median of {pairs} pairs, a step's run and cuBLAS's in turn"
