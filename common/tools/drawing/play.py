@@ -30,19 +30,11 @@ from tools.drawing.tiling import boxes, stores_all
 BANKS = 32
 
 
-class Numbers:
-    """Numbers different things in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, int] = {}
-        self.things: list[Any] = []
-
-    def __call__(self, thing: Any) -> int:
-        key = json.dumps(thing)
-        if key not in self.of:
-            self.of[key] = len(self.things)
-            self.things.append(thing)
-        return self.of[key]
+def number(things: list[Any], thing: Any) -> int:
+    """The place of a thing among those that came so far, to which it is added."""
+    if thing not in things:
+        things.append(thing)
+    return things.index(thing)
 
 
 def wavefronts(addresses: Iterable[int | None], size: int) -> int:
@@ -79,14 +71,14 @@ def place_of(request: Request) -> Place:
     return address, min((e.row for e in elements), default=0), min((e.col for e in elements), default=0)
 
 
-def pattern_of(line: Line, request: Request, shapes: Numbers) -> dict[str, Any]:
+def pattern_of(line: Line, request: Request, shapes: list[Any]) -> dict[str, Any]:
     """A request from its own place."""
     address, row, col = place_of(request)
     lanes = []
     for elements in request.elements:
         known = [e for e in elements if e]
         r, c = (min((e.row for e in known), default=row), min((e.col for e in known), default=col))
-        lanes.append([shapes([e and [e.row - r, e.col - c] for e in elements]), r - row, c - col])
+        lanes.append([number(shapes, [e and [e.row - r, e.col - c] for e in elements]), r - row, c - col])
     relative = [None if a is None else a - address for a in request.addresses]
     return {"addresses": relative, "lanes": lanes, "parts": parts_of(line, request.addresses)}
 
@@ -106,7 +98,7 @@ def load_of(line: Line) -> dict[str, Any]:
     matrices = {e.matrix for request in line.requests for lane in request.elements for e in lane if e}
     if len(matrices) != 1:
         raise UsageError(f"line {line.line} loads elements of {' and '.join(sorted(matrices)) or 'nothing'}")
-    shapes, patterns, orders = Numbers(), Numbers(), Numbers()
+    shapes, patterns, orders = list[Any](), list[Any](), list[Any]()
     warps: list[list[int]] = []
     for warp in sorted({request.warp for request in line.requests}):
         # Where a step's first tile takes two blocks, both count from 0.
@@ -115,24 +107,24 @@ def load_of(line: Line) -> dict[str, Any]:
         order = []
         for one in mine:
             a, r, c = place_of(one)
-            order.append([patterns(pattern_of(line, one, shapes)), a - address, r - row, c - col])
-        warps.append([warp, orders(order), address, row, col])
+            order.append([number(patterns, pattern_of(line, one, shapes)), a - address, r - row, c - col])
+        warps.append([warp, number(orders, order), address, row, col])
     return {
         "matrix": matrices.pop(),
         "line": line.line,
         "operation": line.operation,
         "space": line.space,
         "bytes": line.bytes,
-        "shapes": shapes.things,
-        "patterns": patterns.things,
-        "orders": orders.things,
+        "shapes": shapes,
+        "patterns": patterns,
+        "orders": orders,
         "warps": warps,
     }
 
 
 def sums_of(recording: Recording) -> dict[str, Any]:
     """Who stores which elements of C."""
-    shapes, arrangements = Numbers(), Numbers()
+    shapes, arrangements = list[Any](), list[Any]()
     warps: list[list[int] | None] = []
     owners = stores_all(recording)
     cells: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -148,10 +140,10 @@ def sums_of(recording: Recording) -> dict[str, Any]:
         lanes = []
         for found in mine:
             r, c = min((r for r, _ in found), default=row), min((c for _, c in found), default=col)
-            shape = shapes([list(box) for box in boxes((y - r, x - c) for y, x in found)])
+            shape = number(shapes, [list(box) for box in boxes((y - r, x - c) for y, x in found)])
             lanes.append([shape, r - row, c - col])
-        warps.append([arrangements(lanes), row, col])
-    return {"shapes": shapes.things, "lanes": arrangements.things, "warps": warps}
+        warps.append([number(arrangements, lanes), row, col])
+    return {"shapes": shapes, "lanes": arrangements, "warps": warps}
 
 
 def data(
