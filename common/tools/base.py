@@ -204,8 +204,8 @@ def chosen(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
 
 def find_ninja() -> str:
     """The ninja beside this Python of .venv, else $NINJA, else the one on PATH."""
-    beside_python = Path(sys.executable).parent / "ninja"
-    for candidate in (str(beside_python), os.environ.get("NINJA"), shutil.which("ninja")):
-        if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return candidate
+    beside_python = str(Path(sys.executable).parent)
+    for name, path in (("ninja", beside_python), (os.environ.get("NINJA", ""), None), ("ninja", None)):
+        if found := shutil.which(name, path=path):
+            return found
     raise UsageError("ninja is not found; ./setup.sh installs it, `. .venv/bin/activate` puts it on PATH")

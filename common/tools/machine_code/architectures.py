@@ -21,7 +21,6 @@ import struct
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,26 +58,19 @@ NEWEST_WITH_BANKS = 90
 # ---- Compiling -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Compiler:
-    path: str
-    version: str  # "13.0.88"
-    archs: tuple[str, ...]  # of ARCHS, those that it knows
-
-
-def find_compiler(command: list[str]) -> Compiler:
-    """The nvcc of a build's command. UsageError if it is gone."""
+def find_compiler(command: list[str]) -> tuple[str, list[str]]:
+    """Of the nvcc of a build's command, the version and those of ARCHS that it knows. UsageError if it is
+    gone."""
     path = shutil.which(command[0])
     if path is None:
         raise UsageError(f"{command[0]} is gone; run ./setup.sh again")
-
-    def says(option: str) -> str:
-        return subprocess.run([path, option], capture_output=True, text=True, check=True).stdout
-
-    version = re.search(r"\bV(\d+\.\d+\.\d+)", says("--version"))
-    known = set(says("--list-gpu-code").split())
-    archs = (arch for arch in ARCHS if arch in known or arch.rstrip("af") in known)
-    return Compiler(path, version[1] if version else "unknown", tuple(archs))
+    version, known = (
+        subprocess.run([path, option], capture_output=True, text=True, check=True).stdout
+        for option in ("--version", "--list-gpu-code")
+    )
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", version)
+    archs = [arch for arch in ARCHS if {arch, arch.rstrip("af")} & {*known.split()}]
+    return found[1] if found else "unknown", archs
 
 
 def steps_with_kernels() -> list[str]:
@@ -216,12 +208,12 @@ def main() -> int:
     commands = {step: KernelBuild(args.build, step) for step in steps}
     if without := [step for step in steps if "gpu" not in commands[step].units]:
         raise UsageError(f"{args.build} does not compile {without[0]} for a GPU; see ./setup.sh --help")
-    compiler = find_compiler(commands[steps[0]].units["gpu"])
+    version, archs = find_compiler(commands[steps[0]].units["gpu"])
     built = re.findall(r"code=(sm_\w+)", " ".join(commands[steps[0]].units["gpu"])) if args.check else []
     todo = [
         (step, arch)
         for step in steps
-        for arch in compiler.archs
+        for arch in archs
         if arch not in built and commands[step].needs.allow(arch)
     ]
     rows = []
@@ -232,19 +224,19 @@ def main() -> int:
             if args.out:
                 progress(len(rows), len(todo), f"{row['step']} {row['arch']}")
     if args.out:
-        unknown = [arch for arch in ARCHS if arch not in compiler.archs]
+        unknown = [arch for arch in ARCHS if arch not in archs]
         if unknown:
-            raise UsageError(f"nvcc {compiler.version} does not know {', '.join(unknown)}")
-        write_whole(args.out, as_text({"nvcc": compiler.version, "archs": ARCHS, "compiled": rows}))
+            raise UsageError(f"nvcc {version} does not know {', '.join(unknown)}")
+        write_whole(args.out, as_text({"nvcc": version, "archs": ARCHS, "compiled": rows}))
         return 0
     print(table(rows) if rows else "nothing to compile")
-    return compare(rows, compiler) if args.check else 0
+    return compare(rows, version) if args.check else 0
 
 
-def compare(rows: list[dict[str, Any]], compiler: Compiler) -> int:
+def compare(rows: list[dict[str, Any]], version: str) -> int:
     record = read_json(RECORD)
-    if record["nvcc"] != compiler.version:
-        print(f"not compared: the record is of nvcc {record['nvcc']}, this is {compiler.version}")
+    if record["nvcc"] != version:
+        print(f"not compared: the record is of nvcc {record['nvcc']}, this is {version}")
         return 0
     recorded = {(row["step"], row["arch"]): row for row in record["compiled"]}
     found = []
