@@ -267,10 +267,10 @@ class Equivalents:
                             made, file, files[file], [edits.Change(change["old"], n) for n in new], reason
                         )
                     else:
-                        begin = files[file].find(entry["from"])
-                        self.parts.append((file, begin, files[file].find(entry["to"], begin), reason))
+                        begin = files[file].find(change["from"])
+                        self.parts.append((file, begin, files[file].find(change["to"], begin), reason))
                         if -1 in self.parts[-1]:
-                            self.wrong.append(f"equivalent.toml, {file}: there is no `{entry['from']}`")
+                            self.wrong.append(f"equivalent.toml, {file}: there is no `{change['from']}`")
 
     def _add(self, made: dict, file: str, source: str, changes: list[edits.Change], reason: str) -> None:
         for change in changes:
