@@ -137,6 +137,12 @@ def test_run_reports_wrong_variants(tool, tmp_path):
     assert len(json.loads((tmp_path / "out.json").read_text())) == 2
 
 
+def test_new_records_replace_those_of_the_same_experiment():
+    old = [{"experiment": "a", "m": 8}, {"experiment": "b", "m": 8}]
+    new = [{"experiment": "a", "m": 16}]
+    assert experiment.merge(old, new) == [{"experiment": "a", "m": 16}, {"experiment": "b", "m": 8}]
+
+
 def test_machine_code_is_described_anew(tool, refused, tmp_path):
     """In the records of the variants that lie in a folder, no others; of the code that was measured."""
 

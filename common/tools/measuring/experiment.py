@@ -10,9 +10,9 @@ source (`replace`, `constants`: see edits.py), has options of the program (`opti
 or has its main loop written anew (`plan`, see experiments/machine_code); `kernel` begins with another kernel:
 another step's, or a file of experiments/kernels, which rebuilds what others wrote about; `like` names a
 variant before it, whose kernel and changes come first. Each variant runs in turn with cuBLAS, so that the
-ratios compare; the records go to one JSON file. `describe` puts into the records in FILE what this version of
-the tools says of the machine code of the variants in DIR, without a GPU; it must be the code that was
-measured.
+ratios compare; the records go to one JSON file, which keeps those of other experiments. `describe` puts
+into the records in FILE what this version of the tools says of the machine code of the variants in DIR,
+without a GPU; it must be the code that was measured.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
@@ -24,6 +24,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,13 @@ def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
     return records, fine
 
 
+def merge(old: list[Record], new: list[Record]) -> list[Record]:
+    """Both; the new records of an experiment replace all its old ones."""
+    measured = {record["experiment"] for record in new}
+    kept = [record for record in old if record["experiment"] not in measured]
+    return sorted([*kept, *new], key=itemgetter("experiment"))
+
+
 def describe(kept: Path, file: Path) -> int:
     """Puts what was built into a folder says of its machine code into the records of a file, and returns how
     many they are. UsageError if it is not the code that was measured."""
@@ -284,7 +292,7 @@ def main() -> int:
     else:
         records, fine = run_all(args.folder.resolve())
         print(aligned(map(row, records), left=2))
-        write_json(args.out, records)
+        write_json(args.out, merge(read_json(args.out) if args.out.exists() else [], records))
         return int(not fine)
     return 0
 
