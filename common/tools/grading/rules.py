@@ -4,9 +4,7 @@ only.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tools.grading.finding import Failed, Finding
 
@@ -54,6 +52,7 @@ RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
     (re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
     for words, why in WORDS.items()
 ]
+ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
 LOOK = "the task, which says what is yours to write; `reset` brings the file back."
 
 
@@ -69,9 +68,9 @@ def check(text: str, allowed: str) -> None:
     ]
     if broken:
         raise broken_rule(*min(broken, key=lambda pair: pair[0]))
-    if wrong_side := no_cuda(text):
-        at, says, look = wrong_side
-        raise Failed(Finding("no CUDA", says, _line(text, at), look=look))
+    for at, name in not_kernels(text):
+        says = f"`{name}` is launched, but it is no kernel: __global__ is missing before it."
+        raise Failed(Finding("no CUDA", says, _line(text, at), look="the words before the function."))
 
 
 def _line(text: str, at: int) -> int:
@@ -82,88 +81,18 @@ def broken_rule(line: int, says: str) -> Failed:
     return Failed(Finding("rule", says[0].upper() + says[1:], line, look=LOOK))
 
 
-# ---- Calls from the wrong side ---------------------------------------------------------------------------
-
-ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
-ATTRIBUTE = re.compile(rf"\b(?:__launch_bounds__|__align__|alignas|decltype|requires|explicit){ARGUMENTS}")
-# A lambda with a name is a function, too; a constructor has a list behind its parameters.
-FUNCTION = re.compile(
-    r"(?:\A|(?<=[;{}]))([^;{}()]*)\b(?!(?:if|for|while|switch|catch)\b)(\w+)\s*(?:=\s*\[[^\]]*\]\s*)?"
-    rf"{ARGUMENTS}[^;{{}}()=:]*(?::[^;{{}}]*)?\{{"
-)
-DEVICE_WORDS = "__shared__|__syncthreads|__syncwarp|threadIdx|blockIdx|blockDim|gridDim"
-USE = re.compile(rf"\b({DEVICE_WORDS})\b|(?<![\w.])(\w+)\s*(?:<[^<>;(){{}}]*>\s*)?\(")
-MARKS = "the words before the functions: __global__ makes a kernel, __device__ a function that kernels call."
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function with a body. marks: the words before its name; start, at: where it and the body begin."""
-
-    name: str
-    marks: set[str]
-    start: int
-    at: int
-    body: str
-
-
-def no_cuda(code: str) -> tuple[int, str, str] | None:
-    """Where the first call from the wrong side is, or launch of a function that is no kernel; why; a look.
-    code: without comments and the contents of strings."""
-    code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)  # pragmas
-    functions: dict[str, list[Function]] = defaultdict(list)
-    for function in functions_of(code):
-        functions[function.name].append(function)
-    found = [item for same in functions.values() for f in same for item in _wrong_side(f, functions)]
-    for launch in re.finditer(r"(?<!\w)launch\s*\(([^,]*)", code):
-        words = launch[1]
-        for name in re.findall(r"\w+", launch[1]):  # or a variable that holds the kernel
+def not_kernels(code: str) -> Iterator[tuple[int, str]]:
+    """Where functions that are launched are defined without __global__, and their names. code: without
+    comments and the contents of strings."""
+    for launched in re.findall(r"(?<!\w)launch\s*\(([^,]*)", code):
+        words = launched
+        for name in re.findall(r"\w+", launched):  # or a variable that holds the kernel
             words += "".join(re.findall(rf"\b{name}\s*=(?!=)([^;[]*);", code))
         for name in re.findall(r"\b[A-Za-z_]\w*\b(?!\s*\()", words):
-            if (same := functions.get(name)) and not any("__global__" in f.marks for f in same):
-                says = f"`{name}` is launched, but it is no kernel: __global__ is missing before it."
-                found.append((same[0].start, says, MARKS))
-    return min(found, default=None)
-
-
-def functions_of(code: str) -> Iterator[Function]:
-    """The functions that are defined in namespaces and in structs."""
-    code = ATTRIBUTE.sub(lambda m: " " * len(m[0]), code)
-    at = 0
-    while match := FUNCTION.search(code, at):
-        at, depth = match.end(), 1
-        while depth and at < len(code):
-            depth += {"{": 1, "}": -1}.get(code[at], 0)
-            at += 1
-        marks = set(re.findall(r"\w+", match[1]))
-        yield Function(match[2], marks, match.start(2), match.end(), code[match.end() : at])
-
-
-def _wrong_side(caller: Function, functions: dict[str, list[Function]]) -> Iterator[tuple[int, str, str]]:
-    on_device = bool(caller.marks & {"__global__", "__device__"})
-    for match in USE.finditer(caller.body):
-        word, name = match.groups()
-        # A lambda or a variable of the caller's own may have the same name.
-        own = name == caller.name or re.search(rf"\b{name}\s*[={{]", caller.body)
-        called = [f.marks for f in functions.get(name, [])] if name and not own else []
-        says, look = "", MARKS
-        if word and not on_device:
-            says = (
-                f"`{word}` is for kernels, and `{caller.name}` is a function of the host: is __global__ or "
+            # A lambda with a name is a function, too.
+            definition = (
+                rf"(?<![^;{{}}])([^;{{}}]*)\b{name}\s*(?:=\s*\[[^\]]*\]\s*)?{ARGUMENTS}[^;{{}}()]*\{{"
             )
-            says += "__device__ missing before it?"
-        elif called and all("__global__" in marks for marks in called):
-            says, look = (
-                f"`{name}` is a kernel: it is launched, not called.",
-                "launch(), which is for kernels.",
-            )
-        elif called and on_device and not any(m & {"__device__", "constexpr", "consteval"} for m in called):
-            says = (
-                f"The kernel's side calls `{name}`, which only the host has: __device__ is missing before it."
-            )
-        elif called and not on_device and all("__device__" in m and "__host__" not in m for m in called):
-            says = (
-                f"`{caller.name}` runs on the host and calls `{name}`, which only the GPU has (__device__)."
-            )
-        if says:
-            yield caller.at + match.start(), says, look
+            found = list(re.finditer(definition, code))
+            if found and not any("__global__" in match[1] for match in found):
+                yield found[0].end(1), name
