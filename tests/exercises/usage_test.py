@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -18,8 +19,8 @@ from tools.grading.state import Workspace
 def test_bad_usage(student):
     student.refused("check", words=["name"])
     student.refused("check", "99_nothing", words=["99_nothing", "01_naive"])
-    student.refused("check", "0", words=["any of", "01_naive"])
-    student.refused("check", "", words=["no exercise ''"])
+    student.refused("check", "0", words=["names no exercise", "01_naive"])
+    student.refused("check", "", words=["'' names no exercise"])
     student.refused("check", "--all", words=["begun"])
     student.refused("check", "--all", "02", words=["--all"])
     student.refused("hint", words=["NAME"])
@@ -50,9 +51,7 @@ def test_workspace_is_a_file(student):
         "{}",
         '{"format": 99, "exercises": {}}',
         '{"format": 1, "exercises": []}',
-        '{"format": 1, "exercises": {"02_coalescing": {}}}',
-        '{"format": 1, "exercises": {"02_coalescing": {"attempts": -1, "hints": 0, "revealed": false, '
-        '"passed_at": null, "device": null, "version": null}}}',
+        '{"format": 1, "exercises": {"02_coalescing": {"attempts": "many"}}}',
     ],
 )
 def test_spoilt_state(student, text):
@@ -71,7 +70,7 @@ def test_file_that_is_no_text(student, exercises):
     assert result.returncode == 1
     assert result.stderr == ""
     assert "02_coalescing: not yet" in result.stdout
-    assert "02_coalescing.cu cannot be read: it is not text in UTF-8" in " ".join(result.stdout.split())
+    assert "02_coalescing.cu: is not text" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize("how", ["latin-1", "directory", "link to nowhere"])
@@ -89,7 +88,7 @@ def test_a_file_that_cannot_be_read_leaves_the_others_alone(student, exercises, 
     result = student("check", *names)
     assert result.returncode == 1
     assert "01_naive: not yet" in result.stdout
-    assert "cannot be read: " in " ".join(result.stdout.split())
+    assert re.search("cannot be read|is not text", " ".join(result.stdout.split()))
     assert f"{numbers.name}: passed" in result.stdout
     assert result.stdout.splitlines()[-1] == "1 of 2 passed"
     assert student("report", "--json", "r.json").returncode == 0
@@ -155,7 +154,7 @@ def test_a_closed_output_is_no_matter(student):
 def test_workspace_that_cannot_be_written(student):
     student.workspace.mkdir()
     student.workspace.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    student.refused(words=["cannot be"])
+    student.refused(words=["Permission denied"])
 
 
 # ---- The state, from inside ----

@@ -22,7 +22,7 @@ from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
 from tools.grading.source import read
-from tools.grading.state import STATE, Progress, failing, parse_state, version_of
+from tools.grading.state import STATE, Progress, parse_state, version_of
 
 Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
 TOLD = ("hints", "attempts", "revealed")  # by state.json
@@ -71,8 +71,7 @@ def grade_class(
     hand_ins, ignored = read_hand_ins(folder, exercises)
     if out.resolve() == folder.resolve():
         raise UsageError("--out is the folder of the hand-ins; give another")
-    with failing(out, "made"):
-        out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     for name, why in ignored:
         say(f"ignored: {name}: {why}")
     rows = [Row(hand_in, _seed(seed, hand_in.name)) for hand_in in hand_ins]

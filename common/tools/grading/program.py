@@ -20,6 +20,7 @@ Exit status: 0 well, 1 an exercise is not passed, 2 bad usage, or something cann
 import argparse
 import io
 import os
+import re
 import secrets
 import shlex
 import subprocess
@@ -31,7 +32,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from tools.base import BUILD, EMULATOR, ROOT, Parser, UsageError, write_json
+from tools.base import BUILD, EMULATOR, ROOT, Parser, UsageError, chosen, write_json
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.grading import isolation
@@ -60,25 +61,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
     "folder": {"metavar": "FOLDER"},
-    "options": {
-        "metavar": "OPTION",
-        "nargs": argparse.REMAINDER,
-        "help": "of the program: --xray, --size 64, --help",
-    },
+    "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "--xray, --size 64, --help, ..."},
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
     "names": {"metavar": "NAME", "nargs": "*"},
 }
 COMMANDS = {
-    "check": ("grade exercises", "names --all --device --seed"),
-    "run": ("run a kernel as a step's program runs", "name options"),
-    "hint": ("the next of three hints", "name"),
-    "watch": ("grade again whenever the file is saved", "maybe --device --seed"),
-    "solution": ("show the solution of an exercise that is passed", "name --reveal"),
-    "reset": ("put the starter back", "name"),
-    "report": ("all results", "--json"),
-    "grade": ("grade a class", "folder --out --jobs --device --seed"),
-    "verify": ("see whether starters fail and solutions pass", "names --device --seed"),
+    "check": "names --all --device --seed",
+    "run": "name options",
+    "hint": "name",
+    "watch": "maybe --device --seed",
+    "solution": "name --reveal",
+    "reset": "name",
+    "report": "--json",
+    "grade": "folder --out --jobs --device --seed",
+    "verify": "names --device --seed",
 }
 
 
@@ -114,14 +111,10 @@ class Program:
 
     def find(self, name: str) -> Exercise:
         """The exercise of this name, which may be cut short; 2 is 02."""
-        whole = name.zfill(2) if name.isdecimal() and name.strip("0") else name  # 0 may begin many names
-        fits = [e for e in self.exercises if name and e.name.startswith(whole)]
-        fits = [e for e in fits if e.name == whole] or fits
-        if len(fits) == 1:
-            return fits[0]
-        names = ", ".join(e.name for e in (fits or self.exercises))
-        problem = f"'{name}' may be any of" if fits else f"there is no exercise '{name}'; there are"
-        raise UsageError(f"{problem} {names}")
+        whole = name.zfill(2) if name.isdecimal() else name
+        names = [exercise.name for exercise in self.exercises]
+        [found] = chosen([whole], names, "exercise")
+        return self.exercises[names.index(found)]
 
     def next_exercise(self) -> Exercise | None:
         """The first that is neither passed nor given up."""
@@ -271,21 +264,16 @@ class Program:
 
     def watch(self) -> int:
         """Grades now and after each save, until Ctrl-C: one exercise, or the next whenever one is passed."""
-        named = self.find(self.args.maybe) if self.args.maybe is not None else None
-        exercise = named or self.next_exercise()
-        if exercise is None:
-            say("All exercises are done; name one to watch it.")
-            return 0
-        try:
-            while True:
+        wanted = self.find(self.args.maybe) if self.args.maybe is not None else None
+        exercise = wanted or self.next_exercise()
+        with suppress(KeyboardInterrupt):
+            while exercise is not None:
                 seen = _stamp(self.workspace.begin(exercise))
                 self.grade(exercise)
-                following = named or self.next_exercise()
-                if following is None:
-                    say("That was the last one.")
-                    return 0
-                if following is not exercise:
-                    exercise = following
+                before, exercise = exercise, wanted or self.next_exercise()
+                if exercise is None:
+                    break
+                if exercise is not before:
                     self.introduce(exercise)
                     seen = _stamp(self.workspace.begin(exercise))
                 say(f"\nwatching {self.workspace.shown(exercise)}; Ctrl-C ends")
@@ -293,9 +281,8 @@ class Program:
                 while _stamp(self.workspace.file(exercise)) in (seen, None):
                     time.sleep(POLL_S)
                 say()
-        except KeyboardInterrupt:
-            say()
-            return 0
+            say("All exercises are done; name one to watch it.")
+        return 0
 
     def solution(self) -> int:
         exercise = self.find(self.args.name)
@@ -396,7 +383,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--build", default=BUILD, help="the build directory")
     parser.add_argument("--workspace", default=str(ROOT / "my_exercises"), metavar="DIR")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, (about, options) in COMMANDS.items():
+    for name, options in COMMANDS.items():
+        [about] = re.findall(rf"^  exercises {name}\b.*?  +(.*)", __doc__ or "", re.MULTILINE)
         command = commands.add_parser(name, help=about, description=about)
         for option in options.split():
             command.add_argument(option, **OPTIONS[option])
@@ -410,4 +398,9 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no × shows a ? in its place
     args = arguments(sys.argv[1:])
-    return getattr(Program(args), {"grade": "grade_class"}.get(args.command, args.command))()
+    try:
+        return getattr(Program(args), {"grade": "grade_class"}.get(args.command, args.command))()
+    except OSError as error:
+        if error.filename is None:  # a pipe that nobody reads
+            raise
+        raise UsageError(f"{error.filename}: {error.strerror}") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import UsageError, aligned, read_fields, read_text, write_json
-from tools.grading.content import HINTS, Exercise
+from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
@@ -32,10 +32,6 @@ class Progress:
     passed_at: str | None = None
     device: str | None = None
     version: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.attempts < 0 or not 0 <= self.hints <= HINTS:
-            raise ValueError("a count is impossible")
 
     @property
     def passed(self) -> bool:
@@ -66,14 +62,6 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextmanager
-def failing(path: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be {what}: {error.strerror}") from None
-
-
 class Workspace:
     """The student's directory. It is made when something is first written to it."""
 
@@ -95,33 +83,28 @@ class Workspace:
         """The student's file; the starter is copied if there is none yet. What is there stays."""
         path = self.file(exercise)
         if not path.exists():
-            with failing(path, "written"), suppress(FileExistsError):  # never over what has just appeared
-                self.folder.mkdir(parents=True, exist_ok=True)
-                with path.open("x", encoding="utf-8") as file:
-                    file.write(exercise.starter)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+                file.write(exercise.starter)  # never over what has just appeared
         return path
 
     def read(self, exercise: Exercise) -> str:
         """The student's file. Raises Failed, so that other exercises are still graded."""
         path = self.begin(exercise)
         try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            why = "it is not text in UTF-8; save it as that"
-        except OSError as error:
-            why = str(error.strerror)
-        look = "what lies there; `reset` puts the starter in its place and keeps the old file."
-        raise Failed(Finding("unreadable", f"{self.shown(exercise)} cannot be read: {why}.", look=look))
+            return read_text(path)
+        except UsageError as error:
+            look = "what lies there; `reset` puts the starter in its place and keeps the old file."
+            raise Failed(Finding("unreadable", f"{error}.", look=look)) from None
 
     def reset(self, exercise: Exercise) -> Path | None:
         """Puts the starter back. Returns where the old file now lies, if there was any.
         A starter is not kept: it would overwrite the work that the last reset has kept."""
         path = self.file(exercise)
         old = None
-        with failing(path, "moved"):
-            is_starter = path.is_file() and path.read_bytes() == exercise.starter.encode()
-            if path.exists() and not is_starter:
-                old = path.replace(path.with_name(path.name + ".old"))
+        is_starter = path.is_file() and path.read_bytes() == exercise.starter.encode()
+        if path.exists() and not is_starter:
+            old = path.replace(path.with_name(path.name + ".old"))
         self.begin(exercise)
         return old
 
@@ -130,15 +113,12 @@ class Workspace:
     def load(self) -> dict[str, Progress]:
         """By exercise. Raises UsageError for a file that is not what this program writes."""
         path = self.folder / STATE
-        if not path.exists():
-            return {}
-        return parse_state(read_text(path), path)
+        return parse_state(read_text(path), path) if path.exists() else {}
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
         """What is known of an exercise, to be changed; written at the end. Other processes wait meanwhile."""
-        with failing(self.folder, "made"):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             state = self.load()
             yield state.setdefault(exercise.name, Progress())
@@ -151,19 +131,13 @@ def parse_state(text: str, path: object) -> dict[str, Progress]:
     writes."""
     try:
         content = json.loads(text)
-        version, entries = content["format"], content["exercises"].items()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if content["format"] != VERSION:
+            raise ValueError("it is of another version of this program")
+        return {name: read_fields(Progress, entry, name) for name, entry in content["exercises"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
         raise UsageError(
             f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
         ) from None
-    if version != VERSION:
-        raise UsageError(f"{path}: is of another version of this program; move it away")
-    where = f"{path}, to be moved away if you cannot repair it"
-    found = {name: read_fields(Progress, entry, f"{where}: {name}") for name, entry in entries}
-    for name, entry in entries:
-        if asdict(found[name]).keys() != entry.keys():
-            raise UsageError(f"{where}: {name}: a key is missing")
-    return found
 
 
 # ---- The report ------------------------------------------------------------------------------------------
