@@ -174,7 +174,7 @@ def archs_of(build, step):
 @cache
 def nvcc_version():
     try:
-        return find_compiler([find_tool("nvcc")]).version
+        return find_compiler([find_tool("nvcc")])[0]
     except UsageError:
         return None
 

@@ -32,7 +32,6 @@ The goals of exercises know `mine`, the student's kernel, in place of a step.
 What cannot be had here (no GPU code in the build, nothing recorded yet) raises NotAvailable; what is wrong
 raises ExpressionError, or its subclass NoValue if only a value showed it. Both hold one line.
 objects.py holds what the functions return, context.py where it comes from.
-Standard library only.
 """
 
 import ast

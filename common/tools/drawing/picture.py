@@ -5,7 +5,7 @@
 OPERATION is load, store or copy; ARRAY is the name in the kernel, e.g. B or As; TEXT is a part of the source
 line, if several lines do the same. Shared memory is drawn as 32 banks, a row for each 128 bytes that the warp
 touches; global memory as the sectors of 32 bytes that it touches. The number in a cell is that of the lane
-that wants these 4 bytes. Standard library only.
+that wants these 4 bytes.
 """
 
 import json

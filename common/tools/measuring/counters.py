@@ -46,7 +46,6 @@ from tools.measuring.counters_record import (
     Problem,
     convert,
     describe,
-    read_attributes,
     read_raw_page,
     short_name,
     to_json,
@@ -154,7 +153,6 @@ def record_steps(args: argparse.Namespace) -> None:
         for page in pages:
             page.result()
         progress(len(jobs), len(jobs), "done")
-        facts |= read_attributes(next(raw.glob("*.raw.csv")))
         records = {step: convert(step, raw, args.build, facts) for step in steps}
     args.out.mkdir(parents=True, exist_ok=True)
     for step, record in records.items():

@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,26 +105,15 @@ STALLS = {
     "wait": ("stall_wait", "waits the fixed time that its last instruction takes"),
     "warpgroup_arrive": ("", "waits for its warp group"),  # not in that table
 }
-# What the driver says of the GPU, in Nsight Compute's table of counters.
-ATTRIBUTES = {
-    "l2_bytes": "device__attribute_l2_cache_size",
-    "sms": "device__attribute_multiprocessor_count",
-    "max_shared_bytes_per_block": "device__attribute_max_shared_memory_per_block_optin",
-}
-
-
-def first_row(path: Path) -> dict[str, tuple[str, str]]:
-    """Of a table of counters: the value and the unit of each."""
-    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
-    if len(lines) < 3:
-        raise UsageError(f"{path}: not a table of counters; record it again", FAILED)
-    names, units, values = csv.reader(lines[:3])
-    return dict(zip(names, zip(values, units, strict=True), strict=True))
 
 
 def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, float]]:
     """The kernel's name, our counters, and how many cycles a warp waits for each reason per instruction."""
-    row = first_row(path)
+    lines = [line for line in path.read_text().splitlines() if line.startswith('"')]
+    if len(lines) < 3:
+        raise UsageError(f"{path}: not a table of counters; record it again", FAILED)
+    names, units, values = csv.reader(lines[:3])
+    row = dict(zip(names, zip(values, units, strict=True), strict=True))
 
     def number(metric: str) -> float | None:
         value, unit = row.get(metric, ("", ""))
@@ -139,13 +128,6 @@ def read_raw_page(path: Path) -> tuple[str, dict[str, float | None], dict[str, f
     waits = re.compile(r"smsp__average_warps_issue_stalled_((?!\w*not_issued)\w+)_per_issue_active\.ratio")
     reasons = {match[1]: number(name) for name in row if (match := waits.fullmatch(name))}
     return row["Kernel Name"][0], counters, {reason: value for reason, value in reasons.items() if value}
-
-
-def read_attributes(path: Path) -> dict[str, int]:
-    """Figures of the GPU itself, as far as they were recorded."""
-    row = first_row(path)
-    found = {name: row.get(metric, ("",))[0].replace(",", "") for name, metric in ATTRIBUTES.items()}
-    return {name: int(value) for name, value in found.items() if value.isdigit()}
 
 
 def read_source_page(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
@@ -189,7 +171,7 @@ def without_namespaces(kernel: str) -> str:
     return re.sub(r"\w+::", "", kernel)
 
 
-def opcodes_of(code: Iterable[Instruction]) -> list[str]:
+def opcodes(code: list[Instruction]) -> list[str]:
     return [i.opcode for i in code]
 
 
@@ -249,7 +231,7 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         run |= {"cycles_per_issue": largest_first(waits, 4), "opcodes": mix(instructions)}
         if not is_library(step):  # the code of a library's kernel is not ours to print
             parsed = [parse_instruction(item["sass"]) for item in instructions]
-            built = profiled_code(step, run["kernel"], build, opcodes_of, opcodes_of(parsed))
+            built = profiled_code(step, run["kernel"], build, opcodes, opcodes(parsed))
             add_lines(instructions, built)
             run |= {"arch": built.arch, "sass_sha256": sass_sha256(built.instructions)}
             memory = [

@@ -306,8 +306,6 @@ compiled for the GPU as the build does it, and run on the GPU at hand; cuBLAS ru
 static_assert of the kernel forbids is left out. Example:
 
   ladder sweep 08_warp_tiling LM=2,4,8 LN=4,8,16 BK=8,16,32 --sizes 4096
-
-Standard library only.
 """
 
 
