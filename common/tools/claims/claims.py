@@ -137,12 +137,6 @@ def _sides(c: Comparison) -> str:
 # ---- Commands --------------------------------------------------------------------------------------------
 
 
-def directory(path: Path, what: str) -> Path:
-    if not path.is_dir():
-        raise UsageError(f"{path}: is no {what}")
-    return path
-
-
 def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -152,11 +146,11 @@ def main() -> int:
     check_parser.add_argument("--fresh-profile", type=Path, metavar="DIR")
     args = parser.parse_args()
     # Every file is read before anything is checked: a malformed one is no half result.
-    a_step = "directory; give a step's, e.g. steps/05_2d_tiling"
-    steps = {directory(f, a_step).resolve(): load(f / "claims.toml") for f in args.steps}
-    build = directory(args.build, f"build directory; run `meson setup {args.build}` first")
-    profiles = args.fresh_profile and directory(args.fresh_profile, "directory with profiles")
-    context = Context(build, "", profiles=profiles)
+    steps = {folder.resolve(): load(folder / "claims.toml") for folder in args.steps}
+    for path in filter(None, (args.build, args.fresh_profile)):
+        if not path.is_dir():
+            raise UsageError(f"{path}: is no directory")
+    context = Context(args.build, "", profiles=args.fresh_profile)
     found = Counter({"ok": 0, "FAILED": 0, "skipped": 0})
     for folder, claims in steps.items():
         here = context.at(folder.name, folder)

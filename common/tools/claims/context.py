@@ -185,9 +185,12 @@ class Context:
         """The built program of a step."""
         if step == MINE and self.mine is not None:
             return self.mine / "run"
+        return self._built(f"steps/{self.directory(step)}/run")
+
+    def _built(self, name: str) -> Path:
         if self.build is None:
             raise NotAvailable("no build directory was given")
-        path = self.build / "steps" / self.directory(step) / "run"
+        path = self.build / name
         if not path.exists():
             raise NotAvailable(f"{path} is not built")
         return path
@@ -262,11 +265,7 @@ class Context:
     @once
     def fragment_maps(self) -> dict[str, Any]:
         """What common/tools/drawing/fragment_maps.cpp prints: which lane holds which element."""
-        if self.build is None:
-            raise NotAvailable("no build directory was given")
-        program = self.build / "common" / "tools" / "fragment_maps"
-        if not program.exists():
-            raise NotAvailable(f"{program} is not built")
+        program = self._built("common/tools/fragment_maps")
         command = [*EMULATOR, str(program.resolve())]
         try:
             return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)

@@ -128,7 +128,6 @@ def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()
 class Listing:
     """One function of a cubin."""
 
-    symbol: str  # as the linker knows it
     is_kernel: bool = False
     instructions: list[Instruction] = field(default_factory=list)
 
@@ -149,7 +148,7 @@ def parse_listing(text: str) -> dict[str, Listing]:
     """
     labels = {label: f"{int(offset, 16):#x}" for label, offset in LABEL.findall(text)}
     listings: dict[str, Listing] = {}
-    current = Listing("")  # of what stands outside of functions
+    current = Listing()  # of what stands outside of functions
     frames: list[Frame] = []
     fresh = True  # the next line about a source file begins a new list of frames
     for line in text.splitlines():
@@ -164,9 +163,7 @@ def parse_listing(text: str) -> dict[str, Listing]:
             fresh = False
         elif match := SECTION.match(line):
             symbol = match[1].removeprefix(".text.")
-            current = Listing(symbol)
-            if symbol != match[1]:
-                current = listings.setdefault(symbol, current)
+            current = listings.setdefault(symbol, Listing()) if symbol != match[1] else Listing()
             frames, fresh = [], True
         elif "STO_CUDA_ENTRY" in line:
             current.is_kernel = True

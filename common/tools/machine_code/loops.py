@@ -147,11 +147,8 @@ class Loop:
         return dict(Counter(named).most_common())
 
     def leads(self, pattern: str) -> list[int]:
-        """How many instructions before its first use each of these loads stands: 1 if just before it.
-
-        The loop is taken to go round: what is used after the jump back counts. Loads that nothing in the
-        loop uses do not.
-        """
+        """How many instructions before its first use each of these loads stands: 1 if just before it. The
+        loop is taken to go round: what is used after the jump back counts. Loads that nothing uses do not."""
         way = self.instructions
         leads = []
         for n, load in enumerate(way):
@@ -183,10 +180,7 @@ class Loop:
 
     @property
     def reuse_share(self) -> float:
-        """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache.
-
-        As all that the model of the banks says, a SassError if the loop multiplies on tensor cores.
-        """
+        """Of the registers that the FFMAs take as operands, the part that comes from the reuse cache."""
         self._only_ffma()
         reads = self.registers_read
         return reads.cached / max(1, reads.operands)
@@ -199,12 +193,8 @@ class Loop:
     @cached_property
     def predicted_cycles(self) -> int:
         """Of one scheduler, for one warp's way through the loop, if nothing but registers ever has to be
-        waited for.
-
-        Every instruction takes a cycle to issue. A bank delivers one register in a cycle. An FFMA starts when
-        with its own reads no more than QUEUE stand at either bank, or none but its own if these are more.
-        FFMAs that clash in one bank and in the other by turns thus lose nothing. With 16 FFMA lanes to a
-        scheduler an FFMA occupies them for two cycles, under which much of that hides.
+        waited for. Every instruction takes a cycle to issue. An FFMA starts when with its own reads no more
+        than QUEUE stand at either bank, or none but its own if these are more.
         """
         self._only_ffma()
         width, cycle, lanes_free = ffma_cycles(self.arch), 0, 0
@@ -244,10 +234,8 @@ class Loop:
 
     @property
     def predicted_tflops_fraction(self) -> float:
-        """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave.
-
-        An estimate, and no bound: another warp's instructions may come between two that clash.
-        """
+        """Of the FFMA peak, what the issue slots and, by the static model, the register banks leave. No
+        bound: another warp's instructions may come between two that clash."""
         return self.ffma * ffma_cycles(self.arch) / self.predicted_cycles
 
 
@@ -306,8 +294,8 @@ def read_by(instruction: Instruction) -> set[int]:
 
 
 def register_reads(instructions: list[Instruction]) -> RegisterReads:
-    result = RegisterReads()
     """Of a loop: in its first round, as the cache is empty at the beginning."""
+    result = RegisterReads()
     cache: dict[tuple[int, int], int] = {}  # operand's place, bank -> register
     for i in instructions:
         sources = source_registers(i)
