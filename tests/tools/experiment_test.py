@@ -143,40 +143,6 @@ def test_new_records_replace_those_of_the_same_experiment():
     assert experiment.merge(old, new) == [{"experiment": "a", "m": 16}, {"experiment": "b", "m": 8}]
 
 
-def test_machine_code_is_described_anew(tool, refused, tmp_path):
-    """In the records of the variants that lie in a folder, no others; of the code that was measured."""
-
-    def code(sha, **more):
-        return {"registers": 7, "sass_sha256": sha, **more}
-
-    def record(variant, size, machine_code):
-        return {"experiment": "thing", "variant": variant, "m": size, "machine_code": machine_code}
-
-    for variant in "a", "b":
-        folder = tmp_path / "kept" / "thing" / variant
-        folder.mkdir(parents=True)
-        about = {
-            "experiment": "thing",
-            "variant": variant,
-            "machine_code": code(f"of {variant}", loop_hmma=64),
-        }
-        (folder / "about.json").write_text(json.dumps(about))
-    old = [record("a", 8, code("of a")), record("a", 16, code("of a")), record("c", 8, code("of c"))]
-    (tmp_path / "out.json").write_text(json.dumps(old))
-    result = tool("experiment", "describe", "kept", "--out", "out.json")
-    assert (result.returncode, result.stdout) == (0, "out.json: 2 records described anew\n")
-    new = [record("a", size, code("of a", loop_hmma=64)) for size in (8, 16)]
-    assert json.loads((tmp_path / "out.json").read_text()) == [*new, old[2]]
-
-    (tmp_path / "out.json").write_text(json.dumps([*old, record("b", 8, code("another"))]))
-    describe = ["experiment", "describe", "kept", "--out", "out.json"]
-    refused(*describe, words=["thing, variant 'b'", "other machine code than was measured"])
-    assert "loop_hmma" not in (tmp_path / "out.json").read_text()  # nothing half-written
-    (tmp_path / "out.json").write_text("[]")
-    refused(*describe, words=["no record of a variant in kept"])
-    refused("experiment", "describe", "--out", "out.json", words=["DIR", "--help"])
-
-
 # ---- Variants with a plan --------------------------------------------------------------------------------
 
 STEP = "14_stream_k"

@@ -3,16 +3,13 @@
   ladder experiment list
   ladder experiment build [NAME...] --keep DIR [--build DIR]
   ladder experiment run DIR --out FILE       here, or on another machine of a kind
-  ladder experiment describe DIR --out FILE
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant edits the
 source (`replace`, `constants`: see edits.py), has options of the program (`options`) or of nvcc (`compiler`),
 or has its main loop written anew (`plan`, see experiments/machine_code); `kernel` begins with another kernel:
 another step's, or a file of experiments/kernels, which rebuilds what others wrote about; `like` names a
 variant before it, whose kernel and changes come first. Each variant runs in turn with cuBLAS, so that the
-ratios compare; the records go to one JSON file, which keeps those of other experiments. `describe` puts
-into the records in FILE what this version of the tools says of the machine code of the variants in DIR,
-without a GPU; it must be the code that was measured.
+ratios compare; the records go to one JSON file, which keeps those of other experiments.
 
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
@@ -34,7 +31,6 @@ from tools.base import (
     Parser,
     UsageError,
     aligned,
-    plural,
     progress,
     read_fields,
     read_json,
@@ -236,28 +232,6 @@ def merge(old: list[Record], new: list[Record]) -> list[Record]:
     return sorted([*kept, *new], key=itemgetter("experiment"))
 
 
-def describe(kept: Path, file: Path) -> int:
-    """Puts what was built into a folder says of its machine code into the records of a file, and returns how
-    many they are. UsageError if it is not the code that was measured."""
-    found = [read_json(path) for path in sorted(kept.rglob("about.json"))]
-    programs = {(a["experiment"], a["variant"]): a["machine_code"] for a in found}
-    records = read_json(file)
-    described = 0
-    for record in records:
-        code = programs.get((record["experiment"], record["variant"]))
-        if code is None:
-            continue
-        if code["sass_sha256"] != record["machine_code"]["sass_sha256"]:
-            name = f"experiment {record['experiment']}, variant '{record['variant']}'"
-            raise UsageError(f"{name}: {kept} has other machine code than was measured; measure it again")
-        record["machine_code"] = code
-        described += 1
-    if not described:
-        raise UsageError(f"{file} has no record of a variant in {kept}; `build --keep` fills such a folder")
-    write_json(file, records)
-    return described
-
-
 # ---- The verbs -------------------------------------------------------------------------------------------
 
 
@@ -278,17 +252,15 @@ def main() -> int:
         command.add_argument("names", nargs="*", metavar="NAME")
     build.add_argument("--build", default=BUILD, type=Path)
     build.add_argument("--keep", metavar="DIR", help="where the programs go", type=Path, required=True)
-    for command in (commands.add_parser("run"), commands.add_parser("describe")):
-        command.add_argument("folder", metavar="DIR", help="what build --keep filled", type=Path)
-        command.add_argument("--out", metavar="FILE", help="of the records", type=Path, required=True)
+    run = commands.add_parser("run")
+    run.add_argument("folder", metavar="DIR", help="what build --keep filled", type=Path)
+    run.add_argument("--out", metavar="FILE", help="of the records", type=Path, required=True)
     args = parser.parse_args()
     if args.command == "list":
         for experiment in choose(args.names):
             print(f"{experiment.name:<24} step {experiment.step}: {experiment.question}")
     elif args.command == "build":
         build_all(choose(args.names), args.build, args.keep.resolve())
-    elif args.command == "describe":
-        print(f"{args.out}: {plural(describe(args.folder, args.out), 'record')} described anew")
     else:
         records, fine = run_all(args.folder.resolve())
         print(aligned(map(row, records), left=2))
