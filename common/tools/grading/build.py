@@ -132,14 +132,12 @@ class Toolchain:
     def cache(self) -> Path:
         return self.build / "exercise-cache"
 
-    def folder_for(self, code: Code, source: str) -> Path:
-        return self.cache / hashlib.sha256(f"{self._stamp}\0{code.text}\0{source}".encode()).hexdigest()[:20]
-
     def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
         """Builds what is missing for the CPU device and, on request, for the GPU. source: the text that the
         code was read from. Raises Failed, BuildError."""
         try:
-            folder = self.folder_for(code, source)
+            made_of = f"{self._stamp}\0{code.text}\0{source}"
+            folder = self.cache / hashlib.sha256(made_of.encode()).hexdigest()[:20]
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder):
                 os.utime(folder)  # the oldest are removed

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tools.base import UsageError, aligned, write_json, write_whole
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
-from tools.grading.hand_ins import HandIn, Words, read_hand_ins, similarity, words_of
+from tools.grading.hand_ins import HandIn, read_hand_ins, similarity, words_of
 from tools.grading.source import read
 from tools.grading.state import STATE, Progress, parse_state, version_of
 
@@ -31,14 +32,12 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 
 @dataclass
 class Row:
-    """A student's result. grades: by exercise; words: of each exercise, to compare; progress: as state.json
-    says."""
+    """A student's result. grades: by exercise; progress: as state.json says."""
 
     hand_in: HandIn
     seed: int
     grades: dict[str, Grade] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    words: dict[str, Words] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
@@ -75,21 +74,17 @@ def grade_class(
     for name, why in ignored:
         say(f"ignored: {name}: {why}")
     rows = [Row(hand_in, _seed(seed, hand_in.name)) for hand_in in hand_ins]
-    tasks = [
-        (row, exercise) for row in rows for exercise in exercises if exercise.file_name in row.hand_in.files
-    ]
     graded: Graded = {}
-    left = {id(row): sum(task[0] is row for task in tasks) for row in rows}
-
-    def grade(task: tuple[Row, Exercise]) -> None:
-        row, exercise = task
-        row.grades[exercise.name] = _grade(row, exercise, build, device, graded)
-        left[id(row)] -= 1
-        if left[id(row)] == 0:
-            say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points")
-
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(grade, tasks))
+        tasks = [
+            (row, exercise.name, pool.submit(_grade, row, exercise, build, device, graded))
+            for row in rows
+            for exercise in exercises
+            if exercise.file_name in row.hand_in.files
+        ]
+        for row, of_row in groupby(tasks, lambda task: task[0]):
+            row.grades = {name: grade.result() for _, name, grade in of_row}
+            say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points")
     for row in rows:
         with suppress(UsageError):
             row.progress = parse_state(row.hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
@@ -114,7 +109,6 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
     except UnicodeDecodeError:
         return Grade(Finding("unreadable", "The file is not text in UTF-8."))
     row.texts[exercise.name] = source
-    row.words[exercise.name] = words_of(source, exercise.starter)
     try:
         if exercise.kind == "predict":
             return grade_file(exercise, build, source, "")
@@ -137,19 +131,20 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
 def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
     """Compares with the solution and with all others. A few words alone say nothing."""
     least = 12
-    for exercise in exercises:
-        if exercise.kind == "predict":
-            continue
+    for exercise in (e for e in exercises if e.kind != "predict"):
         solution = words_of(exercise.solution, exercise.starter)
-        mine = [row for row in rows if len(row.words.get(exercise.name, ((),))[0]) >= least]
-        for row in mine:
-            words = row.words[exercise.name]
-            others = (o for o in mine if o is not row)
-            found = ((similarity(words, o.words[exercise.name]), o.hand_in.name) for o in others)
-            best = max(found, default=(0, ""))
-            row.alike[exercise.name] = {
-                "to_solution": similarity(words, solution), "to_classmate": best[0], "classmate": best[1],
-            }  # fmt: skip
+        words = {
+            row.hand_in.name: words_of(row.texts[exercise.name], exercise.starter)
+            for row in rows
+            if exercise.name in row.texts
+        }
+        words = {name: mine for name, mine in words.items() if len(mine[0]) >= least}
+        for row in (row for row in rows if row.hand_in.name in words):
+            mine = words.pop(name := row.hand_in.name)
+            share, mate = max(((similarity(mine, w), n) for n, w in words.items()), default=(0, ""))
+            words[name] = mine
+            alike = {"to_solution": similarity(mine, solution), "to_classmate": share, "classmate": mate}
+            row.alike[exercise.name] = alike
 
 
 def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:

@@ -62,18 +62,22 @@ def need_built(reason: NotAvailable, context: Context) -> NotAvailable:
     return reason
 
 
-def check_elsewhere(goal: Goal, context: Elsewhere) -> Finding | None:
-    """Whether a goal that is reached on the standard problem is reached on the context's, too."""
-    for clause in clauses(goal.check):
+def check_elsewhere(goal: Goal, context: Elsewhere, expected: list[bool] | None = None) -> Finding | None:
+    """Whether a goal that is reached on the standard problem is reached on the context's, too. expected: of a
+    ragged one, which clauses the solution reaches there: the kernel must do so nearly."""
+    parts = clauses(goal.check)
+    nearly = holds_nearly(goal.check, context) if expected else [False] * len(parts)
+    for clause, near, wanted in zip(parts, nearly, expected or [True] * len(parts), strict=True):
+        if near or not wanted:
+            continue
+        missed = None
         with suppress(NotAvailable):
-            if (missed := what_is_missed(clause, context)) is not None:
-                return _only_for_some(goal, f"not with {context.problem}", *missed)
+            missed = what_is_missed(clause, context)
+        if missed or expected:
+            says = f"Only for some sizes: {goal.says} That holds with {STANDARD}, and not "
+            says += f"{'nearly ' if expected else ''}with {context.problem}."
+            return Finding("another way", says, *(missed or (0, [])), SIZES)
     return None
-
-
-def _only_for_some(goal: Goal, where_not: str, line: int, details: list[str]) -> Finding:
-    says = f"Only for some sizes: {goal.says} That holds with {STANDARD}, and {where_not}."
-    return Finding("another way", says, line, details, SIZES)
 
 
 def holds_nearly(check: str, context: Elsewhere) -> list[bool]:
@@ -93,17 +97,6 @@ def _nearly(comparison: Comparison) -> bool:
     if comparison.holds or not all(isinstance(side, (int, float)) for side in sides):
         return comparison.holds
     return max(sides) <= 2.5 * min(sides)
-
-
-def check_ragged(goal: Goal, expected: list[bool], context: Elsewhere) -> Finding | None:
-    """Whether a goal is nearly reached for ragged sizes, too. expected: which clauses the solution reaches
-    there."""
-    held = holds_nearly(goal.check, context)
-    for clause, here, wanted in zip(clauses(goal.check), held, expected, strict=True):
-        if wanted and not here:
-            missed = what_is_missed(clause, context) or (0, [])
-            return _only_for_some(goal, f"not nearly with {context.problem}", *missed)
-    return None
 
 
 def what_is_missed(check: str, context: Elsewhere) -> tuple[int, list[str]] | None:

@@ -10,7 +10,6 @@ speed (gpu.py).
 import json
 import random
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from tools.grading.goals import (
     Elsewhere,
     check_elsewhere,
     check_goal,
-    check_ragged,
     holds_nearly,
     is_mine,
 )
@@ -66,13 +64,12 @@ def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: An
 @dataclass
 class Grader:
     """Grades a kernel of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
-    default; progress is told what is being done."""
+    default."""
 
     exercise: Exercise
     build: Path
     device: str = "auto"
     seed: int | None = None
-    progress: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self.seed = secrets.randbits(31) if self.seed is None else self.seed
@@ -87,7 +84,6 @@ class Grader:
 
     def _grade(self, source: str, grade: Grade) -> None:
         toolchain = Toolchain(self.build, self.exercise.step)
-        self.progress("compiling")
         code = read(source, self.exercise.starter)
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
@@ -95,7 +91,6 @@ class Grader:
         self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         grade.warnings = built.warnings
-        self.progress("running")
         plain_list = plain_problems(self.chooser)
         observed_list = observed_problems(self.chooser)
         self._judge(self._run(observed_list, "--check"), observed_list)
@@ -105,12 +100,9 @@ class Grader:
             "nothing read before it is written"
         )
         if toolchain.has_nvcc:
-            self.progress("compiling for the GPU")
             toolchain.compile_machine_code(built)
-        self.progress("taking the X-ray")
         self._check_goals(toolchain, *self._check_work(observed_list[-1]), grade.notes)
         if gpu is not None:
-            self.progress(f"running on the {gpu}")
             speed = self.exercise.speed
             over = compile_step(self.build, speed.over) if speed else None
             check_on_gpu(self.exercise, built, over, plain_list, self.file, grade.notes)
@@ -220,7 +212,7 @@ class Grader:
         """What the solution reaches for ragged sizes, too, the kernel must nearly reach: other tiles will do
         there, but not another idea."""
         for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
-            if finding := check_ragged(goal, expected, ragged):
+            if finding := check_elsewhere(goal, ragged, expected):
                 self._fail(finding, ragged.problem)
 
     def _expected(self, toolchain: Toolchain) -> list[list[bool]]:

@@ -194,10 +194,8 @@ class Program:
         return grade
 
     def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
-        def doing(what: str) -> None:
-            progress_line(f"{exercise.name}: {what}")
-
-        return grade_file(exercise, self.build, source, file, self.args.device, self.args.seed, doing)
+        progress_line(f"{exercise.name}: grading")
+        return grade_file(exercise, self.build, source, file, self.args.device, self.args.seed)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
         name = exercise.name
