@@ -52,10 +52,6 @@ class Kernel:
         """The innermost loop with the most products; see main_loop()."""
         return main_loop(self.loops)
 
-    @property
-    def uses_dynamic_shared(self) -> bool:
-        return self.shared_bytes == 0 and any(self.count(name) for name in ("LDS", "LDSM", "STS", "LDGSTS"))
-
     def occupancy(self, threads: int | None = None, extra_shared: int = 0) -> Occupancy:
         """With `threads` to a block (default: of __launch_bounds__) and so much dynamic shared memory."""
         threads = threads or self.threads_per_block
@@ -71,11 +67,9 @@ def archs(program: Path | str) -> list[str]:
 
 
 def default_arch(program: Path | str) -> str:
-    """sm_90a, if the program has it, else its first; raises SassError if it has none."""
+    """sm_90a, if the program has it, else its first; empty if it has none."""
     found = archs(program) or _in_order(binary.resources(Path(program)))
-    if not found:
-        raise no_code(program)
-    return "sm_90a" if "sm_90a" in found else found[0]
+    return "sm_90a" if "sm_90a" in found else next(iter(found), "")
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -85,10 +79,6 @@ def _in_order(names: Iterable[str]) -> list[str]:
 def own(symbols: Iterable[str]) -> set[str]:
     """Without the harness's."""
     return {symbol for symbol in symbols if not symbol.startswith("_ZN7harness")}
-
-
-def no_code(program: Path | str) -> SassError:
-    return SassError(f"{program} has no machine code for a GPU; build it with CUDA (see ./setup.sh --help)")
 
 
 def kernels(program: Path | str, arch: str) -> list[Kernel]:
@@ -117,7 +107,9 @@ def main_kernel(found: list[Kernel]) -> Kernel:
 def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
     by_arch = binary.resources(program)
     if not by_arch:
-        raise no_code(program)
+        raise SassError(
+            f"{program} has no machine code for a GPU; build it with CUDA (see ./setup.sh --help)"
+        )
     if arch not in by_arch:
         number = arch.removeprefix("sm_")
         raise SassError(
@@ -208,7 +200,8 @@ def report(kernel: Kernel, extra_shared: int) -> str:
     ]
     if kernel.threads_per_block:
         o = kernel.occupancy(extra_shared=extra_shared)
-        unknown = kernel.uses_dynamic_shared and not extra_shared
+        shared = any(map(kernel.count, ("LDS", "LDSM", "STS", "LDGSTS")))
+        unknown = shared and not kernel.shared_bytes and not extra_shared
         lines.append(
             f"  an SM holds      {o.warps} of {o.max_warps} warps ({plural(o.blocks, 'block')}), as the"
             f" {' and the '.join(o.limited_by)} allow"
