@@ -266,11 +266,7 @@ class Context:
     def fragment_maps(self) -> dict[str, Any]:
         """What common/tools/drawing/fragment_maps.cpp prints: which lane holds which element."""
         program = self._built("common/tools/fragment_maps")
-        command = [*EMULATOR, str(program.resolve())]
-        try:
-            return json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-        except (OSError, ValueError):
-            raise NoValue(f"{program} prints no maps: build it anew") from None
+        return json.loads(subprocess.check_output([*EMULATOR, str(program.resolve())]))
 
     @once
     def architectures(self, step: str) -> list[str]:

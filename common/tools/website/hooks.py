@@ -1,13 +1,11 @@
 """What MkDocs does beside its own work when it builds the site (mkdocs.yml names this file).
 
-- The navigation: the start page, steps/*.md by number, concepts/*.md and the pages on exercises in the order
-  below.
+- The navigation: steps by number, concepts and the pages on exercises in the order below.
 - A link out of docs/ to a text file of the repository, `../../steps/05_2d_tiling/kernel.cu#L29`, works on a
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
-- A picture of a tiling, NN_name_tiling_warp_0_lane_5.svg, whose data stand beside it in play/NN_name.js, gets
-  them and the script that plays with them. Without JavaScript it stays the picture.
+- A tiling's picture whose data stand beside it in play/NN_name.js gets them and the script that plays.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
 
