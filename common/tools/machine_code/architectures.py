@@ -36,6 +36,7 @@ from tools.base import (
     read_json,
     write_whole,
 )
+from tools.claims.context import all_steps
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import binary, sass
 from tools.machine_code.loops import Loop, compute_capability
@@ -75,8 +76,7 @@ def find_compiler(command: list[str]) -> tuple[str, list[str]]:
 
 def steps_with_kernels() -> list[str]:
     """The steps that have a kernel of their own."""
-    names = sorted(path.parent.name for path in (ROOT / "steps").glob("[0-9][0-9]_*/kernel.cu"))
-    return [name for name in names if not is_library(name)]
+    return [step for step in all_steps() if not is_library(step)]
 
 
 def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
