@@ -59,7 +59,7 @@ def test_machine_code_goals(grade, build):
     assert "LDL" in result.finding.details[0]
 
 
-def test_a_goal_that_counts_shows_what_was_found(grade, build):
+def test_a_goal_that_counts_says_how_many(grade, build):
     """And not the comparisons that chose what is counted."""
     if not Toolchain(build, "02_coalescing").has_nvcc:
         pytest.skip("needs nvcc")
@@ -67,9 +67,7 @@ def test_a_goal_that_counts_shows_what_was_found(grade, build):
     result, _ = grade(goals=[Goal("It never ends.", check, "EXIT.")])
     assert result.finding.code == "goal"
     assert len(result.finding.details) == 1
-    assert re.fullmatch(
-        r"machine code: \d+ found, `[^`]*EXIT[^`]*`.*; it should be 0\.", result.finding.details[0]
-    )
+    assert re.fullmatch(r"machine code: \d+ found; it should be 0\.", result.finding.details[0])
 
 
 def test_a_goal_about_what_is_not_there(grade):
@@ -111,7 +109,7 @@ def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_
 
     monkeypatch.setattr(module, "KEPT", 3)
     toolchain = Toolchain(build, "02_coalescing")
-    monkeypatch.setattr(Toolchain, "cache", tmp_path)
+    toolchain.cache = tmp_path
     for n in range(9):
         (tmp_path / f"{n}").mkdir()
         age = 0 if n in (1, 2, 3, 4) else 2 * module.UNUSED_S + n  # somebody may work in these

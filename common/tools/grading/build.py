@@ -60,6 +60,7 @@ OPTIONS = [
     "-Wfloat-conversion",
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
+_commands = cache(KernelBuild)
 ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one symbol that an object exports
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
@@ -100,6 +101,8 @@ class Toolchain:
         self.build = build.absolute()
         self.step = step
         self.entry = entry_of_step(step)
+        self.judge = self.build / "common/judge/judge"
+        self.cache = self.build / "exercise-cache"
         try:
             self.commands = _commands(self.build, step)
             self.worker = _commands(self.build, "worker")
@@ -111,33 +114,23 @@ class Toolchain:
                 raise BuildError(f"{path} is not built; run `.venv/bin/meson compile -C {build}` first")
 
     @property
-    def judge(self) -> Path:
-        return self.build / "common/judge/judge"
-
-    @property
     def has_nvcc(self) -> bool:
         return "gpu" in self.commands.units
 
     @cached_property
-    def _stamp(self) -> str:
-        """Changes with whatever the student's program is made of, besides the source."""
-        return repr((self.step, self.commands.units, self.worker.link, self._files))
-
-    @cached_property
     def _files(self) -> list[str]:
-        made_of = _made_of(tuple(self.worker.linked))
+        """What the student's program is made of, besides the source; it changes with each of the files."""
+        headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
+        checks = [Path(__file__), Path(object_file.__file__)]  # what is in the cache has passed them
+        made_of = sorted([*headers, *self.worker.linked, *checks])
         return [f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in made_of]
-
-    @property
-    def cache(self) -> Path:
-        return self.build / "exercise-cache"
 
     def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
         """Builds what is missing for the CPU device and, on request, for the GPU. source: the text that the
         code was read from. Raises Failed, BuildError."""
         try:
-            made_of = f"{self._stamp}\0{code.text}\0{source}"
-            folder = self.cache / hashlib.sha256(made_of.encode()).hexdigest()[:20]
+            made_of = (self.step, self.commands.units, self.worker.link, self._files, code.text, source)
+            folder = self.cache / hashlib.sha256(repr(made_of).encode()).hexdigest()[:20]
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder):
                 os.utime(folder)  # the oldest are removed
@@ -272,18 +265,6 @@ class Toolchain:
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."
         look = "where it is used: is the name right, and has the function a body?"
         raise Failed(Finding("compile", says, look=look))
-
-
-@cache
-def _commands(build: Path, name: str) -> KernelBuild:
-    return KernelBuild(build, name)
-
-
-@cache
-def _made_of(linked: tuple[Path, ...]) -> list[Path]:
-    headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
-    checks = [Path(__file__), Path(object_file.__file__)]  # what is in the cache has passed them
-    return sorted([*headers, *linked, *checks])
 
 
 def _plain(said: str) -> str:

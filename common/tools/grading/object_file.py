@@ -54,10 +54,7 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
     _shared_memory_fits(symbols, source)
     for symbol in symbols:
         if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
-            says = (
-                f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here: a "
-                "kernel computes with what it loads itself, and the host only launches it."
-            )
+            says = f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here."
             look = "where it is called, maybe by something that the line uses."
             raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
     _kernels_are_whole(observed, binutils)
@@ -77,10 +74,7 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
     ]
     if kept:
         first = min(kept, key=lambda symbol: line_of(symbol, source))
-        says = (
-            f"`{first.last}` outlives a call: what it holds is kept for all later calls. Nothing "
-            "may be kept, as each call has other matrices."
-        )
+        says = f"`{first.last}` outlives a call; nothing may be kept, as each call has other matrices."
         raise Failed(Finding("rule", says, line_of(first, source), look=OUTLIVES))
 
 
@@ -101,18 +95,17 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
             shared[symbol.name.rpartition("::")[0]].append(symbol)
     for function, arrays in shared.items():
         if not function.startswith("(anonymous namespace)"):
-            says = f"`{arrays[0].last}` lies outside of `namespace {{`, where the CPU device does not see it."
-            look = "the place of the __shared__ variable: within the kernel is best."
-            raise Failed(Finding("rule", says, line_of(arrays[0], source), look=look))
+            says = f"`{arrays[0].last}` lies outside of `namespace {{`; declare it within the kernel."
+            raise Failed(Finding("rule", says, line_of(arrays[0], source), look="its declaration."))
         total = sum(array.bytes for array in arrays)
         if total > MAX_STATIC_SHARED:
             sizes = ", ".join(f"{array.last} {array.bytes}" for array in arrays)
             says = (
-                f"A block's __shared__ arrays take {total} bytes ({sizes}). Declared so, a GPU has room for "
+                f"A block's __shared__ arrays take {total} bytes ({sizes}); at most {MAX_STATIC_SHARED} fit."
             )
             look = "the tile's sizes, and how many floats of 4 bytes the arrays hold."
             line = line_of(max(arrays, key=lambda array: array.bytes), source)
-            raise Failed(Finding("no CUDA", f"{says}{MAX_STATIC_SHARED}.", line, look=look))
+            raise Failed(Finding("no CUDA", says, line, look=look))
 
 
 def _kernels_are_whole(path: Path, binutils: str) -> None:
@@ -135,10 +128,9 @@ def _kernels_are_whole(path: Path, binutils: str) -> None:
         if by_address or not trusted:
             what = "a function by its address" if by_address else f"`{demangled(name)}`"
             says = f"A kernel calls {what}, which cannot become a part of it."
-            look = (
-                "the kernel's calls: no recursion, no __noinline__, no pointer to a function, no virtual one."
+            raise Failed(
+                Finding("rule", says, line, look="its calls: no recursion, no pointer to a function.")
             )
-            raise Failed(Finding("rule", says, line, look=look))
 
 
 def demangled(name: str) -> str:

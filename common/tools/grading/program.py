@@ -88,12 +88,6 @@ def say(text: str = "") -> None:
     print(text, flush=True)
 
 
-def progress_line(text: str) -> None:
-    """Shows what is going on, on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text + ' ...' if text else ''}", end="", file=sys.stderr, flush=True)
-
-
 class Program:
     """One call of the program."""
 
@@ -182,8 +176,6 @@ class Program:
             grade = self.grade_source(exercise, source, file)
         except Failed as failed:
             grade = Grade(failed.finding)
-        finally:
-            progress_line("")
         with self.workspace.update(exercise) as progress:
             progress.attempts += 1
             if grade.passed:
@@ -194,7 +186,6 @@ class Program:
         return grade
 
     def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
-        progress_line(f"{exercise.name}: grading")
         return grade_file(exercise, self.build, source, file, self.args.device, self.args.seed)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
@@ -358,18 +349,21 @@ def verify(exercises: list[Exercise], build: Path, grade: Callable[[Exercise, st
     for exercise in exercises:
         starter = grade(exercise, exercise.starter, exercise.file_name).finding
         solution = grade(exercise, solution_of(exercise, build), exercise.file_name)
-        problems = []
+        problems, remarks = [], []
         if starter is None:
             problems.append("the starter passes")
         elif starter.code in NO_BEGINNING:
             problems.append(f"the starter does not even begin: {starter.says}")
+        else:
+            remarks.append(f"the starter fails: {starter.says}")
         if wrong := solution.finding:
-            at = f" (line {wrong.line})" if wrong.line else ""
-            problems.append(f"the solution fails: {' '.join([wrong.says, *wrong.details])}{at}")
+            problems.append(
+                f"the solution fails: {' '.join([wrong.says, *wrong.details])} (line {wrong.line})"
+            )
+        else:
+            remarks.append(f"the solution passes in {solution.seconds:.1f} s")
         in_order += not problems
         say(f"{'FAILED' if problems else 'ok':<7} {exercise.name}")
-        remarks = [f"the starter fails: {starter.says}"] if starter else []
-        remarks += [] if wrong else [f"the solution passes in {solution.seconds:.1f} s"]
         for text in [*problems, *remarks, *(note for note in solution.notes if "not checked here" in note)]:
             say(f"          {text}")
     say(f"{in_order} of {len(exercises)} exercises are in order")

@@ -77,8 +77,7 @@ OBSERVED = (
 def shape_table() -> list[str]:
     """The shapes over which every step has to be right."""
     text = (ROOT / "tests" / "shapes.txt").read_text(encoding="utf-8")
-    lines = (line.split("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    return [shape for line in text.splitlines() if (shape := line.split("#")[0].strip())]
 
 
 def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:

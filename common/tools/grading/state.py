@@ -148,32 +148,22 @@ def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, An
     exercise that was passed without its solution revealed before. changed: the file is no longer the one that
     passed."""
     state = workspace.load()
-    entries = [_entry(exercise, workspace, state.get(exercise.name, Progress())) for exercise in exercises]
+    entries: list[dict[str, Any]] = []
+    for exercise in exercises:
+        progress, version = state.get(exercise.name, Progress()), None
+        with suppress(OSError, UnicodeDecodeError):  # not begun, or gone
+            version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
+        entries.append({
+            "exercise": exercise.name, "kind": exercise.kind, "passed": progress.passed,
+            "revealed": progress.revealed, "points": int(progress.passed and not progress.revealed),
+            "hints_used": progress.hints, "attempts": progress.attempts, "passed_at": progress.passed_at,
+            "device": progress.device, "version": version, "passed_version": progress.version,
+            "changed": progress.passed and version != progress.version,
+        })  # fmt: skip
     counted = ("passed", "points", "revealed", "changed", "hints_used", "attempts")
     totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
     score = round(100 * totals["points"] / len(entries), 1) if entries else 0.0
     return {"date": now(), "exercises": entries, "totals": totals, "score": score}
-
-
-def _entry(exercise: Exercise, workspace: Workspace, progress: Progress) -> dict[str, Any]:
-    try:
-        version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        version = None  # not begun, or gone
-    return {
-        "exercise": exercise.name,
-        "kind": exercise.kind,
-        "passed": progress.passed,
-        "revealed": progress.revealed,
-        "points": int(progress.passed and not progress.revealed),
-        "hints_used": progress.hints,
-        "attempts": progress.attempts,
-        "passed_at": progress.passed_at,
-        "device": progress.device,
-        "version": version,
-        "passed_version": progress.version,
-        "changed": progress.passed and version != progress.version,
-    }
 
 
 # One character for each standing, and what the table says.

@@ -83,34 +83,26 @@ def _where_options_point(look: str, problem: Problem) -> str:
 
 def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
-    at = f" with {outcome.at}" if outcome.at else ""
-    if outcome.crash == ENDLESS:
-        says = f"The program did not come to its end{at}; it was stopped."
-        look = "the loops: does each of them end, also with K = 0 and with ragged sizes?"
-        return Finding("endless", says, look=look)
+    line = 0
     # Once a kernel has been launched, the program itself says where it crashed.
     if "outside any kernel" in outcome.crash or outcome.crash.endswith(("signal 11", "signal 7")):
         return host_finding()
-    if "outside the limits of CUDA" in outcome.crash:
-        code = without_comments(source).splitlines()
-        line = next((n for n, text in enumerate(code, 1) if re.search(r"(?<!\w)launch\s*\(", text)), 0)
-        says = f"It launches what no GPU can{at}: the grid, a block or its shared memory is outside the "
-        detail = (
-            "A block has at least 1 thread and at most 1024 (x * y * z, with z up to 64) and at most 227 KiB "
-            "of shared memory; a grid has at most 65535 blocks in y and in z."
-        )
-        look = "the block's size (32 x 32 threads are 1024, 64 x 64 are 4096), and the bytes that launch() "
-        return Finding("launch", f"{says}limits of CUDA.", line, [detail], f"{look}asks for.")
-    place = re.search(rf"{re.escape(file)}:(\d+)", outcome.crash)
+    if outcome.crash == ENDLESS:
+        code = "endless"
+    elif "outside the limits of CUDA" in outcome.crash:
+        code = "launch"
+        if launch := re.search(r"(?<!\w)launch\s*\(", text := without_comments(source)):
+            line = text.count("\n", 0, launch.start()) + 1
+    else:
+        code = "crash"
+        if place := re.search(rf"{re.escape(file)}:(\d+)", outcome.crash):
+            line = int(place[1])
+    says, look = WORDS["ended"][code].values()
     said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
-    look = (
-        "the launch, the indices of the first and the last thread, and whether a thread has more "
-        "than a few KB of arrays of its own."
-    )
-    return Finding("crash", f"The program ended early{at}: {said}.", int(place[1]) if place else 0, look=look)
+    at = f" with {outcome.at}" if outcome.at else ""
+    return Finding(code, says.format(at=at, said=said), line, look=look)
 
 
 def host_finding() -> Finding:
-    says = "The host itself reads or writes A, B or C, outside any kernel. On a GPU that crashes."
-    look = "the function that launches: it may look at sizes and addresses; the kernel does the work."
+    says, look = WORDS["ended"]["host work"].values()
     return Finding("host work", says, look=look)
