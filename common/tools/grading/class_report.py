@@ -6,8 +6,8 @@ OUT/class.csv   a row for each student, and OUT/class.json the same for programs
 """
 
 import csv
-import hashlib
 import io
+import random
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +73,7 @@ def grade_class(
     out.mkdir(parents=True, exist_ok=True)
     for name, why in ignored:
         say(f"ignored: {name}: {why}")
-    rows = [Row(hand_in, _seed(seed, hand_in.name)) for hand_in in hand_ins]
+    rows = [Row(hand_in, random.Random(f"{seed} {hand_in.name}").getrandbits(31)) for hand_in in hand_ins]
     graded: Graded = {}
     with ThreadPoolExecutor(jobs) as pool:
         tasks = [
@@ -95,10 +95,6 @@ def grade_class(
     write_json(out / "class.json", {"seed": seed, "students": [_record(row, exercises) for row in rows]})
     write_whole(out / "class.csv", _csv(rows, exercises))
     return rows
-
-
-def _seed(seed: int, name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "big") >> 1
 
 
 def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:

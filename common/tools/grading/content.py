@@ -222,17 +222,15 @@ def without_strings(code: str) -> str:
     return PIECE.sub(lambda m: '""' + "\n" * m[0].count("\n") if m["text"] else m[0], code)
 
 
-def code_lines(source: str) -> set[str]:
-    """The lines of code, without comments and spaces."""
-    lines = ("".join(line.split()) for line in without_comments(source).splitlines())
-    return {line for line in lines if line}
-
-
 def _check_sources(exercise: Exercise, path: Path) -> None:
     starter, solution = exercise.starter, exercise.solution
     if exercise.kind == "kernel" and "TODO" not in starter:
         raise UsageError(f"{path}: the starter marks no place with TODO")
-    removed = code_lines(solution) - code_lines(starter)
+    starter_lines, solution_lines = (
+        {"".join(line.split()) for line in without_comments(text).splitlines()}
+        for text in (starter, solution)
+    )
+    removed = solution_lines - starter_lines
     # Line by line, for the starter may lack a line that the solution has twice.
     if without_comments(starter).split() == without_comments(solution).split():
         raise UsageError(f"{path}: the starter is the solution")

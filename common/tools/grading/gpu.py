@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tools.base import ROOT
 from tools.grading.build import Built, Toolchain
-from tools.grading.content import Exercise, Speed
+from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem, run
 from tools.grading.source import read
@@ -71,7 +71,15 @@ def check_on_gpu(
     took = {program: statistics.median(taken) - nothing for program, taken in times.items()}
     notes.append(f"{took[built] / 1000:.2f} ms at {SIZE}")
     if over is not None and exercise.speed is not None:
-        _check_speed(exercise, exercise.speed, took[over] / took[built], took[built], notes)
+        speed, faster = exercise.speed, took[over] / took[built]
+        if faster < speed.at_least:
+            says = (
+                f"Right, but not fast enough: {faster:.2f} times as fast as {speed.over} at {SIZE} on this "
+            )
+            says += f"GPU; at least {speed.at_least:g} times is asked for."
+            look = f"docs/steps/{exercise.step}.md, and the X-ray of your kernel."
+            raise Failed(Finding("speed", says, 0, [f"It takes {took[built] / 1000:.2f} ms."], look))
+        notes.append(f"{faster:.2f} times as fast as {speed.over} (at least {speed.at_least:g})")
 
 
 def _times(program: Built, size: int, file: str) -> list[float]:
@@ -93,14 +101,3 @@ def _run(built: Built, problems: list[Problem], file: str) -> list[dict]:
             finding.says = f"Right on the CPU device, but not on the {record['device']}. {finding.says}"
             raise Failed(finding)
     return outcome.records
-
-
-def _check_speed(exercise: Exercise, speed: Speed, faster: float, time_us: float, notes: list[str]) -> None:
-    if faster < speed.at_least:
-        says = (
-            f"Right, but not fast enough: {faster:.2f} times as fast as {speed.over} at {SIZE} on this GPU; "
-            f"at least {speed.at_least:g} times is asked for."
-        )
-        look = f"docs/steps/{exercise.step}.md, and the X-ray of your kernel."
-        raise Failed(Finding("speed", says, 0, [f"It takes {time_us / 1000:.2f} ms."], look))
-    notes.append(f"{faster:.2f} times as fast as {speed.over} (at least {speed.at_least:g})")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/etc/alternatives")
 KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environment
@@ -89,13 +90,10 @@ class Ended:
     endless: bool = False
 
 
-def run_confined(
-    command: list[str], limits: Limits, *, readable: Iterable[Path] = (), writable: Iterable[Path] = (),
-    cwd: Path | None = None,
-) -> Ended:  # fmt: skip
+def run_confined(command: list[str], limits: Limits, *, cwd: Path | None = None, **where: Any) -> Ended:
     """Runs the command to its end, with messages in English, and kills whatever it has started. Raises
     OSError if it cannot be started."""
-    words = confined(command, limits, readable=readable, writable=writable, cwd=cwd)
+    words = confined(command, limits, cwd=cwd, **where)
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
     with tempfile.TemporaryFile() as out:  # its size is limited, too
         process = subprocess.Popen(

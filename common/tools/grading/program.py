@@ -79,11 +79,6 @@ COMMANDS = {
 }
 
 
-def paint(text: str, color: int) -> str:
-    colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return f"\033[{color}m{text}\033[0m" if colored else text
-
-
 def say(text: str = "") -> None:
     print(text, flush=True)
 
@@ -126,7 +121,7 @@ class Program:
         for exercise, mark in zip(self.exercises, marks, strict=True):
             line = f"  [{mark}] {exercise.name:<26} {KINDS[exercise.kind]:<15} {exercise.title}"[:90]
             arrow = "  <- next" if exercise is following else ""
-            say((paint(line, 32) if mark == "x" else line) + arrow)
+            say(line + arrow)
         legend = {"r": "[r] solution revealed, no points", "~": "[~] passed, and changed since"}
         if shown := [words for mark, words in legend.items() if mark in marks]:
             say("  " + "; ".join(shown))
@@ -138,7 +133,7 @@ class Program:
         return 0
 
     def introduce(self, exercise: Exercise) -> None:
-        say(f"\n{paint(f'{exercise.name}: {exercise.title}', 1)} ({KINDS[exercise.kind]})\n")
+        say(f"\n{exercise.name}: {exercise.title} ({KINDS[exercise.kind]})\n")
         say(wrapped(exercise.task))
         for question in exercise.questions:
             unit = f" ({question.unit})" if question.unit else ""
@@ -192,9 +187,9 @@ class Program:
         name = exercise.name
         if grade.finding is None:
             where = "" if grade.device == "any" else f", {grade.device}"
-            say(paint(f"{name}: passed", 32) + f" ({grade.seconds:.1f} s{where})")
+            say(f"{name}: passed" + f" ({grade.seconds:.1f} s{where})")
         else:
-            say(paint(f"{name}: not yet", 31) + f" ({grade.seconds:.1f} s)")
+            say(f"{name}: not yet" + f" ({grade.seconds:.1f} s)")
         if grade.finding is None or exercise.kind == "predict":
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
