@@ -1,7 +1,7 @@
 #pragma once
 
 // Finds the function of the kernel's file that this unit compiles. Its name says what it computes in, its
-// parameter what A and B are. For a new precision, add a name to the declarations and a line to find_step().
+// parameter what A and B are. harness/precision.hpp says what a new precision takes.
 
 #include "common/harness/entry.hpp"
 

@@ -7,13 +7,14 @@ In TOML, an edit is these keys of a table:
   header = "..."               takes the place of the comment at the kernel's beginning, without its //
 
 `new` may be left out: the piece goes. A piece whose key `file` names a header, by its path from the project's
-root, belongs to that header. Pieces are taken as they are written, white space included, each from the result
-of those before it. A piece that is not there exactly once is an error: an edit cannot silently do nothing.
+root, belongs to that header; experiments and mutations alone take such pieces, as the others are one file.
+Pieces are taken as they are written, white space included, each from the result of those before it. A piece
+that is not there exactly once is an error: an edit cannot silently do nothing.
 
 Planted bugs (tests/planted_bugs), starters of exercises (starter.toml), variants of experiments
 (docs/experiments), kernels that the grader's tests hand in, and the survivors of mutations all are edits.
 
-A file of its own for an edited kernel names its base, too, a step or the path of another kernel:
+A file that holds an edited kernel also names its base, a step or the path of another kernel:
 
   base = "03_shared_memory"    or "tests/kernels/tiled.cu"
 
@@ -67,7 +68,9 @@ class Edit:
     def text(self, source: str) -> str:
         """The edited text of a kernel that is one file. Raises UsageError where a change does not fit."""
         if headers := [change.file for change in self.replace if change.file]:
-            raise UsageError(f"the edit changes {headers[0]}, too")
+            raise UsageError(
+                f"the edit changes a header, {headers[0]}; here only the kernel's own file may change"
+            )
         return self._edited(source, "")
 
     def files(self, base: str) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """What a kernel needs of a GPU, as the line `Needs` of its header comment says it.
 
   // Needs     sm_80+: cp.async                 that architecture or a newer one
-  // Needs     sm_90a: wgmma, setmaxnreg        exactly that target: no other has its instructions
+  // Needs     sm_90a: wgmma                    exactly that target: no other has its instructions
 
-Several targets are alternatives: `sm_90a, sm_100a`. A kernel without the line runs on every GPU. The line is
+Several targets are alternatives: `sm_90a, sm_100a`; sm_100f is exactly that family's target. What a header of
+common/cuda replaces on other GPUs is not needed. A kernel without the line runs on every GPU. The line is
 read here and nowhere else. Meson asks, when the build is configured, for the options of nvcc:
 
   python -m tools.needs ARCHS PTX_ARCHS FILE...     e.g. 80,90a 80 steps/13_bulk_copy/kernel.cu
@@ -23,7 +24,7 @@ from tools.base import ROOT, UsageError, read_text, run_program
 from tools.edits import base_path, read_edited
 
 LINE = re.compile(r"^// Needs +([^:\n]+):.*$", re.MULTILINE)
-TARGET = re.compile(r"sm_(\d+)([af]?|\+)")
+TARGET = re.compile(r"sm_(\d+)([af]|\+)")
 
 
 def number(arch: str) -> int:

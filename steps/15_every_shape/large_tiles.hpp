@@ -42,9 +42,9 @@ struct HandOver {
   unsigned* ready;  // [block], flags
 };
 
-// How the tiles of C, of `slabs` slabs each, are shared out. In all waves but the last two a block computes
-// whole tiles. The remaining tiles are cut into one share of slabs per block, each of one to two tiles, or of
-// less than one if there are so few: in the order of the blocks, and within a tile from its first term on.
+// How the tiles of C, `slabs` slabs each, are shared out. In all waves but the last two a block computes
+// whole tiles. The remaining tiles, if any, are cut into one share of slabs per block, of one to two tiles,
+// or less if there are so few: in the order of the blocks, and within a tile from its first term on.
 struct Schedule {
   int tiles_m, tiles_n, tiles, slabs, whole;
 

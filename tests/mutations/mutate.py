@@ -45,7 +45,15 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "common"))
 from generate import OPERATORS, Mutant, for_cpu, mutants, sample  # noqa: E402
 from tools import edits  # noqa: E402
-from tools.base import Parser, UsageError, is_library, markdown, read_toml, run_program  # noqa: E402
+from tools.base import (  # noqa: E402
+    Parser,
+    UsageError,
+    chosen,
+    is_library,
+    markdown,
+    read_toml,
+    run_program,
+)
 from tools.kernel_build import KernelBuild  # noqa: E402
 
 EQUIVALENT = HERE / "equivalent.toml"
@@ -346,34 +354,34 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build directory [build]")
     parser.add_argument("--table", nargs="?", const="-", metavar="FILE", help="write the report [print it]")
     args = parser.parse_args()
-    groups = args.groups or GROUPS
-    if wrong := [group for group in groups if group not in GROUPS]:
-        raise UsageError(f"there is no step {wrong[0]} to mutate; choose from {', '.join(GROUPS)}")
+    groups = chosen(args.groups, GROUPS, "step to mutate") or GROUPS
     try:
         wanted = re.compile("(?!)" if args.every is None else args.every)
     except re.error as error:
         raise UsageError(f"--every {args.every}: {error}") from None
     files = {file: text for step in STEPS for file, text in files_of(step).items()}
     every = [m for file, text in files.items() for m in mutants(file, text)]
-    chosen: list[Mutant] = []
+    selected: list[Mutant] = []
     for group in groups:
         of_group = [m for m in every if m.group == group]
         some = set(sample(of_group, args.sample))
-        chosen += [m for m in of_group if m in some or wanted.search(str(m))]
+        selected += [m for m in of_group if m in some or wanted.search(str(m))]
     if args.list:
-        for m in chosen:
+        for m in selected:
             print(m)
-        print(f"{len(chosen)} of {sum(m.group in groups for m in every)}")
+        print(f"{len(selected)} of {sum(m.group in groups for m in every)}")
         return 0
     equivalents = Equivalents(every)
     build = args.build.resolve()
+    if not build.is_dir():
+        raise UsageError(f"{build} is no build directory; run ./setup.sh, then compile")
     cache_folder = build / "mutations"
     cache_folder.mkdir(exist_ok=True)
     judged: dict[Mutant, Verdict] = {}
     with tempfile.TemporaryDirectory(dir=cache_folder) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-        used = [s for s in STEPS if any(m.file in files_of(s) for m in chosen)]
+        used = [s for s in STEPS if any(m.file in files_of(s) for m in selected)]
         judge = Judge(cache_folder / "verdicts.jsonl", {s: Builder(build, s, Path(scratch)) for s in used})
-        for m, verdict in zip(chosen, pool.map(judge.verdict, chosen), strict=True):
+        for m, verdict in zip(selected, pool.map(judge.verdict, selected), strict=True):
             judged[m] = verdict
             where = f" at {verdict['problems'][0]}" if verdict["problems"] else ""
             print(f"{m.name}: {verdict['by']}{where}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """Runs a program with a planted bug and wants it rejected, for the reason that the bug's file gives.
 
-tests/planted_bugs/NAME.toml holds a bug as a change of a right kernel (tools/edits.py), and:
+tests/planted_bugs/NAME.toml holds a bug as a change of a right kernel (common/tools/edits.py), and:
 
   wrong, seen    for the reader: the mistake, and what one notices of it
   check          what `run --check` must print: tables with `says`, and with `place` if the message must name
@@ -9,6 +9,13 @@ tests/planted_bugs/NAME.toml holds a bug as a change of a right kernel (tools/ed
                  tools of compute-sanitizer
   not_on_gpu     or why it is not run there
   cases          the problem that shows the bug, as options of the program
+
+`// BUG` in the changed code marks the mistake where the change is more than that. To add a bug: write its
+file, put its name into common/programs/meson.build, and run, inside the build directory,
+
+  meson compile NAME && meson test 'rejects NAME'
+
+The whole kernel is then in common/programs/NAME.cuh.
 
 Exit status: 0 rejected, 1 not, 2 a file that cannot be read, 77 (skipped) what it needs is not here.
 """
@@ -21,6 +28,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "common"))
 from tools.base import EMULATOR, read_fields, read_text, read_toml, run_program
 from tools.edits import EditedKernel
 

@@ -58,7 +58,7 @@ def test_the_header_takes_the_place_of_the_first_comment_only():
 def test_a_header_file_is_edited_beside_its_kernel(tmp_path):
     kernel, header = "steps/15_every_shape/kernel.cu", "steps/15_every_shape/vectors.hpp"
     edit = Edit([{"old": "#pragma once", "new": "#pragma twice", "file": header}], header="Mine")
-    with pytest.raises(UsageError, match=f"changes {header}"):
+    with pytest.raises(UsageError, match=f"changes a header, {header}"):
         edit.text("int a;\n")
     files = edit.files(kernel)
     assert list(files) == [kernel, header]
