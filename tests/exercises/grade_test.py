@@ -194,6 +194,13 @@ def test_a_place_in_shared_memory_has_indices(grade_other):
     assert "[" in finding.details[0]
 
 
+def test_a_private_array_is_no_forgotten_shared(grade_other):
+    """Where the result is wrong for another reason."""
+    finding, _ = grade_other("04_1d_tiling", ("g.beta == 0.0f ? g.alpha * sum", "g.beta == 0.0f ? 2 * sum"))
+    assert finding.code == "wrong result"
+    assert "__shared__" not in finding.says
+
+
 def test_a_crash_is_looked_at_with_every_access_checked(grade):
     """Far outside, and on the larger problems only, which run unchecked."""
     result, source = grade(("float& c", "if (g.M > 2000) sum += A[1ll << 40];\n  float& c"))

@@ -46,6 +46,7 @@ from tools.grading.words import (
     FIRST,
     ended_finding,
     fault_finding,
+    forgotten_shared,
     host_finding,
     wrong_finding,
 )
@@ -141,6 +142,8 @@ class Grader:
                             self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
+        if private := forgotten_shared(finding, self.built.source, self.exercise.solution):
+            raise Failed(private)
         finding.line = self._line_of_store(problem)
         self._fail(finding, problem)
 

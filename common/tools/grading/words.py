@@ -24,6 +24,7 @@ BATCH = (
 )
 # These explain other faults, and are reported first.
 FIRST = ("thread exit before", "divergent", "deadlock", "lane missing", "out-of-bounds access to global")
+SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
 WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
 
@@ -79,6 +80,20 @@ def _where_options_point(look: str, problem: Problem) -> str:
     if "--batch" in problem.options:
         return f"{BATCH} Otherwise: {look}"
     return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
+
+
+def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
+    """A wrong result explained by an array that lacks the __shared__ that it has in the solution."""
+    if finding.code != "wrong result":
+        return None
+    shared = set(re.findall(r"(\w+)\s*\[", " ".join(re.findall(r"__shared__([^;=]*);", solution))))
+    for number, line in enumerate(without_comments(source).splitlines(), 1):
+        declared = re.match(r"\s*(?:(?:__align__|alignas)\s*\(\w+\)\s*)?float[234]?\s+(\w.*);", line)
+        names = re.findall(r"(\w+)\s*\[", declared[1].split("=")[0]) if declared else []
+        for name in shared.intersection(names):
+            says = f"{finding.says} {name} is declared without __shared__: each thread has one of its own."
+            return Finding("wrong result", says, number, finding.details, SHARED)
+    return None
 
 
 def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
