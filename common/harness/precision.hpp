@@ -2,7 +2,8 @@
 
 // What a step computes in. The type of A and B does not tell: TF32 takes floats and rounds them. The name of
 // the step's function does; see unit.hpp. A new precision is a value here, a row of the table and a peak in
-// precision.cpp, a name in unit.hpp, and what cuBLAS calls it, in cublas.cpp; the report follows from the row.
+// precision.cpp, a name in unit.hpp, and what cuBLAS calls it, in cublas.cpp; the report follows from the
+// row.
 
 #include "common/harness/input.hpp"
 
