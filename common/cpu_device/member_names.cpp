@@ -8,15 +8,15 @@ namespace {
 
 // Adds the parts of `shape`, whose beginning and name are those of `part`.
 void add_parts(const Shape& shape, DynamicPart part, bool of_struct, std::vector<DynamicPart>& parts) {
-  if (shape.inside == nullptr) {
-    part.bytes = shape.bytes;
-    parts.push_back(std::move(part));
-    return;
-  }
   std::size_t pitch = shape.bytes;
   for (const std::size_t extent : shape.extents) {
     pitch /= extent;
     part.indices.push_back({part.name.size(), extent, pitch});
+  }
+  if (shape.inside == nullptr) {
+    part.bytes = pitch;
+    parts.push_back(std::move(part));
+    return;
   }
   const auto* begin = static_cast<const std::byte*>(shape.inside->address);
   for (const Member& member : shape.inside->members) {

@@ -18,7 +18,7 @@ struct Struct;
 // An object, or arrays of arrays of objects.
 struct Shape {
   std::size_t bytes = 0;                 // in all
-  std::span<const std::size_t> extents;  // of the arrays, outermost first; only for arrays of structs
+  std::span<const std::size_t> extents;  // of the arrays, outermost first
   const Struct* inside = nullptr;        // nullptr: not a struct, or its members are not known
 };
 
@@ -144,13 +144,10 @@ constexpr Struct struct_of = {names_of_member<std::get<0>(pointers_to_members<T>
 template <typename T>
 constexpr Shape make_shape() {
   using Inside = std::remove_all_extents_t<T>;
-  if constexpr (member_count<Inside> == 0) {
-    return {sizeof(T), {}, nullptr};
-  } else if constexpr (std::is_array_v<T>) {
-    return {sizeof(T), extent_list<T>, &struct_of<Inside>};
-  } else {
-    return {sizeof(T), {}, &struct_of<Inside>};
-  }
+  Shape shape{sizeof(T), {}, nullptr};
+  if constexpr (std::is_array_v<T>) shape.extents = extent_list<T>;
+  if constexpr (member_count<Inside> > 0) shape.inside = &struct_of<Inside>;
+  return shape;
 }
 template <typename T>
 constexpr Shape shape_of = make_shape<T>();

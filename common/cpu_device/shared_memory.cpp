@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/cpu_device/declared_types.hpp"
 #include "common/cpu_device/internal.hpp"
 #include "common/poison.hpp"
 
@@ -168,14 +169,16 @@ NamedArray shared_array_at(std::size_t offset) {
 std::string describe_shared(std::size_t offset) {
   for (const SharedVariable& variable : shared_variables()) {
     if (offset >= variable.tls_offset && offset < variable.tls_offset + variable.bytes) {
-      return variable.name + " + " + std::to_string(offset - variable.tls_offset) + " bytes";
+      const std::size_t inside = offset - variable.tls_offset;
+      return variable.name + element_of_shared(variable.name, variable.tls_offset, variable.bytes, inside)
+                                 .value_or(" + " + std::to_string(inside) + " bytes");
     }
   }
   offset -= tls_bytes();
   for (const DynamicPart& part : current_worker->dynamic_parts) {
     std::vector<std::size_t> which;
     if (const std::optional<std::size_t> inside = part.offset_of(offset, &which)) {
-      return part.name_with(which) + " + " + std::to_string(*inside) + " bytes";
+      return part.name_with(which) + plus_bytes(*inside);
     }
   }
   return "dynamic shared memory + " + std::to_string(offset) + " bytes";

@@ -1,5 +1,6 @@
 // Kernels that access memory, correctly and not.
 
+#include "common/bf16.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "tests/unit/kernels.hpp"
 
@@ -136,6 +137,39 @@ __global__ void read_dynamic_array(float*, float* y, int n) {
   if (is_last()) y[0] = reinterpret_cast<const float*>(&stages)[n];  // here: read_dynamic_array
 }
 
+// __shared__ variables of several types. Those of one name and one size are told apart, too.
+
+struct StaticTiles {
+  float A[2][3];
+  struct {
+    double sum;
+    bf16 parts[2][2];
+  } stages[2];
+  float last;
+};
+
+// Float number n. The compiler must not know that nobody writes.
+__device__ float unwritten(float* floats, int n) {
+  if (n < 0) floats[0] = 1.0f;
+  return is_last() ? floats[n] : 0.0f;  // here: unwritten
+}
+__global__ void read_static_tiles(float*, float* y, int n) {
+  SHARED StaticTiles tiles;
+  y[0] = unwritten(tiles.A[0], n);
+}
+__global__ void read_static_rows(float*, float* y, int n) {
+  SHARED float table[4][30];
+  y[0] = unwritten(table[0], n);
+}
+__global__ void read_static_columns(float*, float* y, int n) {
+  SHARED float table[10][3][4];
+  y[0] = unwritten(table[0][0], n);
+}
+__global__ void read_static_scalar(float*, float* y, int n) {
+  SHARED float alone;
+  y[0] = unwritten(&alone, n);
+}
+
 struct alignas(1024) AlignedTile {
   float values[64];
 };
@@ -158,7 +192,7 @@ __global__ void align_beside_static_shared(float*, float* y, int) {
 TEST_KERNELS(copy_float4, copy_float2, copy_float, load_read_only, sum_float4, through_shared,
              float4_to_shared, write_at, read_at, write_static_shared_at, write_dynamic_shared_at,
              index_static_shared, misaligned_float4, misaligned_float, read_unwritten_shared,
-             read_dynamic_tiles, read_dynamic_ring, read_dynamic_array, align_dynamic_shared,
-             align_beside_static_shared)
+             read_dynamic_tiles, read_dynamic_ring, read_dynamic_array, read_static_tiles, read_static_rows,
+             read_static_columns, read_static_scalar, align_dynamic_shared, align_beside_static_shared)
 
 }  // namespace

@@ -44,7 +44,8 @@ TEST(Members, OfStructs) {
   EXPECT_EQ(pair.bytes, sizeof(Pair));
   EXPECT_EQ(pair.members[0].name, "first");
   EXPECT_EQ(pair.members[1].name, "second");
-  EXPECT_THAT(parts_of<Pair>(), ElementsAre("Pair::first at 0, 3 bytes", "Pair::second at 8, 32 bytes"));
+  EXPECT_THAT(parts_of<Pair>(),
+              ElementsAre("Pair::first[3] at 0, 1 bytes", "Pair::second[2][2] at 8, 8 bytes"));
 }
 
 struct Base {
@@ -107,14 +108,14 @@ struct Ring {
 
 TEST(Members, OfArraysOfStructs) {
   EXPECT_THAT(parts_of<Pair[2]>(),
-              ElementsAre("Pair[2]::first at 0, 3 bytes", "Pair[2]::second at 8, 32 bytes"));
-  EXPECT_THAT(
-      (parts_of<Ring<float, 3>[2]>()),
-      ElementsAre("Ring<float, 3>[2]::stages[3].A at 0, 64 bytes",
-                  "Ring<float, 3>[2]::stages[3].B at 128, 16 bytes",
-                  "Ring<float, 3>[2]::stages[3].pair.first at 144, 3 bytes",
-                  "Ring<float, 3>[2]::stages[3].pair.second at 152, 32 bytes",
-                  "Ring<float, 3>[2]::full at 768, 24 bytes", "Ring<float, 3>[2]::vector at 800, 16 bytes"));
+              ElementsAre("Pair[2]::first[3] at 0, 1 bytes", "Pair[2]::second[2][2] at 8, 8 bytes"));
+  EXPECT_THAT((parts_of<Ring<float, 3>[2]>()),
+              ElementsAre("Ring<float, 3>[2]::stages[3].A[2][8] at 0, 4 bytes",
+                          "Ring<float, 3>[2]::stages[3].B[4] at 128, 4 bytes",
+                          "Ring<float, 3>[2]::stages[3].pair.first[3] at 144, 1 bytes",
+                          "Ring<float, 3>[2]::stages[3].pair.second[2][2] at 152, 8 bytes",
+                          "Ring<float, 3>[2]::full[3] at 768, 8 bytes",
+                          "Ring<float, 3>[2]::vector at 800, 16 bytes"));
 }
 
 // Every byte lies in the part that its address says.
@@ -135,12 +136,13 @@ TEST(Members, OfEveryByte) {
       ++times;
       ++found;
       if (part.name != "Ring<{anonymous}::Ring<float, 2>, 2>::stages.A.stages.B") continue;
-      ASSERT_EQ(w.size(), 5u);  // rings, stages, A is an array of arrays, stages
-      const auto& place = rings[w[0]].stages[w[1]].A[w[2]][w[3]].stages[w[4]].B;
+      ASSERT_EQ(w.size(), 6u);  // rings, stages, A is an array of arrays, stages, B
+      const auto& place = rings[w[0]].stages[w[1]].A[w[2]][w[3]].stages[w[4]].B[w[5]];
       EXPECT_EQ(static_cast<std::ptrdiff_t>(byte - *inside), offset(place));
-      EXPECT_EQ(part.name_with(w),
-                fmt::format("Ring<{{anonymous}}::Ring<float, 2>, 2>[{}]::stages[{}].A[{}][{}].stages[{}].B",
-                            w[0], w[1], w[2], w[3], w[4]));
+      EXPECT_EQ(
+          part.name_with(w),
+          fmt::format("Ring<{{anonymous}}::Ring<float, 2>, 2>[{}]::stages[{}].A[{}][{}].stages[{}].B[{}]",
+                      w[0], w[1], w[2], w[3], w[4], w[5]));
     }
     EXPECT_LE(times, 1) << byte;
   }

@@ -37,7 +37,7 @@ TEST_F(Check, MisuseOfMbarriers) {
     std::string detail;
   };
   for (const auto& [kernel, n, detail] : std::vector<Case>{
-           {"no_init", 0, "arrives at the mbarrier barrier + 0 bytes, which has not been"},
+           {"no_init", 0, "arrives at the mbarrier barrier, which has not been"},
            {"init_twice", 0, "in use since " + here("init")},
            {"no_fence", 0, "no mbarrier_fence_init()"},
            {"bad_parity", 2, "parity 2"},
@@ -56,7 +56,7 @@ TEST_P(BothBuilds, WaitsThatNeverEnd) {
   run("no_init", 2, 64);
   expect(FaultKind::mbarrier_misuse, 0);
   run("hangs_polling", 2, 64);
-  expect(FaultKind::deadlock, 0, "phase 0 of the mbarrier barrier + 0 bytes, which lacks 1 arrival of 2");
+  expect(FaultKind::deadlock, 0, "phase 0 of the mbarrier barrier, which lacks 1 arrival of 2");
   run("shuffle_elsewhere", 2, 64, 3);
   expect(FaultKind::missing_lane, 0);
   run("named_barrier_too_few", 2, 64);

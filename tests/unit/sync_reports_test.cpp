@@ -24,9 +24,9 @@ TEST_F(Check, HalfBehindAMatrix) {
 
 TEST_F(Check, UnwrittenHalf) {
   run("unwritten_half", 1, 1, 0);
-  expect(FaultKind::uninitialised_shared, 0, "slots + 2 bytes");
+  expect(FaultKind::uninitialised_shared, 0, "reads slots[1],");
   run("unwritten_half", 1, 1, 1);
-  expect(FaultKind::uninitialised_shared, 0, "slots + 0 bytes");
+  expect(FaultKind::uninitialised_shared, 0, "reads slots[0],");
 }
 
 TEST_F(Check, RaceOnAHalf) {
@@ -34,7 +34,7 @@ TEST_F(Check, RaceOnAHalf) {
   expect_none();
   for (const int n : {2, 34}) {
     run("half_race", 1, 64, n);
-    expect(FaultKind::race_shared, n, "slots + 0 bytes");
+    expect(FaultKind::race_shared, n, "writes slots[0],");
   }
 }
 

@@ -134,7 +134,7 @@ class Grader:
         # A fault explains a wrong result, not the reverse; and swapped rows and columns, which square
         # matrices reveal, explain an index that is too large.
         for complaint in sorted(complaints, key=lambda text: not text.startswith(FIRST)):
-            if finding := fault_finding(complaint, self.file, problem, self.built.source):
+            if finding := fault_finding(complaint, self.file, problem):
                 square = Problem("--size 40 --seed 3")
                 if finding.code == "out-of-bounds access to global memory" and problem != square:
                     for other in self._run([square], "--check").records:

@@ -1,12 +1,9 @@
 """The program's messages in plain words, with what to look at. Standard library only."""
 
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from tools.base import read_toml
-from tools.claims.context import extents
-from tools.claims.objects import NoValue
 from tools.grading.content import without_comments
 from tools.grading.finding import Finding
 from tools.grading.run import ENDLESS, Outcome, Problem
@@ -28,8 +25,8 @@ SHARED = "where the array is declared: what one thread writes and another reads 
 WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
 
-def fault_finding(complaint: str, file: str, problem: Problem, source: str) -> Finding | None:
-    """The message of an observed run in plain words; None if it is no such message. source: the student's."""
+def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
+    """The message of an observed run in plain words; None if it is no such message."""
     match = FAULT.fullmatch(complaint)
     if match is None or match["kind"] not in WORDS["fault"]:
         return None
@@ -37,21 +34,8 @@ def fault_finding(complaint: str, file: str, problem: Problem, source: str) -> F
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
     look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
-    detail = re.sub(r"([\w.:\[\]]*\w) \+ (\d+) bytes", lambda place: _element(place, source), detail)
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
-
-
-def _element(place: re.Match[str], source: str) -> str:
-    """As[3][19] for "As + 460 bytes", where the source says how long a row is."""
-    name, index = place[1], int(place[2]) // 4
-    with suppress(NoValue):
-        indices: list[str] = []
-        for extent in reversed(extents(source, re.sub(r"\[.*?\]", "", name))):
-            indices.insert(0, f"[{index % extent}]")
-            index //= extent
-        return name + "".join(indices)
-    return place[0]
 
 
 def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:
