@@ -2,7 +2,9 @@
 
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/block.hpp"
+#include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
 
@@ -15,14 +17,14 @@ void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
              std::to_string(bytes));
 }
 
-AsyncCopies& copies_of_running_thread() { return current_worker->async_copies[current_worker->current]; }
+AsyncCopies& copies_of_running_thread() { return current_block->async_copies[current_block->current]; }
 
 }  // namespace
 
 void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
   const void* pc = __builtin_return_address(0);
-  Worker& worker = *current_worker;
-  if (worker.launch->checked) {
+  Block& block = *current_block;
+  if (block.launch.checked) {
     // From here on the copy may happen at any time: to others it is a write now, ...
     observe_copy(shared, global, bytes, valid, pc);
     mark_pending(shared, bytes, true);
@@ -39,19 +41,19 @@ void async_copy(void* shared, const void* global, unsigned bytes, bool valid) {
 void async_copy_commit() { ++copies_of_running_thread().groups; }
 
 void async_copy_wait(unsigned pending) {
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   const AsyncCopies& copies = copies_of_running_thread();
   std::uint64_t number = copies.asked - copies.waiting.size();
   for (const AsyncCopies::Copy& copy : copies.waiting) {
     if (copy.group + pending >= copies.groups) break;  // this one and all later ones may still be in flight
     ++number;
   }
-  finish_copies(worker, worker.current, number, nullptr, 0);
+  finish_copies(block, block.current, number, nullptr, 0);
 }
 
-void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const Mbarrier* by_engine,
+void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mbarrier* by_engine,
                    Tick tick) {
-  AsyncCopies& copies = worker.async_copies[thread];
+  AsyncCopies& copies = block.async_copies[thread];
   std::uint64_t next = copies.asked - copies.waiting.size();
   auto copy = copies.waiting.begin();
   for (; copy != copies.waiting.end() && next < number; ++copy, ++next) {
@@ -60,7 +62,7 @@ void finish_copies(Worker& worker, unsigned thread, std::uint64_t number, const 
     } else {
       std::memcpy(copy->shared, copy->global, copy->bytes);
     }
-    if (!worker.launch->checked) continue;
+    if (!block.launch.checked) continue;
     if (by_engine != nullptr) {
       fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, copy->pc);
     } else {  // ... and again when it is waited for, at the latest

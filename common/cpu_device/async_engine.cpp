@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "common/cpu_device/bulk_copy.hpp"
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/observe.hpp"
 
 namespace cpu_device {
 
@@ -25,7 +27,7 @@ void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
 void put(void* shared, const CopiedRows& rows, const std::byte* bytes) {
   constexpr std::uint32_t group = 16, line = 128, lines = 8;
   auto* to = static_cast<std::byte*>(shared);
-  const std::uint64_t first_line = shared_offset(shared) / line;
+  const std::uint64_t first_line = find_shared(shared, 1).offset / line;
   for (std::uint32_t at = 0; at < rows.bytes(); at += group) {
     const auto flip = static_cast<std::uint32_t>((first_line + at / line) % lines * group);
     std::memcpy(to + (at ^ flip), bytes + at, group);
@@ -54,31 +56,31 @@ unsigned AsyncEngine::started_by(unsigned engine, Tick tick) const {
   return found == started_by_.end() ? 0 : found->second;
 }
 
-bool AsyncEngine::act(Worker& worker) {
+bool AsyncEngine::act(Block& block) {
   if (waiting_.empty()) return false;
   const Work work = waiting_.front();
   waiting_.pop_front();
-  worker.current = work.thread;  // blame whoever issued it
-  const auto found = worker.sync.mbarriers.find(work.mbarrier);
-  if (found == worker.sync.mbarriers.end()) {
+  block.current = work.thread;  // blame whoever issued it
+  const auto found = block.sync.mbarriers.find(work.mbarrier);
+  if (found == block.sync.mbarriers.end()) {
     report(FaultKind::mbarrier_misuse, work.pc,
            "was to complete on an mbarrier that has been invalidated since");
     return true;
   }
   Mbarrier& b = found->second;
   Tick tick = 0;
-  if (worker.clocks) {
-    tick = worker.clocks->engine_release(b.engine, b.arrivals);
+  if (block.clocks) {
+    tick = block.clocks->engine_release(b.engine, b.arrivals);
     started_by_[{b.engine, tick}] = work.thread;
   }
   if (work.shared == nullptr) {
-    finish_copies(worker, work.thread, work.copies, &b, tick);
+    finish_copies(block, work.thread, work.copies, &b, tick);
     if (b.pending == 0) {
       report(FaultKind::mbarrier_misuse, work.pc,
              "has its copies arrive at " + b.name() + ", at which all arrivals of the phase have been");
       return true;
     }
-    b.arrive(worker, work.pc);
+    b.arrive(block, work.pc);
     return true;
   }
   const CopiedRows& rows = work.rows;
@@ -89,21 +91,21 @@ bool AsyncEngine::act(Worker& worker) {
   rows.for_rows_read([&](std::size_t offset, const std::byte* source) {
     std::memcpy(to + offset, source, rows.read.row_bytes);
     if (rows.convert == Convert::to_tf32) round_to_tf32(to + offset, rows.read.row_bytes);
-    if (worker.clocks) {
+    if (block.clocks) {
       note_engine_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, b.engine, tick,
                        work.pc);
     }
   });
   if (!in_place) put(work.shared, rows, to);
-  if (worker.clocks) fill_shared(work.shared, rows.bytes(), b.engine, tick, work.pc);
-  b.deliver(worker, rows.bytes());
+  if (block.clocks) fill_shared(work.shared, rows.bytes(), b.engine, tick, work.pc);
+  b.deliver(block, rows.bytes());
   return true;
 }
 
-void AsyncEngine::end_block(Worker& worker) const {
+void AsyncEngine::end_block(Block& block) const {
   for (const Work& work : waiting_) {
     if (work.shared == nullptr) continue;
-    worker.current = work.thread;
+    block.current = work.thread;
     report(FaultKind::copy_outlives_block, work.pc,
            "asked for " + std::to_string(work.rows.bytes()) +
                " bytes that nobody has waited for when the block ends; they may come into shared memory that "
@@ -128,7 +130,7 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
 }
 
 void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc) {
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   const std::uint32_t bytes = rows.bytes();
   Mbarrier& b = mbarrier_at(barrier, "completes a copy on", pc);
   if (!b.known_to_engine) {
@@ -138,13 +140,13 @@ void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, co
                "initialisation at " +
                place_of(b.init_pc));
   }
-  if (worker.launch->checked && bytes > 0) {
+  if (block.launch.checked && bytes > 0) {
     CollectiveRequest request;
     request.pc = pc;
     request.operation = Operation::copy;
     request.bytes = bytes;
-    request.block = worker.block;
-    request.warp = worker.current / warpSize;
+    request.block = block.number;
+    request.warp = block.current / warpSize;
     if (rows.read.rows > 0) {  // a copy of zeros reads nothing
       request.space = Space::global;
       request.addresses[0] = reinterpret_cast<std::uintptr_t>(rows.read.source);
@@ -155,7 +157,7 @@ void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, co
       });
     }
     request.space = Space::shared;
-    request.addresses[0] = shared_offset(shared);
+    request.addresses[0] = find_shared(shared, 1).offset;
     request.rows = {};
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
@@ -163,7 +165,7 @@ void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, co
     mark_pending(shared, bytes, true);
   }
   poison(shared, bytes);
-  worker.engine.copy(shared, rows, barrier, worker.current, pc);
+  block.engine.copy(shared, rows, barrier, block.current, pc);
 }
 
 }  // namespace cpu_device

@@ -14,7 +14,7 @@
 
 namespace cpu_device {
 
-struct Worker;
+struct Block;
 class Mbarrier;
 
 // What a copy brings to shared memory: contiguous rows of bytes. A part of them, a rectangle, is read from
@@ -49,11 +49,11 @@ class AsyncEngine {
   void arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies, const void* pc);
 
   // Does the oldest pending work; returns false if there is none.
-  bool act(Worker& worker);
+  bool act(Block& block);
 
   // All threads have exited: reports copies to shared memory that nobody has waited for. They would arrive in
   // memory that may belong to another block by then.
-  void end_block(Worker& worker) const;
+  void end_block(Block& block) const;
 
   // The thread that issued what an engine did at this tick.
   unsigned started_by(unsigned engine, Tick tick) const;
@@ -70,6 +70,13 @@ class AsyncEngine {
   std::deque<Work> waiting_;
   std::map<std::pair<unsigned, Tick>, unsigned> started_by_;  // checked launches only
 };
+
+// ---- async_copy.cpp --------------------------------------------------------------------------------------
+
+// The thread's own copies up to this number arrive; `by_engine`: for an mbarrier that waits for them.
+void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mbarrier* by_engine, Tick tick);
+
+// ---- async_engine.cpp ------------------------------------------------------------------------------------
 
 // The running thread issues a copy to shared memory that completes on an mbarrier. Reports what is wrong with
 // it.

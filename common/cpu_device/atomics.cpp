@@ -3,7 +3,8 @@
 #include <atomic>
 #include <type_traits>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/observe.hpp"
 
 namespace cpu_device {
 
@@ -11,12 +12,12 @@ namespace {
 
 template <typename T, typename Change>
 T update(T* address, const Change& change, const void* pc) {
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   std::unique_lock<std::mutex> lock;
   if (observe_atomic(address, true, pc)) {
-    lock = std::unique_lock(worker.launch->atomic_objects.mutex);
-    worker.grid_order->atomic(worker.current, reinterpret_cast<std::uintptr_t>(address),
-                              worker.launch->atomic_objects);
+    lock = std::unique_lock(block.launch.atomic_objects.mutex);
+    block.grid_order->atomic(block.actor(block.current), reinterpret_cast<std::uintptr_t>(address),
+                             block.launch.atomic_objects);
   }
   const std::atomic_ref<T> there(*address);
   T before = there.load();
@@ -60,8 +61,8 @@ float atomic_exchange(float* address, float value) {
 }
 
 void thread_fence() {
-  Worker& worker = *current_worker;
-  if (worker.grid_order) worker.grid_order->fence(worker.current);
+  Block& block = *current_block;
+  if (block.grid_order) block.grid_order->fence(block.actor(block.current));
 }
 
 }  // namespace cpu_device

@@ -2,55 +2,86 @@
 
 namespace cpu_device {
 
-Clocks::Clocks(unsigned threads)
-    : threads_(threads), warp_barrier_((threads + 31) / 32, 1), clocks_(threads) {}
+Clocks::Clocks(unsigned threads_per_block, unsigned blocks)
+    : blocks_(blocks),
+      threads_((threads_per_block + 31) / 32 * 32),
+      block_barrier_(blocks, 1),
+      warp_barrier_(blocks * threads_ / 32, 1),
+      engines_(blocks),
+      clocks_(blocks * threads_),
+      seen_by_block_(blocks) {}
 
 void Clocks::join(Clock& into, const Clock& from) {
   if (into.size() < from.size()) into.resize(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-void Clocks::raise(Clock& clock, unsigned actor, Tick tick) {
-  if (clock.size() <= actor) clock.resize(actor + 1);
-  clock[actor] = std::max(clock[actor], tick);
+void Clocks::raise(Clock& clock, unsigned actor, Tick tick) { raise(clock, actor, actor + 1, tick); }
+
+void Clocks::raise(Clock& clock, unsigned first, unsigned end, Tick tick) {
+  if (clock.size() < end) clock.resize(end);
+  for (unsigned actor = first; actor < end; ++actor) clock[actor] = std::max(clock[actor], tick);
 }
 
-// Adds what a lane has seen of its own warp at barriers that its clock does not record.
-void Clocks::add_warp_barriers(Clock& clock, unsigned warp) const {
-  if (warp_barrier_[warp] <= block_barrier_) return;  // everybody knows that
-  for (unsigned lane = lanes_begin(warp); lane < lanes_end(warp); ++lane) {
-    raise(clock, lane, warp_barrier_[warp] - 1);
+void Clocks::add_barriers(Clock& clock, unsigned thread) const {
+  const unsigned block = thread / threads_, warp = thread / 32;
+  Tick known = known_to_all_;
+  if (blocks_ > 1) {  // the others have not seen the block's barriers
+    join(clock, seen_by_block_[block]);
+    known = std::max(known, block_barrier_[block]);
+    if (known > 1) raise(clock, first_thread(block), first_thread(block + 1), known - 1);
   }
+  if (warp_barrier_[warp] > known) raise(clock, warp * 32, warp * 32 + 32, warp_barrier_[warp] - 1);
 }
 
-bool Clocks::new_block() {
+bool Clocks::begin() {
   if (in_use_) {
     for (Clock& clock : clocks_) clock.clear();
-    seen_by_all_.clear();
+    for (Clock& clock : seen_by_block_) clock.clear();
     in_use_ = false;
   }
-  engines_ = 0;
+  std::fill(engines_.begin(), engines_.end(), 0);
   const bool anew = now_ >= Tick{1} << 31;
   if (anew) {
     now_ = 1;
     std::fill(warp_barrier_.begin(), warp_barrier_.end(), 1);
+    std::fill(block_barrier_.begin(), block_barrier_.end(), 1);
   }
-  block_began_ = block_barrier_ = ++now_;
+  began_ = known_to_all_ = ++now_;
   return anew;
 }
 
-void Clocks::block_barrier() {
-  for (unsigned engine = threads_; engine < threads_ + engines_; ++engine) {
-    for (const Clock& clock : clocks_) raise(seen_by_all_, engine, at(clock, engine));
+void Clocks::cluster_barrier() {
+  if (in_use_) {
+    for (unsigned block = 0; block < blocks_; ++block) block_barrier(block);
+    Clock all;
+    for (const Clock& clock : seen_by_block_) join(all, clock);
+    for (Clock& clock : seen_by_block_) clock = all;
   }
-  block_barrier_ = ++now_;
+  known_to_all_ = ++now_;
+}
+
+void Clocks::block_barrier(unsigned block) {
+  Clock& seen = seen_by_block_[block];
+  if (in_use_) {
+    const unsigned engines = blocks_ * threads_;  // the first engine's actor
+    for (unsigned thread = first_thread(block); thread < first_thread(block + 1); ++thread) {
+      const Clock& clock = clocks_[thread];
+      // Of a block alone the ticks of its barriers tell what its threads have seen of each other.
+      for (auto actor = blocks_ > 1 ? 0 : engines; actor < clock.size(); ++actor) {
+        if (clock[actor] > at(seen, actor)) raise(seen, actor, clock[actor]);
+      }
+    }
+  }
+  block_barrier_[block] = ++now_;
+  if (blocks_ == 1) known_to_all_ = now_;
 }
 
 void Clocks::warp_barrier(unsigned warp) {
   if (in_use_) {
     Clock all;
-    for (unsigned lane = lanes_begin(warp); lane < lanes_end(warp); ++lane) join(all, clocks_[lane]);
-    for (unsigned lane = lanes_begin(warp); lane < lanes_end(warp); ++lane) clocks_[lane] = all;
+    for (unsigned lane = warp * 32; lane < warp * 32 + 32; ++lane) join(all, clocks_[lane]);
+    for (unsigned lane = warp * 32; lane < warp * 32 + 32; ++lane) clocks_[lane] = all;
   }
   warp_barrier_[warp] = ++now_;
 }
@@ -64,14 +95,19 @@ void Clocks::barrier(std::span<const unsigned> threads) {
 void Clocks::release(unsigned thread, Clock& object) {
   in_use_ = true;
   join(object, clocks_[thread]);
-  add_warp_barriers(object, thread / 32);
+  add_barriers(object, thread);
   raise(object, thread, now_++);
 }
 
 Tick Clocks::release_to_grid(unsigned thread, Clock& object) {
   release(thread, object);
-  join(object, seen_by_all_);
-  return block_barrier_;
+  join(object, seen_by_block_[thread / threads_]);
+  return known_to_all_;
+}
+
+unsigned Clocks::new_engine(unsigned block) {
+  const unsigned number = std::min(engines_[block]++, engines_per_block - 1);
+  return blocks_ * threads_ + block * engines_per_block + number;
 }
 
 Tick Clocks::engine_release(unsigned engine, Clock& object) {

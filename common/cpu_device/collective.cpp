@@ -4,7 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/shuffle.hpp"
 
 namespace cpu_device {
@@ -13,59 +14,59 @@ namespace {
 
 const Collective syncwarp{"__syncwarp", false, true, nullptr};
 
-std::uint32_t exited_lanes(const Worker& worker, const Rendezvous& r, unsigned warp) {
+std::uint32_t exited_lanes(const Block& block, const Rendezvous& r, unsigned warp) {
   const unsigned number = r.first / 32 + warp;
-  return number < worker.exited.size() ? worker.exited[number] : ~0u;
+  return number < block.exited.size() ? block.exited[number] : ~0u;
 }
 
 // The lanes of one of its warps that have yet to arrive.
-std::uint32_t to_come(const Worker& worker, const Rendezvous& r, unsigned warp) {
-  const std::uint32_t gone = exited_lanes(worker, r, warp);
+std::uint32_t to_come(const Block& block, const Rendezvous& r, unsigned warp) {
+  const std::uint32_t gone = exited_lanes(block, r, warp);
   return r.mask & ~r.arrived[warp] & (r.operation->needs_exited_lanes ? ~0u : ~gone);
 }
 
-bool is_complete(const Worker& worker, const Rendezvous& r) {
+bool is_complete(const Block& block, const Rendezvous& r) {
   for (unsigned warp = 0; warp < r.warps; ++warp) {
-    if (to_come(worker, r, warp) != 0) return false;
+    if (to_come(block, r, warp) != 0) return false;
   }
   return true;
 }
 
-void order(Worker& worker, const Rendezvous& r, unsigned warp) {
+void order(Block& block, const Rendezvous& r, unsigned warp) {
   const unsigned number = r.first / 32 + warp;
-  const unsigned lanes = std::min(32u, worker.launch->threads_per_block - number * 32);
+  const unsigned lanes = std::min(32u, block.launch.threads_per_block - number * 32);
   if (static_cast<unsigned>(std::popcount(r.arrived[warp])) == lanes) {
-    worker.clocks->warp_barrier(number);
+    block.clocks->warp_barrier(block.first_actor / 32 + number);
     return;
   }
   std::array<unsigned, 32> threads;
   unsigned count = 0;
   for (std::uint32_t left = r.arrived[warp]; left != 0; left &= left - 1) {
-    threads[count++] = number * 32 + static_cast<unsigned>(std::countr_zero(left));
+    threads[count++] = block.actor(number * 32) + static_cast<unsigned>(std::countr_zero(left));
   }
-  worker.clocks->barrier(std::span(threads.data(), count));
+  block.clocks->barrier(std::span(threads.data(), count));
 }
 
-void finish(Worker& worker, Rendezvous& r) {
-  ++worker.progress;
+void finish(Block& block, Rendezvous& r) {
+  ++block.cluster.progress;
   if (r.operation->execute != nullptr) {
-    const unsigned last = worker.current;
-    r.operation->execute(worker, r);
-    worker.current = last;
+    const unsigned last = block.current;
+    r.operation->execute(block, r);
+    block.current = last;
   }
-  for (unsigned warp = 0; warp < r.warps && r.first / 32 + warp < worker.passed.size(); ++warp) {
-    if (worker.clocks && r.operation->is_barrier) order(worker, r, warp);
-    if (~(r.arrived[warp] | exited_lanes(worker, r, warp)) == 0) ++worker.passed[r.first / 32 + warp];
+  for (unsigned warp = 0; warp < r.warps && r.first / 32 + warp < block.passed.size(); ++warp) {
+    if (block.clocks && r.operation->is_barrier) order(block, r, warp);
+    if (~(r.arrived[warp] | exited_lanes(block, r, warp)) == 0) ++block.passed[r.first / 32 + warp];
     for (std::uint32_t lanes = r.arrived[warp]; lanes != 0; lanes &= lanes - 1) {
-      wake(worker, r.first + warp * 32 + static_cast<unsigned>(std::countr_zero(lanes)), r.warps == 1);
+      wake(block, r.first + warp * 32 + static_cast<unsigned>(std::countr_zero(lanes)), r.warps == 1);
     }
   }
 }
 
-auto& open_ones(Worker& worker, unsigned thread) { return worker.sync.open[thread / 128]; }
+auto& open_ones(Block& block, unsigned thread) { return block.sync.open[thread / 128]; }
 
-void close(Worker& worker, std::vector<std::unique_ptr<Rendezvous>>& open, std::size_t at) {
-  worker.sync.closed.push_back(std::move(open[at]));
+void close(Block& block, std::vector<std::unique_ptr<Rendezvous>>& open, std::size_t at) {
+  block.sync.closed.push_back(std::move(open[at]));
   open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
@@ -73,14 +74,14 @@ void close(Worker& worker, std::vector<std::unique_ptr<Rendezvous>>& open, std::
 
 void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
           const void* pc) {
-  Worker& worker = *current_worker;
-  const unsigned thread = worker.current, first = thread / (32 * warps) * (32 * warps);
+  Block& block = *current_block;
+  const unsigned thread = block.current, first = thread / (32 * warps) * (32 * warps);
   if ((mask >> thread % 32 & 1) == 0) {
     report(FaultKind::missing_lane, pc,
            std::string("comes to ") + operation.name + " with a mask that leaves it out itself");
     stop_launch();
   }
-  auto& open = open_ones(worker, thread);
+  auto& open = open_ones(block, thread);
   std::size_t at = 0;
   const auto is_the_one = [&](const Rendezvous& r) {
     return r.first == first && r.operation == &operation && r.mask == mask && r.line == line &&
@@ -88,9 +89,9 @@ void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void*
   };
   while (at < open.size() && !is_the_one(*open[at])) ++at;
   if (at == open.size()) {
-    if (worker.sync.closed.empty()) worker.sync.closed.push_back(std::make_unique<Rendezvous>());
-    open.push_back(std::move(worker.sync.closed.back()));
-    worker.sync.closed.pop_back();
+    if (block.sync.closed.empty()) block.sync.closed.push_back(std::make_unique<Rendezvous>());
+    open.push_back(std::move(block.sync.closed.back()));
+    block.sync.closed.pop_back();
     Rendezvous& r = *open.back();
     r.operation = &operation;
     r.first = first;
@@ -104,36 +105,36 @@ void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void*
   r.arrived[index / 32] |= 1u << index % 32;
   r.operands_[index] = operand;
   r.pcs_[index] = pc;
-  worker.threads[thread].wait = {&r, pc, line};
-  if (is_complete(worker, r)) {
-    finish(worker, r);
-    close(worker, open, at);
+  block.threads[thread].wait = {&r, pc, line};
+  if (is_complete(block, r)) {
+    finish(block, r);
+    close(block, open, at);
   }
-  wait_for_wake(worker);
+  wait_for_wake();
 }
 
-void leave_rendezvous(Worker& worker, unsigned thread) {
-  auto& open = open_ones(worker, thread);
+void leave_rendezvous(Block& block, unsigned thread) {
+  auto& open = open_ones(block, thread);
   for (std::size_t at = 0; at < open.size();) {
-    if (is_complete(worker, *open[at])) {
-      finish(worker, *open[at]);
-      close(worker, open, at);
+    if (is_complete(block, *open[at])) {
+      finish(block, *open[at]);
+      close(block, open, at);
     } else {
       ++at;
     }
   }
 }
 
-std::string Rendezvous::awaited_by(const Worker& worker, unsigned) const {
-  const unsigned thread = missing(worker);
-  const bool exists = thread < worker.threads.size();
-  return (exists ? thread_name(worker, thread) : "thread number " + std::to_string(thread)) + " at " +
+std::string Rendezvous::awaited_by(const Block& block, unsigned) const {
+  const unsigned thread = missing(block);
+  const bool exists = thread < block.threads.size();
+  return (exists ? thread_name(block, thread) : "thread number " + std::to_string(thread)) + " at " +
          operation->name;
 }
 
-unsigned Rendezvous::missing(const Worker& worker) const {
+unsigned Rendezvous::missing(const Block& block) const {
   for (unsigned warp = 0; warp < warps; ++warp) {
-    const std::uint32_t lanes = to_come(worker, *this, warp);
+    const std::uint32_t lanes = to_come(block, *this, warp);
     if (lanes != 0) return first + warp * 32 + static_cast<unsigned>(std::countr_zero(lanes));
   }
   return first;  // nobody
@@ -165,7 +166,7 @@ unsigned source_lane(const Shuffle& shuffle, unsigned lane) {
   return lane;
 }
 
-void exchange(Worker& worker, Rendezvous& r) {
+void exchange(Block& block, Rendezvous& r) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!r.has(lane)) continue;
     auto& mine = *static_cast<Shuffle*>(r.operand(lane));
@@ -177,15 +178,15 @@ void exchange(Worker& worker, Rendezvous& r) {
     poison(&mine.result, sizeof mine.result);
     if (reported_before(FaultKind::missing_lane, r.pc(lane))) continue;
     const unsigned thread = r.thread(source);
-    const bool exists = thread < worker.launch->threads_per_block;
-    const bool exited = exists && (worker.exited[thread / 32] >> source & 1) != 0;
+    const bool exists = thread < block.launch.threads_per_block;
+    const bool exited = exists && (block.exited[thread / 32] >> source & 1) != 0;
     report(FaultKind::missing_lane, r.pc(lane),
            std::string("takes at ") + r.operation->name + " the value of " +
-               (exists ? thread_name(worker, thread) : "lane " + std::to_string(source)) + ", which " +
+               (exists ? thread_name(block, thread) : "lane " + std::to_string(source)) + ", which " +
                (!exists  ? "does not exist"
                 : exited ? "has left the kernel"
                          : "the mask leaves out"),
-           worker, r.thread(lane));
+           block, r.thread(lane));
   }
 }
 

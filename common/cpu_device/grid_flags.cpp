@@ -2,15 +2,17 @@
 
 #include <atomic>
 
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/grid_flag.hpp"
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/observe.hpp"
 
 namespace cpu_device {
 
 namespace {
 
-std::string who(const Worker& worker, const GridFlag::Event& event) {
-  return thread_name(worker, event.thread) + " of " + block_name(worker.launch->grid, event.block);
+std::string who(const Block& block, const GridFlag::Event& event) {
+  return thread_name(block, event.thread) + " of " + block_name(block.launch.grid, event.block);
 }
 
 }  // namespace
@@ -19,10 +21,10 @@ std::string GridFlag::name() const {
   return "the flag " + describe_global(reinterpret_cast<std::uintptr_t>(address));
 }
 
-std::string GridFlag::awaited_by(const Worker& worker, unsigned) const {
+std::string GridFlag::awaited_by(const Block& block, unsigned) const {
   std::string text = name() + ", which neither this block nor one before it has set";
   if (cleared.pc != nullptr)
-    text += " since " + who(worker, cleared) + " cleared it at " + place_of(cleared.pc);
+    text += " since " + who(block, cleared) + " cleared it at " + place_of(cleared.pc);
   return text + " (a block behind it may begin only when this one ends)";
 }
 
@@ -37,18 +39,18 @@ const GridFlag& GridFlags::at(unsigned* flag) {
   return entry(flag);
 }
 
-void GridFlags::set(Worker& worker, unsigned* flag, const void* pc) {
+void GridFlags::set(Block& block, unsigned* flag, const void* pc) {
   const std::lock_guard lock(mutex_);
   GridFlag& f = entry(flag);
   const std::atomic_ref<unsigned> value(*flag);
-  const GridFlag::Event now{worker.block, worker.current, pc};
+  const GridFlag::Event now{block.number, block.current, pc};
   const auto again = [&](const GridFlag::Event& first) {
-    return "sets " + f.name() + ", which " + who(worker, first) + " has set at " + place_of(first.pc) +
+    return "sets " + f.name() + ", which " + who(block, first) + " has set at " + place_of(first.pc) +
            "; a flag is set once in a launch";
   };
-  if (f.set.pc != nullptr && f.set.block > worker.block) {  // as if the blocks had run one after the other
-    report_later_block(*worker.launch, FaultKind::flag_misuse, f.set.pc, again(now), f.set.block,
-                       f.set.thread);
+  if (f.set.pc != nullptr && block.launch.cluster_of(f.set.block) >
+                                 block.cluster.number) {  // as if the blocks had run one after the other
+    report_later_block(block.launch, FaultKind::flag_misuse, f.set.pc, again(now), f.set.block, f.set.thread);
   } else if (f.set.pc != nullptr) {
     report(FaultKind::flag_misuse, pc, again(f.set));
   } else if (value != 0) {
@@ -57,29 +59,29 @@ void GridFlags::set(Worker& worker, unsigned* flag, const void* pc) {
                " before; a flag that is not set is 0");
   }
   f.set = now;
-  f.knowledge = worker.grid_order ? worker.grid_order->release(worker.current) : nullptr;
+  f.knowledge = block.grid_order ? block.grid_order->release(block.actor(block.current)) : nullptr;
   value = 1;
 }
 
-bool GridFlags::take(Worker& worker, unsigned thread, unsigned* flag, const void* pc) {
+bool GridFlags::take(Block& block, unsigned thread, unsigned* flag, const void* pc) {
   const std::lock_guard lock(mutex_);
   GridFlag& f = entry(flag);
   const std::atomic_ref<unsigned> value(*flag);
-  const bool by_earlier = f.set.pc != nullptr && f.set.block <= worker.block;
+  const bool by_earlier = f.set.pc != nullptr && block.launch.cluster_of(f.set.block) <= block.cluster.number;
   const bool before_launch = f.set.pc == nullptr && value != 0;
-  if (worker.launch->all && !by_earlier && !before_launch) return false;
-  if (worker.grid_order) {
-    if (!worker.launch->all) {  // the block that sets it may not be among those that run
+  if (block.launch.all && !by_earlier && !before_launch) return false;
+  if (block.grid_order) {
+    if (!block.launch.all) {  // the block that sets it may not be among those that run
       auto everything = std::make_shared<Knowledge>();
-      everything->blocks_before = block_number(worker.block);
-      worker.grid_order->acquire(thread, everything);
+      everything->clusters_before = cluster_number(block.cluster.number);
+      block.grid_order->acquire(block.actor(thread), everything);
     } else if (by_earlier) {
-      worker.grid_order->acquire(thread, f.knowledge);
+      block.grid_order->acquire(block.actor(thread), f.knowledge);
     }
   }
   f.set = {};
   f.knowledge = nullptr;
-  f.cleared = {worker.block, thread, pc};
+  f.cleared = {block.number, thread, pc};
   value = 0;
   return true;
 }
@@ -97,18 +99,20 @@ void GridFlags::end(const Launch& launch) {
   }
 }
 
-bool end_flag_waits(Worker& worker) {
-  if (worker.flag_waits == 0) return false;
-  wait_for_blocks_before(worker);
+bool end_flag_waits(Cluster& cluster) {
+  if (cluster.flag_waits == 0) return false;
+  wait_for_clusters_before(cluster);
   bool any = false;
-  for (unsigned i = 0; i < worker.threads.size(); ++i) {
-    const Wait& wait = worker.threads[i].wait;
-    const auto* flag = dynamic_cast<const GridFlag*>(wait.on);
-    if (flag == nullptr || !worker.launch->flags.take(worker, i, flag->address, wait.pc)) continue;
-    --worker.flag_waits;
-    ++worker.progress;
-    wake(worker, i, false);
-    any = true;
+  for (auto& block : cluster.blocks) {
+    for (unsigned i = 0; i < block->threads.size(); ++i) {
+      const Wait& wait = block->threads[i].wait;
+      const auto* flag = dynamic_cast<const GridFlag*>(wait.on);
+      if (flag == nullptr || !cluster.launch.flags.take(*block, i, flag->address, wait.pc)) continue;
+      --cluster.flag_waits;
+      ++cluster.progress;
+      wake(*block, i, false);
+      any = true;
+    }
   }
   return any;
 }
@@ -116,16 +120,16 @@ bool end_flag_waits(Worker& worker) {
 void flag_set(unsigned* flag) {
   const void* pc = __builtin_return_address(0);
   observe_atomic(flag, false, pc);
-  current_worker->launch->flags.set(*current_worker, flag, pc);
+  current_block->launch.flags.set(*current_block, flag, pc);
 }
 
 void flag_wait_and_clear(unsigned* flag) {
   const void* pc = __builtin_return_address(0);
   observe_atomic(flag, true, pc);
-  Worker& worker = *current_worker;
-  worker.threads[worker.current].wait = {&worker.launch->flags.at(flag), pc};
-  ++worker.flag_waits;
-  wait_for_wake(worker);
+  Block& block = *current_block;
+  block.threads[block.current].wait = {&block.launch.flags.at(flag), pc};
+  ++block.cluster.flag_waits;
+  wait_for_wake();
 }
 
 }  // namespace cpu_device

@@ -12,11 +12,12 @@
 
 namespace cpu_device {
 
+struct Cluster;
 struct Launch;
 
 class GridFlag : public SyncObject {
  public:
-  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  std::string awaited_by(const Block& block, unsigned thread) const override;
   std::string name() const;  // "the flag ready[3]"
 
   // What a thread of some block did, and where.
@@ -32,12 +33,12 @@ class GridFlag : public SyncObject {
 
 class GridFlags {
  public:
-  void set(Worker& worker, unsigned* flag, const void* pc);
+  void set(Block& block, unsigned* flag, const void* pc);
   // The object on which threads wait for this flag.
   const GridFlag& at(unsigned* flag);
-  // Clears the flag for the thread if its block or one before it has set it; otherwise returns false. All
-  // blocks before it have finished.
-  bool take(Worker& worker, unsigned thread, unsigned* flag, const void* pc);
+  // Clears the flag for the thread if its cluster or one before it has set it; otherwise returns false. All
+  // clusters before it have finished.
+  bool take(Block& block, unsigned thread, unsigned* flag, const void* pc);
   // The launch has finished: a flag that is still set is a fault, and is cleared.
   void end(const Launch& launch);
 
@@ -47,8 +48,8 @@ class GridFlags {
   std::map<unsigned*, GridFlag> flags_;
 };
 
-// If nothing else can happen in the block: waits until the blocks before it have finished, then lets the
-// threads go on whose flags are set. Returns false if there are none.
-bool end_flag_waits(Worker& worker);
+// If nothing else can happen in the cluster: waits until those before it have finished, then lets the threads
+// go on whose flags are set. Returns false if there are none.
+bool end_flag_waits(Cluster& cluster);
 
 }  // namespace cpu_device

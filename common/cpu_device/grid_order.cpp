@@ -4,28 +4,28 @@
 
 namespace cpu_device {
 
-bool Knowledge::holds(BlockNumber block, unsigned actor, bool is_engine, Tick tick) const {
-  if (block < blocks_before) return true;
-  const OfBlock* known = of(block);
+bool Knowledge::holds(ClusterNumber cluster, unsigned actor, bool is_engine, Tick tick) const {
+  if (cluster < clusters_before) return true;
+  const OfCluster* known = of(cluster);
   if (known == nullptr) return false;
   return (!is_engine && tick < known->all_before) ||
          (actor < known->clock.size() && tick <= known->clock[actor]);
 }
 
-void Knowledge::add(BlockNumber block, const OfBlock& part) {
-  OfBlock& known = blocks_[block];
+void Knowledge::add(ClusterNumber cluster, const OfCluster& part) {
+  OfCluster& known = clusters_[cluster];
   known.all_before = std::max(known.all_before, part.all_before);
   Clocks::join(known.clock, part.clock);
 }
 
 void Knowledge::add(const Knowledge& other) {
-  blocks_before = std::max(blocks_before, other.blocks_before);
-  for (const auto& [block, part] : other.blocks_) add(block, part);
+  clusters_before = std::max(clusters_before, other.clusters_before);
+  for (const auto& [cluster, part] : other.clusters_) add(cluster, part);
 }
 
-const Knowledge::OfBlock* Knowledge::of(BlockNumber block) const {
-  const auto found = blocks_.find(block);
-  return found == blocks_.end() ? nullptr : &found->second;
+const Knowledge::OfCluster* Knowledge::of(ClusterNumber cluster) const {
+  const auto found = clusters_.find(cluster);
+  return found == clusters_.end() ? nullptr : &found->second;
 }
 
 SharedKnowledge AtomicObjects::exchange(std::uintptr_t address, const SharedKnowledge& more) {
@@ -69,7 +69,7 @@ void join(SharedKnowledge& into, const SharedKnowledge& more) {
 
 void Learned::fold() {
   std::erase_if(events_, [&](const Event& event) {
-    const bool everybody = event.tick < clocks_.block_barrier_passed();
+    const bool everybody = event.tick < clocks_.known_to_all();
     if (everybody) join(known_to_all_, event.knowledge);
     return everybody;
   });
@@ -84,11 +84,11 @@ SharedKnowledge Learned::known_to(unsigned thread) {
   return all;
 }
 
-bool Learned::holds(BlockNumber block, unsigned actor, Tick tick, unsigned thread) const {
+bool Learned::holds(ClusterNumber cluster, unsigned actor, Tick tick, unsigned thread) const {
   const bool is_engine = clocks_.is_engine(actor);
-  if (known_to_all_ != nullptr && known_to_all_->holds(block, actor, is_engine, tick)) return true;
+  if (known_to_all_ != nullptr && known_to_all_->holds(cluster, actor, is_engine, tick)) return true;
   return std::any_of(events_.begin(), events_.end(), [&](const Event& event) {
-    return event.knowledge->holds(block, actor, is_engine, tick) &&
+    return event.knowledge->holds(cluster, actor, is_engine, tick) &&
            clocks_.ordered(event.thread, event.tick, thread);
   });
 }
@@ -96,8 +96,8 @@ bool Learned::holds(BlockNumber block, unsigned actor, Tick tick, unsigned threa
 GridOrder::GridOrder(Clocks& clocks)
     : clocks_(clocks), acquired_(clocks), before_fences_(clocks), found_(clocks) {}
 
-void GridOrder::new_block(std::uint64_t block) {
-  block_ = block_number(block);
+void GridOrder::begin(std::uint64_t cluster) {
+  cluster_ = cluster_number(cluster);
   acquired_.clear();
   before_fences_.clear();
   found_.clear();
@@ -106,14 +106,14 @@ void GridOrder::new_block(std::uint64_t block) {
 SharedKnowledge GridOrder::release(unsigned thread) {
   const SharedKnowledge of_others = acquired_.known_to(thread);
   auto all = of_others == nullptr ? std::make_shared<Knowledge>() : std::make_shared<Knowledge>(*of_others);
-  Knowledge::OfBlock own;
+  Knowledge::OfCluster own;
   own.all_before = clocks_.release_to_grid(thread, own.clock);
-  all->add(block_, own);
+  all->add(cluster_, own);
   return all;
 }
 
 void GridOrder::acquire(unsigned thread, const SharedKnowledge& knowledge) {
-  if (const Knowledge::OfBlock* own = knowledge->of(block_)) clocks_.acquire(thread, own->clock);
+  if (const Knowledge::OfCluster* own = knowledge->of(cluster_)) clocks_.acquire(thread, own->clock);
   acquired_.add(thread, clocks_.now(), knowledge);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What happens before what between the blocks of a grid. Inside a block the clocks tell (clocks.hpp); two
-// blocks are ordered only by what one of them lets the other know: by a flag (grid_flag.hpp), or by atomic
-// operations between fences.
+// What happens before what between the clusters of a grid (a block without a cluster is one of its own).
+// Inside a cluster the clocks tell (clocks.hpp); two clusters are ordered only by what one of them lets the
+// other know: by a flag (grid_flag.hpp), or by atomic operations between fences.
 
 #include <cstdint>
 #include <map>
@@ -15,31 +15,31 @@
 
 namespace cpu_device {
 
-// A block's number in race detection, which takes two blocks that are 2^31 apart for one.
-using BlockNumber = std::uint32_t;
-constexpr BlockNumber block_number(std::uint64_t block) {
-  return static_cast<BlockNumber>(block & 0x7fffffff);
+// A cluster's number in race detection, which takes two that are 2^31 apart for one.
+using ClusterNumber = std::uint32_t;
+constexpr ClusterNumber cluster_number(std::uint64_t cluster) {
+  return static_cast<ClusterNumber>(cluster & 0x7fffffff);
 }
 
-// What a thread had done or seen, in its own block and in others, at the moment it let others know.
+// What a thread had done or seen, in its own cluster and in others, at the moment it let others know.
 class Knowledge {
  public:
-  // Whether it includes what `actor` of the block did at this tick.
-  bool holds(BlockNumber block, unsigned actor, bool is_engine, Tick tick) const;
+  // Whether it includes what `actor` of the cluster did at this tick.
+  bool holds(ClusterNumber cluster, unsigned actor, bool is_engine, Tick tick) const;
 
-  struct OfBlock {
+  struct OfCluster {
     Tick all_before = 0;  // everything that its threads did before this tick, ...
     Clock clock;          // ... and what each actor did up to its tick here
   };
-  void add(BlockNumber block, const OfBlock& part);
+  void add(ClusterNumber cluster, const OfCluster& part);
   void add(const Knowledge& other);
-  const OfBlock* of(BlockNumber block) const;
+  const OfCluster* of(ClusterNumber cluster) const;
 
-  // Everything that blocks before this one have done.
-  BlockNumber blocks_before = 0;
+  // Everything that clusters before this one have done.
+  ClusterNumber clusters_before = 0;
 
  private:
-  std::map<BlockNumber, OfBlock> blocks_;
+  std::map<ClusterNumber, OfCluster> clusters_;
 };
 using SharedKnowledge = std::shared_ptr<const Knowledge>;  // nullptr: nothing
 
@@ -55,7 +55,7 @@ class AtomicObjects {
   std::map<std::uintptr_t, SharedKnowledge> left_;
 };
 
-// What threads of a block have come to know, each at its tick. Whoever has seen that thread at that tick
+// What threads of a cluster have come to know, each at its tick. Whoever has seen that thread at that tick
 // knows it, too.
 class Learned {
  public:
@@ -64,7 +64,7 @@ class Learned {
   void add(unsigned thread, Tick tick, SharedKnowledge knowledge);
   // Everything that the thread knows by now.
   SharedKnowledge known_to(unsigned thread);
-  bool holds(BlockNumber block, unsigned actor, Tick tick, unsigned thread) const;
+  bool holds(ClusterNumber cluster, unsigned actor, Tick tick, unsigned thread) const;
 
  private:
   struct Event {
@@ -74,15 +74,15 @@ class Learned {
   };
   void fold();
   const Clocks& clocks_;
-  SharedKnowledge known_to_all_;  // because a barrier of the block has passed
+  SharedKnowledge known_to_all_;  // because a barrier of the whole cluster has passed
   std::vector<Event> events_;     // the others
 };
 
-// What the threads of a worker's block know about other blocks.
+// What the threads of a running cluster know about others. Threads are actors.
 class GridOrder {
  public:
   explicit GridOrder(Clocks& clocks);
-  void new_block(std::uint64_t block);
+  void begin(std::uint64_t cluster);
 
   // What the thread has done and seen until now, and nothing that it does later.
   SharedKnowledge release(unsigned thread);
@@ -91,21 +91,21 @@ class GridOrder {
 
   // An atomic operation by itself orders nothing. With a fence before it, it leaves what was known at the
   // fence; with a fence after it, what others have left there becomes known. Fence and operation may be those
-  // of different threads of the block if something orders the two: that is how kernels are written, and how
+  // of different threads of the cluster if something orders the two: that is how kernels are written, and how
   // GPUs work.
   void fence(unsigned thread);
   void atomic(unsigned thread, std::uintptr_t address, AtomicObjects& objects);
 
-  // Whether the thread has seen what `actor` of another block did at its tick.
-  bool seen(BlockNumber block, unsigned actor, Tick tick, unsigned thread) const {
-    return acquired_.holds(block, actor, tick, thread);
+  // Whether the thread has seen what `actor` of another cluster did at its tick.
+  bool seen(ClusterNumber cluster, unsigned actor, Tick tick, unsigned thread) const {
+    return acquired_.holds(cluster, actor, tick, thread);
   }
 
  private:
   Clocks& clocks_;
-  BlockNumber block_ = 0;
+  ClusterNumber cluster_ = 0;
   Learned acquired_;
-  Learned before_fences_;  // of the block; atomic operations leave it behind
+  Learned before_fences_;  // of the cluster; atomic operations leave it behind
   Learned found_;          // by atomic operations; a fence makes it known
 };
 

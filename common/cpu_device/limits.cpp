@@ -6,7 +6,7 @@
 
 #include <stdexcept>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/launch.hpp"
 
 namespace cpu_device {
 
@@ -24,8 +24,6 @@ void require_multiple(const char* what, unsigned grid, unsigned cluster) {
       fmt::format("launch: grid.{0} is {1}, outside the limits of CUDA: a multiple of cluster.{0}, {2}", what,
                   grid, cluster));
 }
-
-std::uint64_t volume(const dim3& extent) { return std::uint64_t{extent.x} * extent.y * extent.z; }
 
 }  // namespace
 

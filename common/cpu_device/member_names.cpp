@@ -1,7 +1,5 @@
 #include "common/cpu_device/member_names.hpp"
 
-#include "common/cpu_device/internal.hpp"
-
 namespace cpu_device {
 
 namespace {

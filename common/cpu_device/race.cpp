@@ -6,11 +6,12 @@
 
 #include <bit>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
 
 namespace cpu_device {
 
-SharedShadow::SharedShadow(std::size_t words, const Clocks& clocks) : words_(words), clocks_(clocks) {}
+SharedShadow::SharedShadow(const Block& block)
+    : words_(block.shared.bytes() / 4 + 1), block_(block), clocks_(*block.clocks) {}
 
 void SharedShadow::forget() {
   std::fill(words_.begin(), words_.end(), Word{});
@@ -34,20 +35,20 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigne
   if (actor == nobody) return false;
   const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
   if (reported_before(kind, pc)) return true;
-  const Worker& worker = *current_worker;
+  const Block& running = *current_block;
+  Cluster& cluster = running.cluster;
   const std::string what = std::string(write ? "writes " : "reads ") +
-                           describe_shared(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+                           block_.shared.describe(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
   if (earlier.by_engine()) {
     report(kind, pc,
            what + ", to which the asynchronous copy started at " + place_of(earlier.pc()) + " by " +
-               thread_name(worker, worker.engine.started_by(actor, earlier.tick)) +
-               " has not been waited for",
-           worker, thread);
+               cluster.actor_name(running, cluster.started_by(actor, earlier.tick)) +
+               " has not been waited for");
   } else {
     report(kind, pc,
-           what + ", which " + thread_name(worker, actor) + (earlier.write() ? " wrote at " : " read at ") +
-               place_of(earlier.pc()) + "; no barrier stands between",
-           worker, thread);
+           what + ", which " + cluster.actor_name(running, actor) +
+               (earlier.write() ? " wrote at " : " read at ") + place_of(earlier.pc()) +
+               "; no barrier stands between");
   }
   return true;
 }
@@ -55,8 +56,8 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigne
 SharedShadow::More* SharedShadow::recent_more(Word& word) {
   if (word.more == 0) return nullptr;
   More& more = more_[word.more - 1];
-  if (word.more_since != clocks_.block_barrier_passed()) {
-    word.more_since = clocks_.block_barrier_passed();
+  if (word.more_since != clocks_.known_to_all()) {
+    word.more_since = clocks_.known_to_all();
     if (word.more_engine) {
       std::erase_if(more, [&](const Touch& touch) { return !is_recent(touch); });
     } else {
@@ -69,7 +70,7 @@ SharedShadow::More* SharedShadow::recent_more(Word& word) {
 
 // Adds a touch to the older ones, before another one replaces it.
 void SharedShadow::keep(Word& word, const Touch& touch) {
-  if (!touch.write() && !touch.by_engine()) {
+  if (!touch.write() && !touch.by_engine() && touch.group() < 32) {
     const Touch alike = touch.with_group(0);
     if (!is_recent(word.alike)) {
       word.alike = alike;
@@ -96,7 +97,7 @@ void SharedShadow::keep(Word& word, const Touch& touch) {
 void SharedShadow::thin_out(More& more) {
   for (std::size_t newer = more.size(); newer-- > 0;) {
     for (std::size_t older = 0; older < newer; ++older) {
-      const bool same_warp = ((more[older].what ^ more[newer].what) >> 52) == 0 && !more[older].by_engine();
+      const bool same_warp = ((more[older].what ^ more[newer].what) >> 36) == 0 && !more[older].by_engine();
       if (same_warp && (more[older].bytes() & ~more[newer].bytes()) == 0) {
         more[older].lanes &= ~more[newer].lanes;
         if (more[older].lanes == 0) more[older] = Touch{};
@@ -116,36 +117,36 @@ void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick
   Word& word = words_[index];
   mark_pending(index, bytes, false);
   if ((word.write.bytes() & ~bytes) != 0) keep(word, word.write);
-  word.write = Touch::make(pc, bytes, engine, true, tick, 0);
+  word.write = Touch::make(pc, bytes, engine, true, true, tick, 0);
   word.written |= bytes;
 }
 
 void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsigned thread) {
   const bool write = now.write();
-  if (!write && is_settled(word) && is_recent(word.read) && word.read.what >> 53 != now.what >> 53) {
+  if (!write && is_settled(word) && is_recent(word.read) && word.read.group() != now.group()) {
     keep(word, word.read);  // another warp
     word.read = now;
     return;
   }
   const unsigned bytes = now.bytes();
   const void* pc = now.pc();
-  if (word.write.tick < clocks_.block_began()) word.written = word.pending = 0;  // of another block
+  if (word.write.tick < clocks_.began()) word.written = word.pending = 0;  // of another block
 
   if ((word.pending & bytes) != 0) {
     if (reported_before(FaultKind::async_not_arrived, pc)) return;
     const unsigned lane = static_cast<unsigned>(std::countr_zero(word.write.lanes));
     report(FaultKind::async_not_arrived, pc,
-           std::string(write ? "writes " : "reads ") + describe_shared(index * 4) +
+           std::string(write ? "writes " : "reads ") + block_.shared.describe(index * 4) +
                ", to which the asynchronous copy started at " + place_of(word.write.pc()) + " by " +
-               thread_name(*current_worker, word.write.group() * 32 + lane) + " has not been waited for",
-           *current_worker, thread);
+               current_block->cluster.actor_name(*current_block, word.write.group() * 32 + lane) +
+               " has not been waited for");
     return;
   }
   if (!write && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
     const auto byte = static_cast<std::size_t>(std::countr_zero(bytes & ~word.written));
-    report(FaultKind::uninitialised_shared, pc,
-           "reads " + describe_shared(index * 4 + byte) + ", which no thread of this block has written",
-           *current_worker, thread);
+    report(
+        FaultKind::uninitialised_shared, pc,
+        "reads " + block_.shared.describe(index * 4 + byte) + ", which no thread of this block has written");
   }
   conflict(word.write, index, bytes, thread, write, pc);
 

@@ -1,14 +1,17 @@
 #pragma once
 
-// Who touched each word of a block's shared memory, and when; one for each worker.
+// Who touched each word of a block's shared memory, and when; one for each block.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/packed_pc.hpp"
 
 namespace cpu_device {
+
+struct Block;
 
 constexpr unsigned whole_word = 0xf;
 
@@ -30,15 +33,15 @@ inline __attribute__((always_inline)) void for_words(std::size_t offset, std::si
 
 class SharedShadow {
  public:
-  SharedShadow(std::size_t words, const Clocks& clocks);
+  explicit SharedShadow(const Block& block);
   void forget();  // the ticks restart
 
-  // An access by `thread` to some bytes (bit i: byte i) of word `word`. Reports races, reads of what nobody
-  // has written, and accesses to what a copy has yet to fill.
+  // An access by `thread` (an actor) to some bytes (bit i: byte i) of word `word`. Reports races, reads of
+  // what nobody has written, and accesses to what a copy has yet to fill.
   void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc) {
     Word& touched = words_[word];
     const Touch now =
-        Touch::make(pc, bytes, thread / 32, write, clocks_.now(), std::uint32_t{1} << thread % 32);
+        Touch::make(pc, bytes, thread / 32, write, false, clocks_.now(), std::uint32_t{1} << thread % 32);
     if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
       touched.read.lanes |= now.lanes;  // like another lane of the warp just before
     } else {
@@ -58,28 +61,29 @@ class SharedShadow {
     std::uint64_t what = 0;  // see make()
     Tick tick = 0;           // 0: none
     std::uint32_t lanes = 0;
-    static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, Tick tick,
+    static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, bool engine, Tick tick,
                       std::uint32_t lanes) {
-      return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{write} << 52 |
-                  std::uint64_t{group} << 53,
+      return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{write} << 36 |
+                  std::uint64_t{engine} << 37 | std::uint64_t{group} << group_at,
               tick, lanes};
     }
-    const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
-    unsigned bytes() const { return what >> 48 & 15; }
-    bool write() const { return (what >> 52 & 1) != 0; }
-    unsigned group() const { return static_cast<unsigned>(what >> 53); }  // the warp, or the engine
+    const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
+    unsigned bytes() const { return what >> 32 & 15; }
+    bool write() const { return (what >> 36 & 1) != 0; }
+    bool by_engine() const { return (what >> 37 & 1) != 0; }
+    unsigned group() const { return static_cast<unsigned>(what >> group_at); }  // the warp, or the engine
     Touch with_group(unsigned group) const {
-      return {(what & ((std::uint64_t{1} << 53) - 1)) | std::uint64_t{group} << 53, tick, lanes};
+      return {(what & ((std::uint64_t{1} << group_at) - 1)) | std::uint64_t{group} << group_at, tick, lanes};
     }
-    bool by_engine() const { return lanes == 0; }
+    static constexpr unsigned group_at = 38;
   };
   struct Word {
     Touch write, read;  // the latest
-    // Earlier reads that differ only in their warps, as most do. Its own group is 0.
+    // Earlier reads that differ only in their warps, of the first 32, as most do. Its own group is 0.
     Touch alike;
     std::uint32_t alike_warps = 0;
     std::uint32_t more = 0;    // its index in more_, plus 1; 0: none
-    Tick more_since = 0;       // the block barrier before those
+    Tick more_since = 0;       // the cluster's barrier before those
     std::uint8_t written = 0;  // which bytes, if `write` is of this block
     std::uint8_t pending = 0;  // likewise
     bool more_writes = false;  // among them
@@ -92,12 +96,11 @@ class SharedShadow {
   static constexpr unsigned nobody = ~0u;
   unsigned unseen(const Touch& touch, unsigned thread) const;
   bool is_recent(const Touch& touch) const {
-    return touch.tick >= clocks_.block_barrier_passed() ||
-           (touch.by_engine() && touch.tick >= clocks_.block_began());
+    return touch.tick >= clocks_.known_to_all() || (touch.by_engine() && touch.tick >= clocks_.began());
   }
-  // Whether all of it was written in this block before the latest block barrier.
+  // Whether all of it was written in this cluster before its latest barrier.
   bool is_settled(const Word& word) const {
-    return word.write.tick >= clocks_.block_began() && !is_recent(word.write) && word.written == whole_word &&
+    return word.write.tick >= clocks_.began() && !is_recent(word.write) && word.written == whole_word &&
            word.pending == 0;
   }
   void access(Word& word, std::size_t index, const Touch& now, unsigned thread);
@@ -109,13 +112,14 @@ class SharedShadow {
   }
   bool report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
                      const void* pc) const;
-  // The older touches since the latest block barrier, which orders those before it; nullptr: none.
+  // The older touches since the latest barrier of the cluster, which orders those before it; nullptr: none.
   More* recent_more(Word& word);
   void keep(Word& word, const Touch& touch);
   static void thin_out(More& more);
 
   std::vector<Word> words_;
   std::vector<More> more_;
+  const Block& block_;
   const Clocks& clocks_;
 };
 

@@ -14,8 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "common/cpu_device/block.hpp"
 #include "common/cpu_device/declared_types.hpp"
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/report.hpp"
 #include "common/poison.hpp"
 
 // A thread_local with a known name: the symbol table says where it lies in the thread's TLS block, the
@@ -101,18 +102,12 @@ const TlsLayout& layout() {
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
 
-void name_dynamic_shared(const Shape& shape) {
-  Worker& worker = *current_worker;
-  if (worker.dynamic_shape == &shape) return;
-  worker.dynamic_shape = &shape;
-  worker.dynamic_parts = parts_of(shape);
-}
+void name_dynamic_shared(const Shape& shape) { current_block->shared.name_dynamic(shape); }
 
 void* dynamic_shared(std::size_t alignment) {
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   if (alignment > 16) {
-    if (const auto found = layout().of_kernel.find(worker.launch->kernel);
-        found != layout().of_kernel.end()) {
+    if (const auto found = layout().of_kernel.find(block.launch.kernel); found != layout().of_kernel.end()) {
       report(FaultKind::misaligned, __builtin_return_address(0),
              "wants its dynamic shared memory at a multiple of " + std::to_string(alignment) +
                  " bytes, but the kernel's __shared__ variables, such as " + found->second +
@@ -120,7 +115,7 @@ void* dynamic_shared(std::size_t alignment) {
       stop_launch();
     }
   }
-  return worker.dynamic_shared.data();
+  return block.shared.dynamic();
 }
 
 std::size_t tls_bytes() {
@@ -144,38 +139,62 @@ void poison(void* begin, std::size_t bytes) {
   }
 }
 
-void poison_shared(Worker& worker) {
-  for (const SharedVariable& variable : shared_variables()) {
-    poison(tls_base() + variable.tls_offset, variable.bytes);
+namespace {
+
+constexpr std::size_t slack = 4096;
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::size_t dynamic_bytes)
+    : variables_begin_(tls_base()),
+      variables_bytes_(tls_bytes()),
+      variables_(shared_variables()),
+      dynamic_bytes_(dynamic_bytes),
+      dynamic_(dynamic_bytes + slack) {}
+
+void SharedMemory::poison() {
+  for (const SharedVariable& variable : variables_) {
+    cpu_device::poison(variables_begin_ + variable.tls_offset, variable.bytes);
   }
-  poison(worker.dynamic_shared.data(), worker.launch->shared_bytes);
+  cpu_device::poison(dynamic_.data(), dynamic_bytes_);
 }
 
-NamedArray shared_array_at(std::size_t offset) {
-  for (const SharedVariable& variable : shared_variables()) {
+void SharedMemory::name_dynamic(const Shape& shape) {
+  if (dynamic_shape_ == &shape) return;
+  dynamic_shape_ = &shape;
+  dynamic_parts_ = parts_of(shape);
+}
+
+const std::byte* SharedMemory::at(std::size_t offset, unsigned bytes) const {
+  if (offset + bytes <= variables_bytes_) return variables_begin_ + offset;
+  const std::size_t dynamic = offset - variables_bytes_;
+  return dynamic + bytes <= dynamic_.size() ? dynamic_.data() + dynamic : nullptr;
+}
+
+NamedArray SharedMemory::array_at(std::size_t offset) const {
+  for (const SharedVariable& variable : variables_) {
     if (offset >= variable.tls_offset && offset < variable.tls_offset + variable.bytes) {
       return {variable.name, variable.tls_offset};
     }
   }
-  const std::size_t dynamic = tls_bytes();
-  if (current_worker != nullptr && offset >= dynamic) {
-    for (const DynamicPart& part : current_worker->dynamic_parts) {
-      if (part.offset_of(offset - dynamic)) return {part.name, dynamic + part.begin};
+  if (offset >= variables_bytes_) {
+    for (const DynamicPart& part : dynamic_parts_) {
+      if (part.offset_of(offset - variables_bytes_)) return {part.name, variables_bytes_ + part.begin};
     }
   }
-  return {"dynamic", dynamic};
+  return {"dynamic", variables_bytes_};
 }
 
-std::string describe_shared(std::size_t offset) {
-  for (const SharedVariable& variable : shared_variables()) {
+std::string SharedMemory::describe(std::size_t offset) const {
+  for (const SharedVariable& variable : variables_) {
     if (offset >= variable.tls_offset && offset < variable.tls_offset + variable.bytes) {
       const std::size_t inside = offset - variable.tls_offset;
       return variable.name + element_of_shared(variable.name, variable.tls_offset, variable.bytes, inside)
                                  .value_or(" + " + std::to_string(inside) + " bytes");
     }
   }
-  offset -= tls_bytes();
-  for (const DynamicPart& part : current_worker->dynamic_parts) {
+  offset -= variables_bytes_;
+  for (const DynamicPart& part : dynamic_parts_) {
     std::vector<std::size_t> which;
     if (const std::optional<std::size_t> inside = part.offset_of(offset, &which)) {
       return part.name_with(which) + plus_bytes(*inside);

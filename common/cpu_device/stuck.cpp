@@ -1,90 +1,95 @@
 // Why a block cannot go on.
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
 
 namespace cpu_device {
 
 namespace {
 
-bool has_exited(const Worker& worker, unsigned thread) {
-  return (worker.exited[thread / 32] >> thread % 32 & 1) != 0;
-}
-
 // "waits at FILE:LINE for ...", or "has left the kernel".
-std::string doing(const Worker& worker, unsigned thread) {
-  if (thread >= worker.threads.size()) return "does not exist";
-  if (has_exited(worker, thread)) return "has left the kernel";
-  const Wait& wait = worker.threads[thread].wait;
-  return "waits at " + place_of(wait.pc) + " for " + wait.on->awaited_by(worker, thread);
+std::string doing(const Block& block, unsigned thread) {
+  if (thread >= block.threads.size()) return "does not exist";
+  if (block.has_exited(thread)) return "has left the kernel";
+  const Wait& wait = block.threads[thread].wait;
+  return "waits at " + place_of(wait.pc) + " for " + wait.on->awaited_by(block, thread);
 }
 
-}  // namespace
-
-void report_stuck_block(const Worker& worker) {
+void report_stuck_block(const Block& block) {
   constexpr unsigned none = ~0u;
-  const SyncObject* all = &worker.sync.barriers[0];
+  const SyncObject* all = &block.sync.barriers[0];
   unsigned first = none;      // a thread that waits
   unsigned other = none;      // one that waits for something other than the first
   unsigned exited = none;     // thread
   unsigned operation = none;  // one that waits for lanes of its warp
   unsigned flag = none;       // one that waits for another block
   bool only_all = true;       // everyone waits for all threads
-  for (unsigned i = 0; i < worker.threads.size(); ++i) {
-    if (has_exited(worker, i)) {
+  for (unsigned i = 0; i < block.threads.size(); ++i) {
+    if (block.has_exited(i)) {
       exited = std::min(exited, i);
       continue;
     }
-    const Wait& wait = worker.threads[i].wait;
+    const Wait& wait = block.threads[i].wait;
     only_all = only_all && wait.on == all;
     if (first == none) first = i;
-    const Wait& of_first = worker.threads[first].wait;
+    const Wait& of_first = block.threads[first].wait;
     if (other == none && (wait.on != of_first.on || wait.line != of_first.line)) other = i;
     if (flag == none && dynamic_cast<const GridFlag*>(wait.on) != nullptr) flag = i;
     if (operation == none && dynamic_cast<const Rendezvous*>(wait.on) != nullptr) operation = i;
   }
   const auto say = [&](FaultKind kind, unsigned thread, const std::string& detail) {
-    report(kind, worker.threads[thread].wait.pc, detail, worker, thread);
+    report(kind, block.threads[thread].wait.pc, detail, block, thread);
   };
-  const auto place = [&](unsigned thread) { return place_of(worker.threads[thread].wait.pc); };
+  const auto place = [&](unsigned thread) { return place_of(block.threads[thread].wait.pc); };
 
   if (flag != none) {  // no matter what the others wait for
     const unsigned beside = first == flag ? other : first;
-    std::string detail = "waits here for " + worker.threads[flag].wait.on->awaited_by(worker, flag);
-    if (beside != none) detail += ", while " + thread_name(worker, beside) + " " + doing(worker, beside);
+    std::string detail = "waits here for " + block.threads[flag].wait.on->awaited_by(block, flag);
+    if (beside != none) detail += ", while " + thread_name(block, beside) + " " + doing(block, beside);
     say(FaultKind::deadlock, flag, detail);
     return;
   }
   if (only_all && other != none) {
     say(FaultKind::divergent_barrier, other,
-        "waits here, while " + thread_name(worker, first) + " waits at " + place(first) +
+        "waits here, while " + thread_name(block, first) + " waits at " + place(first) +
             "; all threads must reach the same barrier");
     return;
   }
   if (only_all && exited != none) {
     say(FaultKind::exit_before_barrier, first,
-        "waits here for " + thread_name(worker, exited) + ", which has left the kernel");
+        "waits here for " + thread_name(block, exited) + ", which has left the kernel");
     return;
   }
   if (operation != none) {
-    const auto* rendezvous = dynamic_cast<const Rendezvous*>(worker.threads[operation].wait.on);
-    const unsigned missing = rendezvous->missing(worker);
+    const auto* rendezvous = dynamic_cast<const Rendezvous*>(block.threads[operation].wait.on);
+    const unsigned missing = rendezvous->missing(block);
     if (rendezvous->operation->execute != nullptr) {
       say(FaultKind::missing_lane, operation,
-          "waits here for " + rendezvous->awaited_by(worker, operation) + ", which " +
-              doing(worker, missing));
+          "waits here for " + rendezvous->awaited_by(block, operation) + ", which " + doing(block, missing));
       return;
     }
-    if (!has_exited(worker, missing) && worker.threads[missing].wait.on == all) {
+    if (!block.has_exited(missing) && block.threads[missing].wait.on == all) {
       say(FaultKind::deadlock, missing,
-          "waits here for " + all->awaited_by(worker, missing) + ", while " + thread_name(worker, operation) +
+          "waits here for " + all->awaited_by(block, missing) + ", while " + thread_name(block, operation) +
               " waits at one of another kind (" + place(operation) + "), that of its warp; neither can open");
       return;
     }
   }
-  std::string detail = "waits here for " + worker.threads[first].wait.on->awaited_by(worker, first);
-  if (other != none) detail += ", while " + thread_name(worker, other) + " " + doing(worker, other);
-  if (exited != none) detail += "; " + thread_name(worker, exited) + " has left the kernel";
+  std::string detail = "waits here for " + block.threads[first].wait.on->awaited_by(block, first);
+  if (other != none) detail += ", while " + thread_name(block, other) + " " + doing(block, other);
+  if (exited != none) detail += "; " + thread_name(block, exited) + " has left the kernel";
   say(FaultKind::deadlock, first, detail + "; no thread can go on");
+}
+
+}  // namespace
+
+void report_stuck(Cluster& cluster) {
+  // The others of the cluster say nothing new, or wait for it.
+  for (auto& block : cluster.blocks) {
+    if (block->alive == 0) continue;
+    make_current(*block);
+    report_stuck_block(*block);
+    return;
+  }
 }
 
 }  // namespace cpu_device

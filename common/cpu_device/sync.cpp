@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/named_barrier.hpp"
 
 namespace cpu_device {
@@ -38,7 +38,7 @@ void Barrier::begin_anew() {
   clock_.clear();
 }
 
-void Barrier::arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc) {
+void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc) {
   if (!in_use_) {
     in_use_ = true;
     expected_ = count;
@@ -51,75 +51,75 @@ void Barrier::arrive(Worker& worker, unsigned count, bool only_arrives, int line
                std::to_string(expected_));
     stop_launch();
   }
-  const unsigned thread = worker.current;
-  ++worker.progress;
-  if (!only_arrives) worker.threads[thread].wait = {this, pc, line};
+  const unsigned thread = block.current;
+  ++block.cluster.progress;
+  if (!only_arrives) block.threads[thread].wait = {this, pc, line};
   if (id_ == 0) {
     diverged_ |= line != line_;
-    if (++arrived_ == expected_ && !diverged_) open(worker);
+    if (++arrived_ == expected_ && !diverged_) open(block);
   } else {
     if (!only_arrives) threads_.push_back(thread);
-    if (worker.clocks) worker.clocks->release(thread, released_[thread / 32]);
+    if (block.clocks) block.clocks->release(block.actor(thread), released_[thread / 32]);
     lanes_[thread / 32] |= 1u << thread % 32;
-    count_warp(worker, thread / 32);
+    count_warp(block, thread / 32);
   }
-  if (!only_arrives) wait_for_wake(worker);
+  if (!only_arrives) wait_for_wake();
 }
 
-void Barrier::count_warp(Worker& worker, unsigned warp) {
-  if (lanes_[warp] == 0 || ~(lanes_[warp] | worker.exited[warp]) != 0) return;
+void Barrier::count_warp(Block& block, unsigned warp) {
+  if (lanes_[warp] == 0 || ~(lanes_[warp] | block.exited[warp]) != 0) return;
   lanes_[warp] = 0;
   warps_ |= 1u << warp;
   Clocks::join(clock_, released_[warp]);
   released_[warp].clear();
   arrived_ += warpSize;
-  if (arrived_ >= expected_) open(worker);
+  if (arrived_ >= expected_) open(block);
 }
 
-void Barrier::thread_exited(Worker& worker, unsigned thread) {
-  if (in_use_ && id_ != 0) count_warp(worker, thread / 32);
+void Barrier::thread_exited(Block& block, unsigned thread) {
+  if (in_use_ && id_ != 0) count_warp(block, thread / 32);
 }
 
-void Barrier::open(Worker& worker) {
+void Barrier::open(Block& block) {
   if (id_ == 0) {
-    if (worker.clocks) worker.clocks->block_barrier();
-    for (unsigned i = 0; i < worker.threads.size(); ++i) wake(worker, i, false);
-    for (std::uint32_t& passed : worker.passed) ++passed;
+    if (block.clocks) block.clocks->block_barrier(block.rank);
+    for (unsigned i = 0; i < block.threads.size(); ++i) wake(block, i, false);
+    for (std::uint32_t& passed : block.passed) ++passed;
     begin_anew();
     return;
   }
   std::erase_if(threads_, [&](unsigned thread) {
     if (lanes_[thread / 32] != 0) return false;
-    if (worker.clocks) worker.clocks->acquire(thread, clock_);
-    wake(worker, thread, false);
+    if (block.clocks) block.clocks->acquire(block.actor(thread), clock_);
+    wake(block, thread, false);
     return true;
   });
-  for (unsigned warp = 0; warp < worker.passed.size(); ++warp) worker.passed[warp] += warps_ >> warp & 1;
+  for (unsigned warp = 0; warp < block.passed.size(); ++warp) block.passed[warp] += warps_ >> warp & 1;
   begin_anew();
 }
 
-std::string Barrier::awaited_by(const Worker& worker, unsigned thread) const {
+std::string Barrier::awaited_by(const Block& block, unsigned thread) const {
   if (id_ == 0) return "all threads of the block";
   const std::string name = "barrier " + std::to_string(id_);
   const unsigned warp = thread / 32;
   if (const std::uint32_t lanes = lanes_[warp]) {
-    const std::uint32_t missing = ~(lanes | worker.exited[warp]);
+    const std::uint32_t missing = ~(lanes | block.exited[warp]);
     return name + " together with " +
-           thread_name(worker, warp * 32 + static_cast<unsigned>(std::countr_zero(missing))) + " of its warp";
+           thread_name(block, warp * 32 + static_cast<unsigned>(std::countr_zero(missing))) + " of its warp";
   }
   return name + ", to which " + std::to_string(arrived_) + " of " + std::to_string(expected_) +
          " threads have come";
 }
 
 void barrier_block(int line) {
-  Worker& worker = *current_worker;
-  worker.sync.barriers[0].arrive(worker, worker.launch->threads_per_block, false, line,
-                                 __builtin_return_address(0));
+  Block& block = *current_block;
+  block.sync.barriers[0].arrive(block, block.launch.threads_per_block, false, line,
+                                __builtin_return_address(0));
 }
 
 void named_barrier(unsigned id, unsigned threads, bool only_arrives) {
   const void* pc = __builtin_return_address(0);
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   if (id == 0 || id >= SyncObjects::named_barriers) {
     report(FaultKind::barrier_misuse, pc,
            "comes to barrier " + std::to_string(id) + "; there are 1 to 15 (0 is that of __syncthreads)");
@@ -130,7 +130,7 @@ void named_barrier(unsigned id, unsigned threads, bool only_arrives) {
            "comes to a barrier of " + std::to_string(threads) + " threads; warps come as a whole");
     stop_launch();
   }
-  worker.sync.barriers[id].arrive(worker, threads, only_arrives, 0, pc);
+  block.sync.barriers[id].arrive(block, threads, only_arrives, 0, pc);
 }
 
 }  // namespace cpu_device

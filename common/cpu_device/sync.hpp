@@ -16,13 +16,14 @@
 
 namespace cpu_device {
 
-struct Worker;
+struct Block;
+struct Cluster;
 
 class SyncObject {
  public:
   virtual ~SyncObject() = default;
   // What the waiting thread waits for: "barrier 1, to which 64 of 96 threads have come".
-  virtual std::string awaited_by(const Worker& worker, unsigned thread) const = 0;
+  virtual std::string awaited_by(const Block& block, unsigned thread) const = 0;
 };
 
 struct Wait {
@@ -42,15 +43,15 @@ class Barrier : public SyncObject {
   explicit Barrier(unsigned id = 0) : id_(id) {}
   // The running thread arrives, and waits unless `only_arrives`. The line matters only for the barrier of all
   // threads: threads that wait at two different lines do not meet.
-  void arrive(Worker& worker, unsigned count, bool only_arrives, int line, const void* pc);
-  void thread_exited(Worker& worker, unsigned thread);
-  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc);
+  void thread_exited(Block& block, unsigned thread);
+  std::string awaited_by(const Block& block, unsigned thread) const override;
   void reset();
 
  private:
   void begin_anew();
-  void count_warp(Worker& worker, unsigned warp);
-  void open(Worker& worker);
+  void count_warp(Block& block, unsigned warp);
+  void open(Block& block);
   const unsigned id_;
   unsigned expected_ = 0, arrived_ = 0;  // threads
   bool in_use_ = false;
@@ -75,9 +76,9 @@ struct Collective {
   bool needs_exited_lanes;  // otherwise nobody waits for lanes that have left the kernel
   bool is_barrier;          // orders the participants' memory accesses
   // nullptr: they only meet. Must not be compiled for observation, as the operands lie on other threads'
-  // stacks. It may set worker.current to the thread on whose behalf it accesses memory, which is the one that
+  // stacks. It may set block.current to the thread on whose behalf it accesses memory, which is the one that
   // must have seen what is read there, and the one to blame. See check_memory() and tell_request().
-  void (*execute)(Worker&, Rendezvous&);
+  void (*execute)(Block&, Rendezvous&);
 };
 
 // Where they meet.
@@ -98,9 +99,9 @@ class Rendezvous : public SyncObject {
   const void* pc(unsigned index) const { return pcs_[index]; }
   unsigned thread(unsigned index) const { return first + index; }
 
-  std::string awaited_by(const Worker& worker, unsigned thread) const override;
+  std::string awaited_by(const Block& block, unsigned thread) const override;
   // The first thread that has yet to arrive.
-  unsigned missing(const Worker& worker) const;
+  unsigned missing(const Block& block) const;
 
  private:
   friend void meet(const Collective&, unsigned, std::uint32_t, void*, int, const void*);
@@ -113,13 +114,13 @@ class Rendezvous : public SyncObject {
 void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,
           const void* pc);
 // A thread has exited: nobody waits for it any more.
-void leave_rendezvous(Worker& worker, unsigned thread);
+void leave_rendezvous(Block& block, unsigned thread);
 
 // ---- mbarrier.cpp ----------------------------------------------------------------------------------------
 
 class Mbarrier : public SyncObject {
  public:
-  std::size_t offset = 0;        // in shared memory, as an Access has it
+  const void* address = nullptr;
   unsigned count = 0;            // arrivals that complete a phase
   unsigned phase = 0;            // the current one, counted since init
   int pending = 0;               // arrivals still missing in it
@@ -131,14 +132,14 @@ class Mbarrier : public SyncObject {
   const void* init_pc = nullptr;
   Clock arrivals, completed;
 
-  std::string awaited_by(const Worker& worker, unsigned thread) const override;
-  void arrive(Worker& worker, const void* pc);
-  void expect(Worker& worker, std::uint32_t more, const void* pc);
-  void deliver(Worker& worker, std::uint32_t delivered);  // by the engine
+  std::string awaited_by(const Block& block, unsigned thread) const override;
+  void arrive(Block& block, const void* pc);
+  void expect(Block& block, std::uint32_t more, const void* pc);
+  void deliver(Block& block, std::uint32_t delivered);  // by the engine
   std::string name() const;
 
  private:
-  void complete_if_due(Worker& worker);
+  void complete_if_due(Block& block);
 };
 
 using Mbarriers = std::map<const void*, Mbarrier>;  // of the block, by address
@@ -149,8 +150,8 @@ Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc);
 
 // ---- stuck.cpp -------------------------------------------------------------------------------------------
 
-// No thread can run, and the block is not done: reports why.
-void report_stuck_block(const Worker& worker);
+// No thread can run, and the cluster is not done: reports why.
+void report_stuck(Cluster& cluster);
 
 // ---- All that a block has of these -----------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/block.hpp"
+#include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
 
@@ -46,14 +48,14 @@ std::string BoxPlace::text() const {
 
 void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   if (map.data == nullptr) {
     report(FaultKind::out_of_bounds_global, pc,
            "copies by a tensor map that is that of an empty matrix, or has not been made");
     stop_launch();
   }
   const BoxPlace place{&map, row, col, matrix};
-  worker.box = &place;
+  block.box = &place;
   const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % 128 == 0;
   if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
     report(FaultKind::misaligned, pc,
@@ -75,7 +77,7 @@ void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, 
                    map.data + first, map.row_pitch};
   }
   start_copy(shared, copied, barrier, pc);
-  worker.box = nullptr;
+  block.box = nullptr;
 }
 
 }  // namespace cpu_device

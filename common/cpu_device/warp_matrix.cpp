@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/block.hpp"
+#include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/report.hpp"
 #include "common/cpu_device/tensor_core.hpp"
 #include "common/cuda/fragments.hpp"
 #include "common/cuda/ldmatrix.hpp"
@@ -37,7 +39,7 @@ bool is_unrounded(std::uint32_t bits) {
   return (bits & ~tf32_mask) != 0 && (bits & 0x7f800000) != 0x7f800000;
 }
 
-void report_unrounded(Worker& worker, const Rendezvous& r, unsigned lane, char matrix, Place at, int i,
+void report_unrounded(Block& block, const Rendezvous& r, unsigned lane, char matrix, Place at, int i,
                       std::uint32_t bits) {
   if (reported_before(FaultKind::unrounded_operand, r.pc(lane))) return;
   report(FaultKind::unrounded_operand, r.pc(lane),
@@ -45,11 +47,11 @@ void report_unrounded(Worker& worker, const Rendezvous& r, unsigned lane, char m
              "brings {}[{}][{}] = {:.9g} in register {}, which has more bits than TF32: to_tf32() rounds "
              "it, and Unrounded::cut_off says that it is meant",
              matrix, at.row, at.col, std::bit_cast<float>(bits), i),
-         worker, r.thread(lane));
+         block, r.thread(lane));
 }
 
 template <typename Shape>
-void multiply(Worker& worker, Rendezvous& r) {
+void multiply(Block& block, Rendezvous& r) {
   constexpr bool tf32 = Shape::K == MmaTf32Shape::K;
   std::array<std::array<std::uint32_t, Shape::K>, Shape::M> a;
   std::array<std::array<std::uint32_t, Shape::K>, Shape::N> b;  // each row is a column of B
@@ -60,7 +62,7 @@ void multiply(Worker& worker, Rendezvous& r) {
     const auto take = [&](char matrix, Place at, const std::uint32_t* registers, int i) {
       const std::uint32_t bits = element(Shape{}, registers, i);
       if (tf32 && !operand.unrounded && is_unrounded(bits)) {
-        report_unrounded(worker, r, lane, matrix, at, i, bits);
+        report_unrounded(block, r, lane, matrix, at, i, bits);
       }
       return tf32 ? bits & tf32_mask : bits;
     };
@@ -104,11 +106,11 @@ struct LoadOperand {  // of a lane
 using Row = std::array<std::uint16_t, row_bytes / sizeof(std::uint16_t)>;
 
 // Reads the row that a lane points to, on the lane's behalf.
-Row read_row(Worker& worker, const Rendezvous& r, unsigned lane) {
+Row read_row(Block& block, const Rendezvous& r, unsigned lane) {
   const void* from = static_cast<const LoadOperand*>(r.operand(lane))->row;
   const auto address = reinterpret_cast<std::uintptr_t>(from);
-  worker.current = r.thread(lane);
-  if (!is_shared(from)) {
+  block.current = r.thread(lane);
+  if (find_shared(from, 1).block == nullptr) {
     report(FaultKind::out_of_bounds_shared, r.pc(lane),
            std::string("gives ") + r.operation->name + " the address of a row that is not in shared memory");
     stop_launch();
@@ -117,31 +119,31 @@ Row read_row(Worker& worker, const Rendezvous& r, unsigned lane) {
     report(FaultKind::misaligned, r.pc(lane),
            std::string("gives ") + r.operation->name + " the address of a row that is no multiple of 16");
   }
-  if (worker.launch->checked) check_memory(address, row_bytes, false, r.pc(lane));
+  if (block.launch.checked) check_memory(address, row_bytes, false, r.pc(lane));
   Row row;
   std::memcpy(row.data(), from, row_bytes);
   return row;
 }
 
 template <int COUNT, bool TRANS>
-void load(Worker& worker, Rendezvous& r) {
+void load(Block& block, Rendezvous& r) {
   std::array<std::array<Row, rows_of_matrix>, COUNT> matrices;
   CollectiveRequest request;
   request.pc = r.pc(0);
   request.operation = Operation::matrix;
   request.bytes = row_bytes;
-  request.block = worker.block;
+  request.block = block.number;
   request.warp = r.first / 32;
   for (int m = 0; m < COUNT; ++m) {
     for (int row = 0; row < rows_of_matrix; ++row) {
       const auto lane = static_cast<unsigned>(ldmatrix_address_lane(m, row));
-      matrices[m][row] = read_row(worker, r, lane);
+      matrices[m][row] = read_row(block, r, lane);
       request.active |= 1u << lane;
-      request.addresses[lane] = shared_offset(static_cast<const LoadOperand*>(r.operand(lane))->row);
-      if (!worker.async_copies[r.thread(lane)].waiting.empty()) request.during_copies |= 1u << lane;
+      request.addresses[lane] = find_shared(static_cast<const LoadOperand*>(r.operand(lane))->row, 1).offset;
+      if (!block.async_copies[r.thread(lane)].waiting.empty()) request.during_copies |= 1u << lane;
     }
   }
-  if (worker.launch->checked) tell_request(request);
+  if (block.launch.checked) tell_request(request);
   for (unsigned lane = 0; lane < 32; ++lane) {
     for (int m = 0; m < COUNT; ++m) {
       std::uint32_t bits = 0;

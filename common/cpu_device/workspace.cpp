@@ -2,7 +2,8 @@
 
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/launch.hpp"
+#include "common/cpu_device/shared_memory.hpp"
 #include "common/out_of_memory.hpp"
 
 namespace cpu_device {

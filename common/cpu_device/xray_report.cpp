@@ -4,7 +4,8 @@
 #include <fstream>
 #include <tuple>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/xray.hpp"
 
 namespace cpu_device {

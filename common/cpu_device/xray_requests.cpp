@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
-#include "common/cpu_device/xray.hpp"
+#include "common/cpu_device/observe.hpp"
 
 namespace cpu_device {
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/xray.hpp"
 
 namespace cpu_device {

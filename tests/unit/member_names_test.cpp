@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/cpu_device/cuda_on_cpu.hpp"
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
 
 namespace {
 

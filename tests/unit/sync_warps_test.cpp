@@ -3,14 +3,14 @@
 
 #include <cmath>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
 #include "tests/unit/device_test.hpp"
 
 namespace {
 
 using cpu_device::Rendezvous;
 
-void add_up(cpu_device::Worker&, Rendezvous& r) {
+void add_up(cpu_device::Block&, Rendezvous& r) {
   float sum = 0.0f;
   for (unsigned i = 0; i < 128; ++i) sum += *static_cast<float*>(r.operand(i));
   for (unsigned i = 0; i < 128; ++i) *static_cast<float*>(r.operand(i)) = sum;

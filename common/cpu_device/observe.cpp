@@ -1,12 +1,15 @@
 // Receives the memory accesses of kernels compiled with -fsanitize=thread: the compiler calls
 // __tsan_read4(address) and so on before each access, and these functions are ours, not the sanitizer's.
 
+#include "common/cpu_device/observe.hpp"
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/global_memory.hpp"
 
 namespace cpu_device {
 
@@ -14,44 +17,37 @@ namespace {
 
 AccessListener* listener = nullptr;
 
-[[gnu::always_inline]] inline void tell(const Worker& worker, const void* pc, std::uintptr_t address,
+[[gnu::always_inline]] inline void tell(const Block& block, const void* pc, std::uintptr_t address,
                                         unsigned bytes, Space space, bool write, bool copy,
                                         std::uintptr_t source) {
   if (listener == nullptr) return;
-  listener->on_access({pc, address, bytes, space, write, worker.block, worker.current,
-                       worker.passed[worker.current / warpSize], copy, source,
-                       !worker.async_copies[worker.current].waiting.empty()});
+  listener->on_access({pc, address, bytes, space, write, block.number, block.current,
+                       block.passed[block.current / warpSize], copy, source,
+                       !block.async_copies[block.current].waiting.empty()});
 }
 
-// Where an address lies in the block's shared memory: the variables come first, then dynamic shared memory.
-struct SharedPlace {
-  bool shared = false;
-  bool inside = false;  // wholly in one variable
-  std::size_t offset = 0;
-};
-
-inline bool inside(const SharedVariable& variable, std::size_t offset, unsigned bytes) {
-  return offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes;
-}
-
-inline SharedPlace find_shared(const Worker& worker, std::uintptr_t address, unsigned bytes) {
-  const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(worker.tls);
-  if (offset < worker.tls_bytes) {
-    for (const SharedVariable& variable : *worker.variables) {
-      if (inside(variable, offset, bytes)) return {true, true, offset};
-    }
-    return {true, false, offset};
+// In a cluster, that of another block.
+[[gnu::cold, gnu::noinline]] SharedPlace find_in_cluster(const Block& running, std::uintptr_t address,
+                                                         unsigned bytes) {
+  for (const auto& block : running.cluster.blocks) {
+    const SharedMemory::Place place = block->shared.find(address, bytes);
+    if (place.shared) return {block.get(), place.inside, place.offset};
   }
-  const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(worker.dynamic_shared.data());
-  return {dynamic < worker.dynamic_shared.size(), dynamic + bytes <= worker.launch->shared_bytes,
-          worker.tls_bytes + dynamic};
+  return {};
 }
 
-inline void check_shared(const Worker& worker, std::size_t offset, unsigned bytes, bool write,
+[[gnu::always_inline]] inline SharedPlace find_shared(Block& running, std::uintptr_t address,
+                                                      unsigned bytes) {
+  const SharedMemory::Place place = running.shared.find(address, bytes);
+  if (place.shared) return {&running, place.inside, place.offset};
+  return running.launch.blocks_per_cluster == 1 ? SharedPlace{} : find_in_cluster(running, address, bytes);
+}
+
+inline void check_shared(const Block& running, const SharedPlace& place, unsigned bytes, bool write,
                          const void* pc) {
-  SharedShadow& shadow = *worker.shadow;
-  const unsigned thread = worker.current;
-  for_words(offset, bytes,
+  SharedShadow& shadow = *place.block->shadow;
+  const unsigned thread = running.actor(running.current);
+  for_words(place.offset, bytes,
             [=, &shadow](std::size_t word, unsigned mask) { shadow.access(word, mask, thread, write, pc); });
 }
 
@@ -79,27 +75,27 @@ inline void check_shared(const Worker& worker, std::size_t offset, unsigned byte
   stop_launch();
 }
 
-[[gnu::always_inline]] inline void tell_and_check(Worker& worker, std::uintptr_t address, unsigned bytes,
+[[gnu::always_inline]] inline void tell_and_check(Block& block, std::uintptr_t address, unsigned bytes,
                                                   bool write, const void* pc, bool told, bool copy,
                                                   std::uintptr_t source) {
-  const SharedPlace place = find_shared(worker, address, bytes);
-  if (place.shared) {
+  const SharedPlace place = find_shared(block, address, bytes);
+  if (place.block != nullptr) {
     if (!place.inside) stop_outside_shared(bytes, write, pc);
-    if (!told) tell(worker, pc, place.offset, bytes, Space::shared, write, copy, source);
-    check_shared(worker, place.offset, bytes, write, pc);
+    if (!told) tell(block, pc, place.offset, bytes, Space::shared, write, copy, source);
+    check_shared(block, place, bytes, write, pc);
     return;
   }
 
-  if (!told) tell(worker, pc, address, bytes, Space::global, write, copy, source);
+  if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
   if (!check_global(address, bytes, write, pc)) stop_at_wild_address(address, write, pc);
 }
 
 // `copy`: one side of an asynchronous copy, `source`: where it reads; see Access.
-[[gnu::always_inline]] inline void observe_memory(Worker& worker, std::uintptr_t address, unsigned bytes,
+[[gnu::always_inline]] inline void observe_memory(Block& block, std::uintptr_t address, unsigned bytes,
                                                   bool write, const void* pc, bool copy,
                                                   std::uintptr_t source) {
   if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) report_misaligned(bytes, write, pc);
-  tell_and_check(worker, address, bytes, write, pc, false, copy, source);
+  tell_and_check(block, address, bytes, write, pc, false, copy, source);
 }
 
 // See confine(). The untrusted program's own frames lie below; 0: not confined.
@@ -114,9 +110,9 @@ std::atomic<std::uintptr_t> above_kernel = 0;
 }
 
 // Whether this is on the thread's own stack, which stands for registers and local memory.
-inline bool on_stack(const Worker& worker, std::uintptr_t address, bool write) {
-  const auto bottom = reinterpret_cast<std::uintptr_t>(worker.stack_bottom);
-  const auto top = reinterpret_cast<std::uintptr_t>(worker.stack_top);
+inline bool on_stack(const Block& block, std::uintptr_t address, bool write) {
+  const auto bottom = reinterpret_cast<std::uintptr_t>(block.stack_bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(block.stack_top);
   if (address - bottom >= top - bottom) return false;
   if (write && confined_below != 0 && address >= top - above_kernel.load(std::memory_order_relaxed)) {
     stop_program("a thread writes to its stack outside of its variables");
@@ -135,10 +131,10 @@ void observe_host(std::uintptr_t address, bool write) {
 // Most accesses are to the thread's own stack: not observed.
 inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
                            std::uintptr_t source) {
-  Worker* worker = current_worker;
-  if (worker == nullptr) return observe_host(address, write);
-  if (on_stack(*worker, address, write) || !worker->launch->checked) return;
-  observe_memory(*worker, address, bytes, write, pc, copy, source);
+  Block* block = current_block;
+  if (block == nullptr) return observe_host(address, write);
+  if (on_stack(*block, address, write) || !block->launch.checked) return;
+  observe_memory(*block, address, bytes, write, pc, copy, source);
 }
 
 }  // namespace
@@ -150,25 +146,25 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
 bool observe_atomic(const void* pointer, bool reads, const void* pc) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   constexpr unsigned bytes = 4;
-  Worker& worker = *current_worker;
+  Block& block = *current_block;
   if (address % bytes != 0) {
     report(FaultKind::misaligned, pc, "changes 4 bytes atomically at an address that is no multiple of 4");
     stop_launch();
   }
-  if (!worker.launch->checked || on_stack(worker, address, true)) return false;
-  if (find_shared(worker, address, bytes).shared) {
+  if (!block.launch.checked || on_stack(block, address, true)) return false;
+  if (find_shared(block, address, bytes).block != nullptr) {
     report(FaultKind::unsupported, pc,
            "changes shared memory atomically; the check knows atomic operations on global memory only");
     stop_launch();
   }
-  if (reads) tell(worker, pc, address, bytes, Space::global, false, false, 0);
-  tell(worker, pc, address, bytes, Space::global, true, false, 0);
+  if (reads) tell(block, pc, address, bytes, Space::global, false, false, 0);
+  tell(block, pc, address, bytes, Space::global, true, false, 0);
   if (!check_global_atomic(address, reads, pc)) stop_at_wild_address(address, true, pc);
   return true;
 }
 
 void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
-  tell_and_check(*current_worker, address, bytes, write, pc, true, false, 0);
+  tell_and_check(*current_block, address, bytes, write, pc, true, false, 0);
 }
 
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
@@ -193,41 +189,45 @@ void tell_request(const CollectiveRequest& request) {
   if (listener != nullptr) listener->on_request(request);
 }
 
+SharedPlace find_shared(const void* address, unsigned bytes) {
+  return find_shared(*current_block, reinterpret_cast<std::uintptr_t>(address), bytes);
+}
+
+std::string describe_shared(const void* shared) {
+  const SharedPlace place = find_shared(shared, 1);
+  const std::string name = place.block->shared.describe(place.offset);
+  return place.block == current_block
+             ? name
+             : name + " of " + block_name(place.block->launch.grid, place.block->number);
+}
+
 void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
-  const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
-  if (place.inside) check_shared(*current_worker, place.offset, bytes, true, pc);
+  const SharedPlace place = find_shared(shared, bytes);
+  if (place.inside) check_shared(*current_block, place, bytes, true, pc);
 }
 
 void mark_pending(const void* shared, unsigned bytes, bool pending) {
-  const SharedPlace place = find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), bytes);
+  const SharedPlace place = find_shared(shared, bytes);
   if (!place.inside) return;
-  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
-    current_worker->shadow->mark_pending(word, mask, pending);
-  });
+  for_words(place.offset, bytes,
+            [&](std::size_t word, unsigned mask) { place.block->shadow->mark_pending(word, mask, pending); });
 }
 
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
-  for_words(shared_offset(shared), bytes, [&](std::size_t word, unsigned mask) {
-    current_worker->shadow->fill(word, mask, engine, tick, pc);
+  const SharedPlace place = find_shared(shared, bytes);
+  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    place.block->shadow->fill(word, mask, engine, tick, pc);
   });
 }
 
-bool is_shared(const void* address) {
-  return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(address), 1).shared;
-}
-
-std::size_t shared_offset(const void* shared) {
-  return find_shared(*current_worker, reinterpret_cast<std::uintptr_t>(shared), 1).offset;
+NamedArray shared_array_at(std::size_t offset) {
+  return current_block == nullptr ? NamedArray{"dynamic", tls_bytes()}
+                                  : current_block->shared.array_at(offset);
 }
 
 const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
-  if (space == Space::global) {
-    return is_allocated(address, bytes) ? reinterpret_cast<const std::byte*>(address) : nullptr;
-  }
-  const Worker& worker = *current_worker;
-  if (address + bytes <= worker.tls_bytes) return worker.tls + address;
-  const std::size_t dynamic = address - worker.tls_bytes;
-  return dynamic + bytes <= worker.dynamic_shared.size() ? worker.dynamic_shared.data() + dynamic : nullptr;
+  if (space == Space::shared) return current_block->shared.at(address, bytes);
+  return is_allocated(address, bytes) ? reinterpret_cast<const std::byte*>(address) : nullptr;
 }
 
 void refuse(const char* why) { stop_program(why); }
@@ -238,11 +238,11 @@ void set_listener(AccessListener* new_listener) { listener = new_listener; }
 
 void copy_vector(void* to, const void* from, unsigned bytes) {
   const void* pc = __builtin_return_address(0);
-  Worker* worker = current_worker;
-  if (worker != nullptr && worker->launch->checked) {
+  const Block* block = current_block;
+  if (block != nullptr && block->launch.checked) {
     observe(reinterpret_cast<std::uintptr_t>(from), bytes, false, pc);
     observe(reinterpret_cast<std::uintptr_t>(to), bytes, true, pc);
-  } else if (worker != nullptr) {
+  } else if (block != nullptr) {
     const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
     if (bits % bytes != 0) {
       report(FaultKind::misaligned, pc,
@@ -306,8 +306,8 @@ std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* address, int) {
 void __tsan_init() {}
 // Called by confined kernels, which are compiled with chained frames.
 void __tsan_func_entry(void*) {
-  const cpu_device::Worker* worker = cpu_device::current_worker;
-  if (worker == nullptr || cpu_device::confined_below == 0) return;
+  const cpu_device::Block* block = cpu_device::current_block;
+  if (block == nullptr || cpu_device::confined_below == 0) return;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-address"
   const auto* frame = static_cast<const char*>(__builtin_frame_address(1));
@@ -316,7 +316,7 @@ void __tsan_func_entry(void*) {
   frame = *reinterpret_cast<const char* const*>(
       frame);  // a frame begins with the saved registers, and the variables follow
 #endif
-  cpu_device::above_kernel = static_cast<std::uintptr_t>(worker->stack_top - frame);
+  cpu_device::above_kernel = static_cast<std::uintptr_t>(block->stack_top - frame);
 }
 void __tsan_func_exit() {}
 
@@ -332,7 +332,7 @@ struct UbsanOutOfBounds {
 };
 
 void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
-  if (cpu_device::current_worker == nullptr || !cpu_device::current_worker->launch->checked) return;
+  if (cpu_device::current_block == nullptr || !cpu_device::current_block->launch.checked) return;
   cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
                      "uses index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
                          " of an array of type " + data->array->name);

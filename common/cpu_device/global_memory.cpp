@@ -1,4 +1,4 @@
-// "Global memory": the allocations, what may be accessed in them, and who has accessed it.
+#include "common/cpu_device/global_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "common/cpu_device/internal.hpp"
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/packed_pc.hpp"
 
 namespace cpu_device {
 
@@ -40,21 +41,21 @@ std::unique_ptr<T[], Free> zeroed(std::size_t count) {
   return std::unique_ptr<T[], Free>(words);
 }
 
-// An access to some bytes of a word. `what` has 48 bits for its pc; see make().
+// An access to some bytes of a word; see make().
 struct Touch {
   std::uint64_t what = 0;  // 0: none
   std::uint32_t where = 0;
   Tick tick = 0;
-  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t block, Tick tick,
+  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t cluster, Tick tick,
                     bool atomic = false) {
-    return {reinterpret_cast<std::uint64_t>(pc) | std::uint64_t{bytes} << 48 | std::uint64_t{actor} << 52,
-            block_number(block) | (atomic ? is_atomic : 0), tick};
+    return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{actor} << 36,
+            cluster_number(cluster) | (atomic ? is_atomic : 0), tick};
   }
   bool any() const { return what != 0; }
-  const void* pc() const { return reinterpret_cast<const void*>(what & ((std::uint64_t{1} << 48) - 1)); }
-  unsigned bytes() const { return what >> 48 & 15; }
-  unsigned actor() const { return what >> 52 & 2047; }  // the thread, or an engine
-  BlockNumber block() const { return where & ~is_atomic; }
+  const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
+  unsigned bytes() const { return what >> 32 & 15; }
+  unsigned actor() const { return what >> 36 & 0x3ffffff; }  // in its cluster
+  ClusterNumber cluster() const { return where & ~is_atomic; }
   bool atomic() const { return (where & is_atomic) != 0; }
   static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;  // in `where`
   static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
@@ -104,15 +105,15 @@ Allocation* find(std::uintptr_t address) {
 }
 
 // The same during a launch, which allocates nothing: usually it is one of the latest found.
-Allocation* find(std::uintptr_t address, Worker& worker) {
-  for (std::size_t i = 0; i < worker.allocations.size(); ++i) {
-    Allocation* allocation = worker.allocations[i];
+Allocation* find(std::uintptr_t address, Cluster& cluster) {
+  for (Allocation* allocation : cluster.latest_allocations) {
     if (allocation != nullptr && address - allocation->begin < allocation->bytes) return allocation;
   }
   Allocation* found = find(address);
   if (found != nullptr) {
-    std::copy_backward(worker.allocations.begin(), worker.allocations.end() - 1, worker.allocations.end());
-    worker.allocations.front() = found;
+    auto& latest = cluster.latest_allocations;
+    std::copy_backward(latest.begin(), latest.end() - 1, latest.end());
+    latest.front() = found;
   }
   return found;
 }
@@ -162,53 +163,58 @@ std::string describe_element(const Allocation& allocation, std::uintptr_t addres
   return text.substr(0, text.find(", but "));
 }
 
-// Inside a block the clocks tell what is ordered; between two blocks, what one has let the other know.
-bool races(const Touch& other, unsigned bytes, const Worker& worker) {
+// Inside a cluster the clocks tell what is ordered; between two, what one has let the other know.
+bool races(const Touch& other, unsigned bytes, const Block& block) {
   if (!other.any() || (other.bytes() & bytes) == 0) return false;
-  if (other.block() != block_number(worker.block)) {
-    return !worker.grid_order->seen(other.block(), other.actor(), other.tick, worker.current);
+  const unsigned thread = block.actor(block.current);
+  if (other.cluster() != cluster_number(block.cluster.number)) {
+    return !block.grid_order->seen(other.cluster(), other.actor(), other.tick, thread);
   }
-  return !worker.clocks->ordered(other.actor(), other.tick, worker.current);
+  return !block.clocks->ordered(other.actor(), other.tick, thread);
 }
 
 void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
                  const void* pc) {
-  const Worker& worker = *current_worker;
-  const dim3& grid = worker.launch->grid;
-  const auto text = [&](bool writes, unsigned thread, std::uint64_t block, bool wrote, const void* at) {
-    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(worker, thread) + " of " +
-           block_name(grid, block) + (wrote ? " wrote" : " read") + " in the same launch at " + place_of(at) +
-           "; nothing orders the two";
-  };
-  unsigned thread = other.actor();
-  if (worker.clocks->is_engine(thread) && other.block() == block_number(worker.block)) {
-    thread = worker.engine.started_by(thread, other.tick);
+  const Block& block = *current_block;
+  const Launch& launch = block.launch;
+  unsigned actor = other.actor();
+  if (block.clocks->is_engine(actor) && other.cluster() == cluster_number(block.cluster.number)) {
+    actor = block.cluster.block_of(actor).actor(block.cluster.started_by(actor, other.tick));
   }
-  if (other.block() > worker.block) {  // as if the blocks had run one after the other
-    report_later_block(*worker.launch, FaultKind::race_global, other.pc(),
-                       text(other_wrote, worker.current, worker.block, write, pc), other.block(), thread);
+  const unsigned rank = block.clocks->block_of(actor);
+  const unsigned other_thread = actor - block.clocks->first_thread(rank);
+  const std::uint64_t other_block = launch.block_in(other.cluster(), rank);
+  const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
+    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(block, thread) + " of " +
+           block_name(launch.grid, number) + (wrote ? " wrote" : " read") + " in the same launch at " +
+           place_of(at) + "; nothing orders the two";
+  };
+  if (other.cluster() > block.cluster.number) {  // as if the clusters had run one after the other
+    report_later_block(launch, FaultKind::race_global, other.pc(),
+                       text(other_wrote, block.current, block.number, write, pc), other_block, other_thread);
     return;
   }
   if (reported_before(FaultKind::race_global, pc)) return;
-  report(FaultKind::race_global, pc, text(write, thread, other.block(), other_wrote, other.pc()));
+  report(FaultKind::race_global, pc, text(write, other_thread, other_block, other_wrote, other.pc()));
 }
 
 // Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
-void thin_out(std::vector<Older>& older, unsigned bytes, const Worker& worker) {
+void thin_out(std::vector<Older>& older, unsigned bytes, const Block& block) {
   std::erase_if(older, [&](const Older& o) {
-    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, worker);
+    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, block);
   });
 }
 
 void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, bool atomic,
                 const void* pc) {
-  const Worker& worker = *current_worker;
-  const Touch now = Touch::make(pc, bytes, worker.current, worker.block, worker.clocks->now(), atomic);
+  const Block& block = *current_block;
+  const Touch now =
+      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now(), atomic);
   Stripe& stripe = stripes[word % stripes.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = allocation.touched[word];
   const auto check = [&](const Touch& other, bool other_wrote) {
-    if ((atomic && other.atomic()) || !races(other, bytes, worker)) return false;
+    if ((atomic && other.atomic()) || !races(other, bytes, block)) return false;
     report_race(other, other_wrote,
                 describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)), write, pc);
     return true;
@@ -217,14 +223,14 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
   const auto keep = [&](Touch touch, bool wrote) {
     if (older == nullptr) older = &stripe.older[&touched];
     touch.what &= ~Touch::has_more;
-    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, worker);
+    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, block);
     older->push_back({touch, wrote});
   };
   const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
   // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
   // operations.
   const auto replaced = [&](const Touch& touch) {
-    return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, worker));
+    return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, block));
   };
 
   check(touched.write, true);
@@ -244,7 +250,7 @@ void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool w
     const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
     // Whatever races with an earlier read that this one has seen races with this one, too.
     if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
-        (!covered(touched.read) || races(touched.read, touched.read.bytes(), worker))) {
+        (!covered(touched.read) || races(touched.read, touched.read.bytes(), block))) {
       keep(touched.read, false);
     }
     touched.read = now;
@@ -274,7 +280,7 @@ bool check_permission(Allocation& allocation, std::size_t word, unsigned bytes, 
     report(FaultKind::read_only, pc, "writes " + describe_element(allocation, first(lacking)));
   }
   // If only some blocks run, one of the others might have written it.
-  const bool expected = current_worker->launch->all;
+  const bool expected = current_block->launch.all;
   if (const auto lacking = static_cast<std::uint8_t>(~has & readable); !write && lacking != 0 && expected) {
     report(FaultKind::uninitialised_global, pc,
            "reads " + describe_element(allocation, first(lacking)) + ", which may hold anything");
@@ -368,7 +374,7 @@ void forget_global_accesses() {
 }
 
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
-  Allocation* allocation = find(address, *current_worker);
+  Allocation* allocation = find(address, current_block->cluster);
   if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
     if (word < allocation->words()) check_word(*allocation, word, mask, write, pc);
@@ -377,7 +383,7 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
 }
 
 bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc) {
-  Allocation* allocation = find(address, *current_worker);
+  Allocation* allocation = find(address, current_block->cluster);
   if (allocation == nullptr || address + 4 > allocation->begin + allocation->bytes) return false;
   const std::size_t word = (address - allocation->begin) / 4;
   if (allocation->permission != nullptr) {
@@ -395,7 +401,8 @@ void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, T
     Stripe& stripe = stripes[word % stripes.size()];
     const std::lock_guard lock(stripe.mutex);
     Touched& touched = allocation->touched[word];
-    stripe.older[&touched].push_back({Touch::make(pc, mask, engine, current_worker->block, tick), false});
+    stripe.older[&touched].push_back(
+        {Touch::make(pc, mask, engine, current_block->cluster.number, tick), false});
     touched.read.what |= Touch::has_more;
   });
 }

@@ -1,0 +1,88 @@
+#pragma once
+
+// A block: its threads, what they wait for, the asynchronous work that they have asked for, and its shared
+// memory.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/cpu_device/async_engine.hpp"
+#include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/grid_order.hpp"
+#include "common/cpu_device/launch.hpp"
+#include "common/cpu_device/race.hpp"
+#include "common/cpu_device/shared_memory.hpp"
+#include "common/cpu_device/sync.hpp"
+#include "common/cpu_device/thread.hpp"
+
+namespace cpu_device {
+
+struct Cluster;
+struct TensorMap;  // see tensor_copy.hpp
+
+// The box that a tensor map's copy is about to fill, for reports.
+struct BoxPlace {
+  const TensorMap* map;
+  int row, col, matrix;
+  std::string text() const;  // "the box of 64 x 32 at row 128, column 256 of A"
+};
+
+struct Block {
+  // Of a launch that is not checked: `clocks` and `grid_order` are nullptr.
+  Block(Launch& launch, Cluster& cluster, unsigned rank, Clocks* clocks, GridOrder* grid_order);
+  // A block of a later cluster takes this one's place.
+  void begin(std::uint64_t number);
+
+  bool has_exited(unsigned thread) const { return (exited[thread / 32] >> thread % 32 & 1) != 0; }
+  // The thread's number in race detection, where the threads of a cluster count as those of one block.
+  unsigned actor(unsigned thread) const { return first_actor + thread; }
+
+  Launch& launch;
+  Cluster& cluster;
+  const unsigned rank;  // in its cluster
+  const unsigned first_actor;
+  std::uint64_t number = 0;  // linear, x fastest
+  dim3 index;
+
+  std::vector<Thread> threads;
+  std::vector<AsyncCopies> async_copies;  // of the threads
+  unsigned current = 0;                   // the running thread
+  unsigned alive = 0;                     // threads that have not left the kernel
+  const char* stack_bottom = nullptr;     // of the running thread
+  const char* stack_top = nullptr;
+  const BoxPlace* box = nullptr;  // that the running thread asks for; faults name it
+
+  // For each warp; bit i is lane i.
+  std::vector<std::uint32_t> ready;       // can run, before the next warp does
+  std::vector<std::uint32_t> ready_next;  // can run when all warps have had their turn
+  std::vector<std::uint32_t> exited;      // or never existed
+  std::vector<std::uint32_t> passed;  // not bits: barriers that all of the warp's lanes have passed together
+
+  SyncObjects sync;
+  AsyncEngine engine;
+  SharedMemory shared;
+
+  // Checked launches only.
+  Clocks* const clocks;  // of the cluster
+  GridOrder* const grid_order;
+  std::unique_ptr<SharedShadow> shadow;
+};
+
+// The block whose thread is running; nullptr outside a launch. constinit saves every use a check whether it
+// has been initialised.
+extern constinit thread_local Block* current_block;
+
+// Its threads, or its asynchronous work, are what runs next.
+void make_current(Block& block);
+// Suspends the running thread, whose `wait` says what for, until it is woken, which may have happened
+// already.
+void wait_for_wake();
+// Makes a waiting thread ready to run: at once, or when all warps have had their turn. The former is for
+// lanes of a warp that wait for each other.
+void wake(Block& block, unsigned thread, bool at_once);
+// Ends the running CUDA thread, and with it the launch, after a fault that it cannot survive.
+[[noreturn]] void stop_launch();
+
+}  // namespace cpu_device

@@ -1,0 +1,138 @@
+// Runs the blocks of a cluster. Threads are fibers, which wait and are woken (sync.hpp).
+
+#include "common/cpu_device/cluster.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/stacks.hpp"
+
+namespace cpu_device {
+
+Cluster::Cluster(Launch& launch_, Stacks& stacks_) : launch(launch_), stacks(stacks_) {
+  if (launch.checked) {
+    clocks = std::make_unique<Clocks>(launch.threads_per_block, launch.blocks_per_cluster);
+    grid_order = std::make_unique<GridOrder>(*clocks);
+  }
+  for (unsigned rank = 0; rank < launch.blocks_per_cluster; ++rank) {
+    blocks.push_back(std::make_unique<Block>(launch, *this, rank, clocks.get(), grid_order.get()));
+  }
+}
+
+unsigned Cluster::started_by(unsigned engine, Tick tick) {
+  return block_of(engine).engine.started_by(engine, tick);
+}
+
+std::string Cluster::actor_name(const Block& seen_from, unsigned actor) {
+  const Block& block = block_of(actor);
+  const std::string name = thread_name(block, actor - block.first_actor);
+  return &block == &seen_from ? name : name + " of " + block_name(launch.grid, block.number);
+}
+
+void Cluster::end_launch() {
+  ended = true;
+  std::atomic<std::uint64_t>& stop = launch.stop_after;
+  for (std::uint64_t known = stop; number < known && !stop.compare_exchange_weak(known, number);) {
+  }
+}
+
+// Whether to give the cluster up because it, or one before it, cannot go on.
+bool Cluster::stopped() const { return ended || launch.stop_after.load(std::memory_order_relaxed) < number; }
+
+namespace {
+
+// Runs the lanes of a warp until each of them has exited or waits for other warps.
+template <typename Stopped>
+void run_warp(Block& block, Stacks& stacks, unsigned warp, Stopped stopped) {
+  while (block.ready[warp] != 0) {
+    for (std::uint32_t lanes = std::exchange(block.ready[warp], 0); lanes != 0; lanes &= lanes - 1) {
+      resume(block, stacks, warp * warpSize + static_cast<unsigned>(std::countr_zero(lanes)));
+      if (stopped()) return;
+    }
+  }
+}
+
+}  // namespace
+
+// Gives every warp of every block its turn. Returns whether any was ready.
+bool Cluster::run_ready() {
+  bool any = false;
+  for (auto& block : blocks) {
+    for (unsigned warp = 0; warp < block->ready.size(); ++warp) {
+      block->ready[warp] |= std::exchange(block->ready_next[warp], 0);
+      any = any || block->ready[warp] != 0;
+    }
+  }
+  for (auto& block : blocks) {
+    if (!any || block->alive == 0) continue;
+    make_current(*block);
+    for (unsigned warp = 0; warp < block->ready.size(); ++warp) {
+      run_warp(*block, stacks, warp, [this] { return stopped(); });
+      if (stopped()) return true;
+    }
+  }
+  return any;
+}
+
+// Does the oldest asynchronous work of some block. Returns false if there is none.
+bool Cluster::act() {
+  return std::any_of(blocks.begin(), blocks.end(), [](auto& block) {
+    make_current(*block);
+    return block->engine.act(*block);
+  });
+}
+
+// If nothing else can happen, threads that can go on without what they wait for do so. If that changes
+// nothing for long, nothing ever will.
+bool Cluster::give_up_waiting() {
+  constexpr unsigned long_enough = 100;
+  vain_ = progress == progress_seen_ ? vain_ + 1 : 0;
+  progress_seen_ = progress;
+  if (vain_ == long_enough) return false;
+  bool any = false;
+  for (auto& block : blocks) {
+    for (unsigned i = 0; i < block->threads.size(); ++i) {
+      const Wait& wait = block->threads[i].wait;
+      if (wait.on == nullptr || !wait.may_fail) continue;
+      wake(*block, i, false);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Cluster::run(std::uint64_t cluster_number) {
+  number = cluster_number;
+  ended = false;
+  flag_waits = 0;
+  vain_ = 0;
+  progress_seen_ = progress;
+  const bool forget = clocks != nullptr && clocks->begin();
+  for (auto& block : blocks) {
+    block->begin(launch.block_in(number, block->rank));
+    if (forget) block->shadow->forget();
+  }
+  if (grid_order != nullptr) grid_order->begin(number);
+  while (true) {
+    if (run_ready()) {
+      if (stopped()) return;
+      continue;
+    }
+    if (std::none_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->alive > 0; })) break;
+    if (act()) continue;
+    if (end_flag_waits(*this)) continue;
+    if (stopped()) return;  // by a cluster before it, while it waited for that
+    if (give_up_waiting()) continue;
+    report_stuck(*this);
+    end_launch();
+    return;
+  }
+  for (auto& block : blocks) {
+    make_current(*block);
+    block->engine.end_block(*block);
+  }
+}
+
+}  // namespace cpu_device

@@ -1,0 +1,53 @@
+#pragma once
+
+// The blocks that run together on a worker, one to sixteen: a cluster. Threads of all of them take turns.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/cpu_device/block.hpp"
+#include "common/cpu_device/report.hpp"
+
+namespace cpu_device {
+
+struct Allocation;  // see global_memory.cpp
+class Stacks;
+
+struct Cluster {
+  Cluster(Launch& launch, Stacks& stacks);
+  // Runs the cluster with this number to its end, or until it cannot go on.
+  void run(std::uint64_t number);
+  // It cannot go on, and those after it need not.
+  void end_launch();
+
+  // In race detection an actor is a thread of any block, or an engine; see Block::actor().
+  Block& block_of(unsigned actor) { return *blocks[clocks->block_of(actor)]; }
+  // The thread that issued what an engine did at this tick.
+  unsigned started_by(unsigned engine, Tick tick);
+  // "thread (3,0,0)", followed by its block if that is not this one.
+  std::string actor_name(const Block& seen_from, unsigned actor);
+
+  Launch& launch;
+  Stacks& stacks;
+  std::uint64_t number = 0;  // linear, x fastest
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::unique_ptr<Clocks> clocks;                   // checked launches only
+  std::unique_ptr<GridOrder> grid_order;            // likewise
+  bool ended = false;                               // by a fault that it cannot survive
+  std::uint64_t progress = 0;                       // synchronisations so far
+  unsigned flag_waits = 0;                          // threads waiting for a flag
+  std::vector<Recorded> faults;                     // in program order
+  std::array<Allocation*, 4> latest_allocations{};  // accessed, most recent first
+
+ private:
+  bool stopped() const;
+  bool run_ready();
+  bool act();
+  bool give_up_waiting();
+  std::uint64_t progress_seen_ = 0;
+  unsigned vain_ = 0;  // attempts to go on that have changed nothing
+};
+
+}  // namespace cpu_device

@@ -1,0 +1,29 @@
+#pragma once
+
+// "Global memory": the allocations, what may be accessed in them, and who has accessed it. cpu_device.hpp has
+// what the host does with it.
+
+#include <cstdint>
+#include <string>
+
+#include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/shared_memory.hpp"
+
+namespace cpu_device {
+
+// Checks an access of the running thread of an observed kernel: bounds, permissions, races between threads.
+// Returns false if the address is in no allocation.
+bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// The same for an atomic operation on a word; these do not race with each other.
+bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc);
+// An engine has read this; checks only for races.
+void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+bool is_allocated(std::uintptr_t address, unsigned bytes);
+void forget_global_accesses();                         // at the start of a launch
+std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
+std::string describe_global(std::uintptr_t address);   // "A[3][80]"
+
+// The matrix or array, as the host has described it, at an address, or before or after it in its allocation.
+NamedArray global_array_at(std::uintptr_t address);
+
+}  // namespace cpu_device

@@ -1,0 +1,128 @@
+// Launches: spreads the clusters of a grid over the cores.
+
+#include "common/cpu_device/launch.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/crash.hpp"
+#include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/stacks.hpp"
+
+// The kernel's blockDim and gridDim, which are const there: hence a second name for the same object.
+__thread uint3 current_block_dim __asm__("blockDim");
+__thread uint3 current_grid_dim __asm__("gridDim");
+
+namespace cpu_device {
+
+namespace {
+
+bool checking = false;
+
+std::vector<LaunchShape>* noted_launches = nullptr;  // for launches_of(), while it runs
+std::optional<std::vector<std::vector<std::uint64_t>>> selection;
+std::size_t launches_since_selection = 0;
+
+// What each OS thread does.
+void run_clusters(Launch& launch) {
+  install_crash_handler();
+  auto stacks = take_stacks();
+  current_block_dim = {launch.block.x, launch.block.y, launch.block.z};
+  current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
+  Cluster cluster(launch, *stacks);
+  for (std::uint64_t number = 0; begin_next_cluster(launch, number);) {
+    cluster.run(number);
+    for (const auto& block : cluster.blocks) {
+      if (launch.checked) tell_block_end(block->number);
+    }
+    end_cluster_faults(cluster);
+  }
+  // The host, which may go on in this OS thread, must not see it.
+  for (const auto& block : cluster.blocks) block->shared.poison();
+  current_block = nullptr;
+  keep_stacks(std::move(stacks));
+}
+
+}  // namespace
+
+std::uint64_t Launch::block_in(std::uint64_t cluster_number, unsigned rank) const {
+  if (blocks_per_cluster == 1) return cluster_number;
+  const dim3 clusters_of_grid = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
+  const dim3 at = unflatten(cluster_number, clusters_of_grid), in = unflatten(rank, cluster);
+  return flatten({at.x * cluster.x + in.x, at.y * cluster.y + in.y, at.z * cluster.z + in.z}, grid);
+}
+
+std::uint64_t Launch::cluster_of(std::uint64_t block_number) const {
+  if (blocks_per_cluster == 1) return block_number;
+  const dim3 clusters_of_grid = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
+  const dim3 at = unflatten(block_number, grid);
+  return flatten({at.x / cluster.x, at.y / cluster.y, at.z / cluster.z}, clusters_of_grid);
+}
+
+void set_checking(bool on) { checking = on; }
+
+std::vector<LaunchShape> launches_of(const std::function<void()>& body) {
+  std::vector<LaunchShape> launches;
+  noted_launches = &launches;
+  const auto end = [](auto* noted) { *noted = nullptr; };  // even if `body` throws
+  const std::unique_ptr<std::vector<LaunchShape>*, decltype(end)> guard(&noted_launches, end);
+  body();
+  return launches;
+}
+
+bool launches_are_noted() { return noted_launches != nullptr; }
+
+void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch) {
+  selection = std::move(of_each_launch);
+  launches_since_selection = 0;
+}
+
+void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
+  check_limits(config);
+  const LaunchShape shape{kernel, config.grid, config.block, config.shared_bytes, config.cluster};
+  if (shape.blocks() == 0) return;
+  if (noted_launches != nullptr) {
+    noted_launches->push_back(shape);
+    return;
+  }
+
+  Launch launch{kernel,
+                config.grid,
+                config.block,
+                config.cluster,
+                static_cast<unsigned>(volume(config.block)),
+                static_cast<unsigned>(volume(config.cluster)),
+                config.shared_bytes,
+                body,
+                arguments,
+                checking};
+  std::uint64_t clusters = launch.clusters();
+  if (selection) {
+    const std::size_t number = launches_since_selection++;
+    if (number >= selection->size()) return;
+    launch.all = false;
+    for (const std::uint64_t block : (*selection)[number])
+      launch.selected.push_back(launch.cluster_of(block));
+    std::sort(launch.selected.begin(), launch.selected.end());
+    launch.selected.erase(std::unique(launch.selected.begin(), launch.selected.end()), launch.selected.end());
+    clusters = launch.selected.size();
+  }
+  if (checking) {
+    forget_global_accesses();
+    tell_launch(shape);
+  }
+  shared_variables();  // reads the symbol table before the workers need it
+  const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> others;
+  for (std::uint64_t i = 1; i < min(cores, clusters); ++i) others.emplace_back([&] { run_clusters(launch); });
+  run_clusters(launch);
+  for (std::thread& other : others) other.join();
+  launch.flags.end(launch);
+  end_launch_faults(launch);
+}
+
+}  // namespace cpu_device

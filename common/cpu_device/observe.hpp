@@ -1,0 +1,54 @@
+#pragma once
+
+// Accesses to memory: what the running CUDA thread does is checked, and the listener is told.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/cpu_device/block.hpp"
+#include "common/cpu_device/cpu_device.hpp"
+
+namespace cpu_device {
+
+// Checks an access of the running CUDA thread and tells the listener. Checked launches only.
+void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// Only checks: the listener is told in another way, or not at all.
+void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
+// Like observe(), for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
+void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
+// An atomic operation on 4 bytes, which reads before it writes, or only writes. Returns true if it is on
+// global memory in a checked launch; otherwise there is nothing to observe. Ends the launch if the operation
+// is not possible.
+bool observe_atomic(const void* address, bool reads, const void* pc);
+
+// The block of the running cluster in whose shared memory an address lies, or just past the end of a part of
+// it; nullptr: none.
+struct SharedPlace {
+  Block* block = nullptr;
+  bool inside = false;     // wholly in one variable, or in dynamic shared memory
+  std::size_t offset = 0;  // as in an Access
+};
+SharedPlace find_shared(const void* address, unsigned bytes);
+
+// The following are about an address in shared memory.
+std::string describe_shared(const void* shared);
+// A write of which the listener has been told.
+void check_shared_write(const void* shared, unsigned bytes, const void* pc);
+// Marks that an asynchronous copy to this place is in flight, so that nobody may touch it, or no longer is.
+void mark_pending(const void* shared, unsigned bytes, bool pending);
+// An engine has filled this place.
+void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+
+// Where the running CUDA thread finds `bytes` bytes at an address (in shared memory a byte offset, as in an
+// Access); nullptr if they are in no allocation.
+const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes);
+
+// The array at a place in the running block's shared memory. Outside of a kernel there are no names.
+NamedArray shared_array_at(std::size_t offset);
+
+void tell_launch(const LaunchShape& shape);
+void tell_warp_end(std::uint64_t block, std::uint32_t warp);
+void tell_block_end(std::uint64_t block);
+void tell_request(const CollectiveRequest& request);
+
+}  // namespace cpu_device

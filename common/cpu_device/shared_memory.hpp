@@ -1,0 +1,107 @@
+#pragma once
+
+// A block's shared memory: the __shared__ variables, then dynamic shared memory. Places in it are byte
+// offsets, as in an Access.
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/cpu_device/member_names.hpp"
+
+namespace cpu_device {
+
+struct Block;
+
+// The largest alignment that a kernel may ask of its dynamic shared memory.
+constexpr std::size_t shared_alignment = 1024;
+
+struct SharedAllocator {
+  using value_type = std::byte;
+  template <typename>
+  struct rebind {
+    using other = SharedAllocator;
+  };
+  std::byte* allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{shared_alignment}));
+  }
+  void deallocate(std::byte* memory, std::size_t) {
+    ::operator delete(memory, std::align_val_t{shared_alignment});
+  }
+  bool operator==(const SharedAllocator&) const = default;
+};
+
+// A __shared__ variable: on the CPU device a thread_local of the program, found in its symbol table.
+struct SharedVariable {
+  std::string name;        // "As"
+  std::size_t tls_offset;  // from tls_base()
+  std::size_t bytes;
+};
+const std::vector<SharedVariable>& shared_variables();  // sorted by offset
+std::byte* tls_base();                                  // of this OS thread
+std::size_t tls_bytes();  // byte offsets from here on are those of dynamic shared memory, with its alignment
+
+// An array for which there is a name, in either memory.
+struct NamedArray {
+  std::string_view name;     // "A", "As"; lives as long as the array
+  std::uintptr_t begin = 0;  // like addresses in an Access
+};
+
+class SharedMemory {
+ public:
+  // Of a block on this OS thread, which asks for so much dynamic shared memory.
+  explicit SharedMemory(std::size_t dynamic_bytes);
+  // Fills it with a NaN pattern, as a block must not see what it held before.
+  void poison();
+
+  std::size_t bytes() const { return variables_bytes_ + dynamic_bytes_; }
+
+  // Where an access lies.
+  struct Place {
+    bool shared = false;  // or just past the end of a part of it
+    bool inside = false;  // wholly in one variable, or in dynamic shared memory
+    std::size_t offset = 0;
+  };
+  Place find(std::uintptr_t address, unsigned bytes) const {
+    const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(variables_begin_);
+    if (offset < variables_bytes_) {
+      for (const SharedVariable& variable : variables_) {
+        if (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes) {
+          return {true, true, offset};
+        }
+      }
+      return {true, false, offset};
+    }
+    const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(dynamic_.data());
+    return {dynamic < dynamic_.size(), dynamic + bytes <= dynamic_bytes_, variables_bytes_ + dynamic};
+  }
+  // nullptr if these bytes are not all there.
+  const std::byte* at(std::size_t offset, unsigned bytes) const;
+
+  std::byte* dynamic() { return dynamic_.data(); }
+  void name_dynamic(const Shape& shape);
+
+  // "As + 132 bytes", "Ring::stages[2].A + 12 bytes".
+  std::string describe(std::size_t offset) const;
+
+  // The variable, or the part of dynamic shared memory ("dynamic" if it has no names).
+  NamedArray array_at(std::size_t offset) const;
+
+ private:
+  std::byte* const variables_begin_;   // tls_base()
+  const std::size_t variables_bytes_;  // tls_bytes()
+  const std::vector<SharedVariable>& variables_;
+  const std::size_t dynamic_bytes_;
+  std::vector<std::byte, SharedAllocator> dynamic_;  // with some slack, so that an overrun stays harmless
+  const Shape* dynamic_shape_ = nullptr;             // as which a kernel sees it
+  std::vector<DynamicPart> dynamic_parts_;
+};
+
+// Fills memory with the NaN that stands for what has not arrived or has never been written.
+void poison(void* begin, std::size_t bytes);
+
+}  // namespace cpu_device

@@ -1,0 +1,116 @@
+// Where in the source: debug information maps return addresses to lines.
+
+#include <link.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ext/stdio_filebuf.h>
+#include <filesystem>
+#include <istream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <system_error>
+
+#include "common/cpu_device/report.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+// The program's load address, to which addr2line's addresses are relative.
+std::uintptr_t load_address() {
+  std::uintptr_t address = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        *static_cast<std::uintptr_t*>(out) = info->dlpi_addr;
+        return 1;  // the first entry is the program itself
+      },
+      &address);
+  return address;
+}
+
+// "void (anonymous namespace)::sgemm_prefetch<true>(Gemm)" becomes "sgemm_prefetch<true>".
+std::string bare_name(std::string name) {
+  const std::string anonymous = "(anonymous namespace)::";
+  for (std::size_t at; (at = name.find(anonymous)) != name.npos;) name.erase(at, anonymous.size());
+  if (name.starts_with("void ")) name.erase(0, 5);
+  int depth = 0;  // template arguments may contain parentheses
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (name[i] == '(' && depth == 0) return name.substr(0, i);
+  }
+  return name;
+}
+
+std::string project_relative(const std::string& file) {
+  const auto path = std::filesystem::path(file).lexically_normal();
+  const auto relative = path.lexically_relative(PROJECT_ROOT);
+  return relative.empty() || *relative.begin() == ".." ? path.string() : relative.string();
+}
+
+}  // namespace
+
+const void* after_entry(const void* function) { return static_cast<const char*>(function) + 1; }
+
+std::string place_of(const void* pc) {
+  static std::mutex mutex;
+  static std::map<const void*, std::string> known;  // races report the same few places again and again
+  const std::lock_guard lock(mutex);
+  std::string& place = known[pc];
+  if (place.empty()) {
+    const SourceLocation location = source_locations({pc})[0];
+    place = location.line == 0 ? "an unknown place" : location.file + ":" + std::to_string(location.line);
+  }
+  return place;
+}
+
+std::string function_name(const void* function) {
+  if (function == nullptr) return "";
+  const std::string name = source_locations({after_entry(function)})[0].function;
+  return name == "??" ? "" : name;
+}
+
+std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {
+  std::vector<SourceLocation> locations(pcs.size());
+  if (pcs.empty()) return locations;
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return locations;
+  const char* const prefix = std::getenv("BINUTILS");  // for another processor's, in an emulator
+  std::ostringstream command;
+  command << (prefix == nullptr ? "" : prefix) << "addr2line -aCfi -e '" << program << "'" << std::hex;
+  // A return address belongs to the instruction after the call, maybe to the next line; one byte before it is
+  // the call.
+  for (const void* pc : pcs) {
+    command << " 0x" << reinterpret_cast<std::uintptr_t>(pc) - load_address() - 1;
+  }
+  FILE* pipe = popen((command.str() + " 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) return locations;
+  __gnu_cxx::stdio_filebuf<char> output(pipe, std::ios::in);
+  std::istream lines(&output);
+  // For each address: a line "0x...", then for each inlined function, innermost first, its name
+  // and its place.
+  std::size_t addresses = 0;
+  for (std::string name, place; std::getline(lines, name);) {
+    if (name.starts_with("0x")) {
+      ++addresses;
+      continue;
+    }
+    std::getline(lines, place);
+    SourceLocation& location = locations.at(addresses - 1);
+    location.function = bare_name(name);  // the outermost is the kernel
+    const std::size_t colon = place.rfind(':');
+    const int line = colon == place.npos ? 0 : std::atoi(place.c_str() + colon + 1);
+    // The innermost place outside of common/, which is in the step.
+    if (line == 0 || (location.line > 0 && !location.file.starts_with("common/"))) continue;
+    location.file = project_relative(place.substr(0, colon));
+    location.line = line;
+  }
+  pclose(pipe);
+  return locations;
+}
+
+}  // namespace cpu_device

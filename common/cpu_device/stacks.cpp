@@ -1,0 +1,150 @@
+#include "common/cpu_device/stacks.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/observe.hpp"
+
+// The kernel's threadIdx and the like, which are const there: hence a second name for the same object.
+__thread uint3 current_thread_index __asm__("threadIdx");
+__thread uint3 current_block_index __asm__("blockIdx");
+
+namespace cpu_device {
+
+namespace context = boost::context::detail;
+
+constinit thread_local Block* current_block = nullptr;
+
+namespace {
+
+constexpr std::size_t stack_bytes = 64 * 1024;
+constexpr int stacks_per_mapping = max_threads_per_block;
+
+thread_local context::fcontext_t scheduler = nullptr;  // whoever resumed the running fiber
+
+std::mutex idle_mutex;
+std::vector<std::unique_ptr<Stacks>> idle_stacks;  // between launches
+
+void leave_to_scheduler() { scheduler = context::jump_fcontext(scheduler, nullptr).fctx; }
+
+// Keeps nothing from before the kernel, as the registers saved then are on the thread's stack.
+[[noreturn]] __attribute__((noinline)) void end_thread() {
+  Block& block = *current_block;
+  const unsigned thread = block.current, warp = thread / warpSize;
+  block.exited[warp] |= 1u << thread % warpSize;
+  --block.alive;
+  ++block.cluster.progress;
+  leave_rendezvous(block, thread);
+  for (Barrier& barrier : block.sync.barriers) barrier.thread_exited(block, thread);
+  if (block.launch.checked && block.exited[warp] == ~0u) tell_warp_end(block.number, warp);
+  block.threads[thread].wait = {};
+  leave_to_scheduler();
+  std::abort();  // an exited thread is never resumed
+}
+
+void fiber_main(context::transfer_t from) {
+  scheduler = from.fctx;
+  const Launch& launch = current_block->launch;
+  launch.body(launch.arguments);
+  end_thread();
+}
+
+}  // namespace
+
+Stacks::Stacks() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), pitch_(stack_bytes + page_) {
+  reset();
+}
+
+Stacks::~Stacks() {
+  for (char* mapping : mappings_) munmap(mapping, pitch_ * stacks_per_mapping);
+}
+
+void Stacks::reset() {
+  free_.clear();
+  for (int i = static_cast<int>(mappings_.size()) * stacks_per_mapping; i-- > 0;) free_.push_back(i);
+}
+
+void Stacks::add_mapping() {
+  void* mapping = mmap(nullptr, pitch_ * stacks_per_mapping, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
+  const int first = static_cast<int>(mappings_.size()) * stacks_per_mapping;
+  mappings_.push_back(static_cast<char*>(mapping));
+  for (int i = stacks_per_mapping; i-- > 0;) free_.push_back(first + i);
+}
+
+int Stacks::take() {
+  if (free_.empty()) add_mapping();
+  const int stack = free_.back();
+  free_.pop_back();
+  for (; guarded_ <= stack; ++guarded_) {  // first use: makes the page below a guard
+    mprotect(bottom(guarded_) - page_, page_, PROT_NONE);
+  }
+  return stack;
+}
+
+char* Stacks::bottom(int stack) const { return top(stack) - stack_bytes; }
+
+char* Stacks::top(int stack) const {
+  const auto in_mapping = static_cast<std::size_t>(stack % stacks_per_mapping);
+  return mappings_[static_cast<std::size_t>(stack / stacks_per_mapping)] + pitch_ * (in_mapping + 1);
+}
+
+std::unique_ptr<Stacks> take_stacks() {
+  const std::lock_guard lock(idle_mutex);
+  if (idle_stacks.empty()) return std::make_unique<Stacks>();
+  auto stacks = std::move(idle_stacks.back());
+  idle_stacks.pop_back();
+  stacks->reset();
+  return stacks;
+}
+
+void keep_stacks(std::unique_ptr<Stacks> stacks) {
+  const std::lock_guard lock(idle_mutex);
+  idle_stacks.push_back(std::move(stacks));
+}
+
+void resume(Block& block, Stacks& stacks, unsigned index) {
+  Thread& thread = block.threads[index];
+  if (thread.stack < 0) {
+    thread.stack = stacks.take();
+    thread.context = context::make_fcontext(stacks.top(thread.stack), stack_bytes, fiber_main);
+  }
+  block.current = index;
+  block.stack_bottom = stacks.bottom(thread.stack);
+  block.stack_top = stacks.top(thread.stack);
+  current_thread_index = unflatten(index, block.launch.block);
+  thread.context = context::jump_fcontext(thread.context, nullptr).fctx;
+  if (block.has_exited(index)) {  // its stack is for the next thread that starts
+    stacks.give_back(thread.stack);
+    thread.stack = -1;
+  }
+}
+
+void wait_for_wake() { leave_to_scheduler(); }
+
+void make_current(Block& block) {
+  current_block = &block;
+  current_block_index = block.index;
+}
+
+void wake(Block& block, unsigned thread, bool at_once) {
+  block.threads[thread].wait.on = nullptr;
+  (at_once ? block.ready : block.ready_next)[thread / warpSize] |= 1u << thread % warpSize;
+}
+
+void stop_launch() {
+  Cluster& cluster = current_block->cluster;
+  cluster.end_launch();
+  leave_to_scheduler();
+  std::abort();  // a stopped thread is never resumed
+}
+
+}  // namespace cpu_device

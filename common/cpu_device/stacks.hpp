@@ -1,0 +1,42 @@
+#pragma once
+
+// Stacks for fibers, and the fibers on them.
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace cpu_device {
+
+struct Block;
+
+// Each stack has a guard page below. The mappings are kept from launch to launch, as making them costs more
+// than a small launch.
+class Stacks {
+ public:
+  Stacks();
+  Stacks(const Stacks&) = delete;
+  ~Stacks();
+
+  void reset();  // all of them are free
+  int take();
+  void give_back(int stack) { free_.push_back(stack); }
+  char* bottom(int stack) const;
+  char* top(int stack) const;
+
+ private:
+  void add_mapping();
+  const std::size_t page_, pitch_;
+  std::vector<char*> mappings_;
+  std::vector<int> free_;
+  int guarded_ = 0;
+};
+
+// Stacks that no other worker uses, and back.
+std::unique_ptr<Stacks> take_stacks();
+void keep_stacks(std::unique_ptr<Stacks> stacks);
+
+// Runs the block's thread until it waits or has left the kernel.
+void resume(Block& block, Stacks& stacks, unsigned thread);
+
+}  // namespace cpu_device
