@@ -3,11 +3,10 @@
 #include "common/cpu_device/cluster.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
+#include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/observe.hpp"
-#include "common/cpu_device/stacks.hpp"
 
 namespace cpu_device {
 
@@ -38,24 +37,6 @@ void Cluster::end_launch() {
   }
 }
 
-// Whether to give the cluster up because it, or one before it, cannot go on.
-bool Cluster::stopped() const { return ended || launch.stop_after.load(std::memory_order_relaxed) < number; }
-
-namespace {
-
-// Runs the lanes of a warp until each of them has exited or waits for other warps.
-template <typename Stopped>
-void run_warp(Block& block, Stacks& stacks, unsigned warp, Stopped stopped) {
-  while (block.ready[warp] != 0) {
-    for (std::uint32_t lanes = std::exchange(block.ready[warp], 0); lanes != 0; lanes &= lanes - 1) {
-      resume(block, stacks, warp * warpSize + static_cast<unsigned>(std::countr_zero(lanes)));
-      if (stopped()) return;
-    }
-  }
-}
-
-}  // namespace
-
 // Gives every warp of every block its turn. Returns whether any was ready.
 bool Cluster::run_ready() {
   bool any = false;
@@ -69,7 +50,7 @@ bool Cluster::run_ready() {
     if (!any || block->alive == 0) continue;
     make_current(*block);
     for (unsigned warp = 0; warp < block->ready.size(); ++warp) {
-      run_warp(*block, stacks, warp, [this] { return stopped(); });
+      run_warp(*block, stacks, warp);
       if (stopped()) return true;
     }
   }

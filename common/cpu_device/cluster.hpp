@@ -21,6 +21,8 @@ struct Cluster {
   void run(std::uint64_t number);
   // It cannot go on, and those after it need not.
   void end_launch();
+  // Whether to give it up because it, or one before it, cannot go on.
+  bool stopped() const { return ended || launch.stop_after.load(std::memory_order_relaxed) < number; }
 
   // In race detection an actor is a thread of any block, or an engine; see Block::actor().
   Block& block_of(unsigned actor) { return *blocks[clocks->block_of(actor)]; }
@@ -42,7 +44,6 @@ struct Cluster {
   std::array<Allocation*, 4> latest_allocations{};  // accessed, most recent first
 
  private:
-  bool stopped() const;
   bool run_ready();
   bool act();
   bool give_up_waiting();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -11,10 +10,9 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
-#include <unordered_map>
 
 #include "common/cpu_device/cluster.hpp"
-#include "common/cpu_device/packed_pc.hpp"
+#include "common/cpu_device/global_shadow.hpp"
 
 namespace cpu_device {
 
@@ -29,48 +27,6 @@ constexpr std::uint8_t for_bytes(unsigned bytes, unsigned permission) {
   return static_cast<std::uint8_t>(spread * permission);
 }
 
-struct Free {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-
-// Zeroed memory whose pages are allocated when touched.
-template <typename T>
-std::unique_ptr<T[], Free> zeroed(std::size_t count) {
-  auto* words = static_cast<T*>(std::calloc(count, sizeof(T)));
-  if (words == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<T[], Free>(words);
-}
-
-// An access to some bytes of a word; see make().
-struct Touch {
-  std::uint64_t what = 0;  // 0: none
-  std::uint32_t where = 0;
-  Tick tick = 0;
-  static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t cluster, Tick tick,
-                    bool atomic = false) {
-    return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{actor} << 36,
-            cluster_number(cluster) | (atomic ? is_atomic : 0), tick};
-  }
-  bool any() const { return what != 0; }
-  const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
-  unsigned bytes() const { return what >> 32 & 15; }
-  unsigned actor() const { return what >> 36 & 0x3ffffff; }  // in its cluster
-  ClusterNumber cluster() const { return where & ~is_atomic; }
-  bool atomic() const { return (where & is_atomic) != 0; }
-  static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;  // in `where`
-  static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
-};
-
-// Who touched a word in this launch: the latest write and the latest read. What they have replaced without
-// being ordered after it is among the older ones.
-struct Touched {
-  Touch write, read;
-};
-struct Older {
-  Touch touch;
-  bool write;
-};
-
 }  // namespace
 
 struct Allocation {
@@ -79,7 +35,7 @@ struct Allocation {
   std::vector<MatrixView> views;
   // One entry per 4-byte word, as soon as a view describes the allocation.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<Touched[], Free> touched;  // during checked launches, if a view is writable
+  std::unique_ptr<GlobalShadow> shadow;  // during checked launches, if a view is writable
 
   std::size_t words() const { return bytes / 4; }
 };
@@ -88,13 +44,6 @@ namespace {
 
 std::mutex allocations_mutex;  // for changes; there are none during a launch, so kernels read without it
 std::map<std::uintptr_t, Allocation> allocations;  // by address
-
-// Blocks on several cores touch the same words; each of these serves every 64th word.
-struct Stripe {
-  std::mutex mutex;
-  std::unordered_map<const Touched*, std::vector<Older>> older;
-};
-std::array<Stripe, 64> stripes;
 
 // The allocation that contains the address, or nullptr.
 Allocation* find(std::uintptr_t address) {
@@ -153,113 +102,12 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
   return "an address outside every matrix";
 }
 
-unsigned first_byte(unsigned bytes) { return static_cast<unsigned>(std::countr_zero(bytes)); }
-
 std::string describe_element(const Allocation& allocation, std::uintptr_t address) {
   if (allocation.views.empty()) {
     return "byte " + std::to_string(address - allocation.begin) + " of an allocation";
   }
   const std::string text = describe_outside(allocation, address);
   return text.substr(0, text.find(", but "));
-}
-
-// Inside a cluster the clocks tell what is ordered; between two, what one has let the other know.
-bool races(const Touch& other, unsigned bytes, const Block& block) {
-  if (!other.any() || (other.bytes() & bytes) == 0) return false;
-  const unsigned thread = block.actor(block.current);
-  if (other.cluster() != cluster_number(block.cluster.number)) {
-    return !block.grid_order->seen(other.cluster(), other.actor(), other.tick, thread);
-  }
-  return !block.clocks->ordered(other.actor(), other.tick, thread);
-}
-
-void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
-                 const void* pc) {
-  const Block& block = *current_block;
-  const Launch& launch = block.launch;
-  unsigned actor = other.actor();
-  if (block.clocks->is_engine(actor) && other.cluster() == cluster_number(block.cluster.number)) {
-    actor = block.cluster.block_of(actor).actor(block.cluster.started_by(actor, other.tick));
-  }
-  const unsigned rank = block.clocks->block_of(actor);
-  const unsigned other_thread = actor - block.clocks->first_thread(rank);
-  const std::uint64_t other_block = launch.block_in(other.cluster(), rank);
-  const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
-    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(block, thread) + " of " +
-           block_name(launch.grid, number) + (wrote ? " wrote" : " read") + " in the same launch at " +
-           place_of(at) + "; nothing orders the two";
-  };
-  if (other.cluster() > block.cluster.number) {  // as if the clusters had run one after the other
-    report_later_block(launch, FaultKind::race_global, other.pc(),
-                       text(other_wrote, block.current, block.number, write, pc), other_block, other_thread);
-    return;
-  }
-  if (reported_before(FaultKind::race_global, pc)) return;
-  report(FaultKind::race_global, pc, text(write, other_thread, other_block, other_wrote, other.pc()));
-}
-
-// Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
-void thin_out(std::vector<Older>& older, unsigned bytes, const Block& block) {
-  std::erase_if(older, [&](const Older& o) {
-    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, block);
-  });
-}
-
-void touch_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, bool atomic,
-                const void* pc) {
-  const Block& block = *current_block;
-  const Touch now =
-      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now(), atomic);
-  Stripe& stripe = stripes[word % stripes.size()];
-  const std::lock_guard lock(stripe.mutex);
-  Touched& touched = allocation.touched[word];
-  const auto check = [&](const Touch& other, bool other_wrote) {
-    if ((atomic && other.atomic()) || !races(other, bytes, block)) return false;
-    report_race(other, other_wrote,
-                describe_element(allocation, allocation.begin + word * 4 + first_byte(bytes)), write, pc);
-    return true;
-  };
-  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
-  const auto keep = [&](Touch touch, bool wrote) {
-    if (older == nullptr) older = &stripe.older[&touched];
-    touch.what &= ~Touch::has_more;
-    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, block);
-    older->push_back({touch, wrote});
-  };
-  const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
-  // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
-  // operations.
-  const auto replaced = [&](const Touch& touch) {
-    return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, block));
-  };
-
-  check(touched.write, true);
-  for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
-    if ((*older)[i].write) check((*older)[i].touch, true);
-  }
-  if (write) {
-    bool found = check(touched.read, false);
-    for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
-      if (!(*older)[i].write) found = check((*older)[i].touch, false);
-    }
-    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
-    if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
-    if (covered(touched.read)) touched.read = Touch{};
-    touched.write = now;
-  } else {
-    const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
-    // Whatever races with an earlier read that this one has seen races with this one, too.
-    if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
-        (!covered(touched.read) || races(touched.read, touched.read.bytes(), block))) {
-      keep(touched.read, false);
-    }
-    touched.read = now;
-  }
-  if (older != nullptr && older->empty()) {
-    stripe.older.erase(&touched);
-    older = nullptr;
-  }
-  if (older != nullptr) touched.read.what |= Touch::has_more;
 }
 
 // Reports what is wrong with an access to these bytes of a word. Returns false if they lie outside.
@@ -312,7 +160,7 @@ inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes,
     const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
     if ((needed & ~has) != 0 && !check_permission(allocation, word, bytes, write, pc)) return;
   }
-  if (allocation.touched != nullptr) touch_word(allocation, word, bytes, write, false, pc);
+  if (allocation.shadow != nullptr) allocation.shadow->access(word, bytes, write, false, pc);
 }
 
 }  // namespace
@@ -363,13 +211,11 @@ void describe(const MatrixView& view) {
 }
 
 void forget_global_accesses() {
-  for (Stripe& stripe : stripes) stripe.older.clear();
   for (auto& [begin, allocation] : allocations) {
     const auto writable = [](const MatrixView& view) { return view.writable; };
     if (std::none_of(allocation.views.begin(), allocation.views.end(), writable)) continue;
-    // Fresh pages: of a large matrix only what the launch touches takes memory.
-    allocation.touched.reset();
-    allocation.touched = zeroed<Touched>(allocation.words());
+    allocation.shadow.reset();
+    allocation.shadow = std::make_unique<GlobalShadow>(begin, allocation.words());
   }
 }
 
@@ -390,20 +236,15 @@ bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc) {
     if (reads && !check_permission(*allocation, word, whole_word, false, pc)) return true;
     if (!check_permission(*allocation, word, whole_word, true, pc)) return true;
   }
-  if (allocation->touched != nullptr) touch_word(*allocation, word, whole_word, true, true, pc);
+  if (allocation->shadow != nullptr) allocation->shadow->access(word, whole_word, true, true, pc);
   return true;
 }
 
 void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
   Allocation* allocation = find(address);
-  if (allocation == nullptr || allocation->touched == nullptr) return;
+  if (allocation == nullptr || allocation->shadow == nullptr) return;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
-    Stripe& stripe = stripes[word % stripes.size()];
-    const std::lock_guard lock(stripe.mutex);
-    Touched& touched = allocation->touched[word];
-    stripe.older[&touched].push_back(
-        {Touch::make(pc, mask, engine, current_block->cluster.number, tick), false});
-    touched.read.what |= Touch::has_more;
+    allocation->shadow->engine_read(word, mask, engine, tick, pc);
   });
 }
 

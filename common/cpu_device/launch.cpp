@@ -9,9 +9,9 @@
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/crash.hpp"
+#include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
-#include "common/cpu_device/stacks.hpp"
 
 // The kernel's blockDim and gridDim, which are const there: hence a second name for the same object.
 __thread uint3 current_block_dim __asm__("blockDim");

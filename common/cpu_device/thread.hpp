@@ -12,7 +12,9 @@ namespace cpu_device {
 
 struct Thread {
   boost::context::detail::fcontext_t context = nullptr;
-  int stack = -1;  // its index in the worker's stacks while the thread is alive
+  int stack = -1;  // its index in the Stacks while the thread is alive
+  const char* stack_top = nullptr;
+  dim3 index;  // threadIdx
   Wait wait;
 };
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "common/cpu_device/cuda_on_cpu.hpp"
 #include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/cuda_on_cpu.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stacks for fibers, and the fibers on them.
+// Fibers, which are a block's threads, and their stacks.
 
 #include <cstddef>
 #include <memory>
@@ -21,8 +21,8 @@ class Stacks {
   void reset();  // all of them are free
   int take();
   void give_back(int stack) { free_.push_back(stack); }
-  char* bottom(int stack) const;
   char* top(int stack) const;
+  static constexpr std::size_t bytes = 64 * 1024;  // of each
 
  private:
   void add_mapping();
@@ -36,7 +36,8 @@ class Stacks {
 std::unique_ptr<Stacks> take_stacks();
 void keep_stacks(std::unique_ptr<Stacks> stacks);
 
-// Runs the block's thread until it waits or has left the kernel.
-void resume(Block& block, Stacks& stacks, unsigned thread);
+// Runs the lanes of a warp of the running block until each of them has exited or waits for other warps, or
+// the cluster has stopped.
+void run_warp(Block& block, Stacks& stacks, unsigned warp);
 
 }  // namespace cpu_device

@@ -1,9 +1,9 @@
-#include "common/cpu_device/stacks.hpp"
+#include "common/cpu_device/fibers.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -24,7 +24,6 @@ constinit thread_local Block* current_block = nullptr;
 
 namespace {
 
-constexpr std::size_t stack_bytes = 64 * 1024;
 constexpr int stacks_per_mapping = max_threads_per_block;
 
 thread_local context::fcontext_t scheduler = nullptr;  // whoever resumed the running fiber
@@ -56,11 +55,38 @@ void fiber_main(context::transfer_t from) {
   end_thread();
 }
 
+void resume(Block& block, Stacks& stacks, unsigned index) {
+  Thread& thread = block.threads[index];
+  if (thread.stack < 0) {
+    thread.stack = stacks.take();
+    char* const top = stacks.top(thread.stack);
+    thread.stack_top = top;
+    thread.index = unflatten(index, block.launch.block);
+    thread.context = context::make_fcontext(top, Stacks::bytes, fiber_main);
+  }
+  block.current = index;
+  block.stack_bottom = thread.stack_top - Stacks::bytes;
+  block.stack_top = thread.stack_top;
+  current_thread_index = thread.index;
+  thread.context = context::jump_fcontext(thread.context, nullptr).fctx;
+  if (block.has_exited(index)) {  // its stack is for the next thread that starts
+    stacks.give_back(thread.stack);
+    thread.stack = -1;
+  }
+}
+
 }  // namespace
 
-Stacks::Stacks() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), pitch_(stack_bytes + page_) {
-  reset();
+void run_warp(Block& block, Stacks& stacks, unsigned warp) {
+  while (block.ready[warp] != 0) {
+    for (std::uint32_t lanes = std::exchange(block.ready[warp], 0); lanes != 0; lanes &= lanes - 1) {
+      resume(block, stacks, warp * warpSize + static_cast<unsigned>(std::countr_zero(lanes)));
+      if (block.cluster.stopped()) return;
+    }
+  }
 }
+
+Stacks::Stacks() : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), pitch_(bytes + page_) { reset(); }
 
 Stacks::~Stacks() {
   for (char* mapping : mappings_) munmap(mapping, pitch_ * stacks_per_mapping);
@@ -85,12 +111,10 @@ int Stacks::take() {
   const int stack = free_.back();
   free_.pop_back();
   for (; guarded_ <= stack; ++guarded_) {  // first use: makes the page below a guard
-    mprotect(bottom(guarded_) - page_, page_, PROT_NONE);
+    mprotect(top(guarded_) - bytes - page_, page_, PROT_NONE);
   }
   return stack;
 }
-
-char* Stacks::bottom(int stack) const { return top(stack) - stack_bytes; }
 
 char* Stacks::top(int stack) const {
   const auto in_mapping = static_cast<std::size_t>(stack % stacks_per_mapping);
@@ -109,23 +133,6 @@ std::unique_ptr<Stacks> take_stacks() {
 void keep_stacks(std::unique_ptr<Stacks> stacks) {
   const std::lock_guard lock(idle_mutex);
   idle_stacks.push_back(std::move(stacks));
-}
-
-void resume(Block& block, Stacks& stacks, unsigned index) {
-  Thread& thread = block.threads[index];
-  if (thread.stack < 0) {
-    thread.stack = stacks.take();
-    thread.context = context::make_fcontext(stacks.top(thread.stack), stack_bytes, fiber_main);
-  }
-  block.current = index;
-  block.stack_bottom = stacks.bottom(thread.stack);
-  block.stack_top = stacks.top(thread.stack);
-  current_thread_index = unflatten(index, block.launch.block);
-  thread.context = context::jump_fcontext(thread.context, nullptr).fctx;
-  if (block.has_exited(index)) {  // its stack is for the next thread that starts
-    stacks.give_back(thread.stack);
-    thread.stack = -1;
-  }
 }
 
 void wait_for_wake() { leave_to_scheduler(); }

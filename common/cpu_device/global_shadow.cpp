@@ -1,0 +1,126 @@
+#include "common/cpu_device/global_shadow.hpp"
+
+#include <bit>
+#include <string>
+
+#include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/global_memory.hpp"
+
+namespace cpu_device {
+
+namespace {
+
+using Touch = GlobalShadow::Touch;
+using Older = GlobalShadow::Older;
+
+// Inside a cluster the clocks tell what is ordered; between two, what one has let the other know.
+bool races(const Touch& other, unsigned bytes, const Block& block) {
+  if (!other.any() || (other.bytes() & bytes) == 0) return false;
+  const unsigned thread = block.actor(block.current);
+  if (other.cluster() != cluster_number(block.cluster.number)) {
+    return !block.grid_order->seen(other.cluster(), other.actor(), other.tick, thread);
+  }
+  return !block.clocks->ordered(other.actor(), other.tick, thread);
+}
+
+void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
+                 const void* pc) {
+  const Block& block = *current_block;
+  const Launch& launch = block.launch;
+  unsigned actor = other.actor();
+  if (block.clocks->is_engine(actor) && other.cluster() == cluster_number(block.cluster.number)) {
+    actor = block.cluster.block_of(actor).actor(block.cluster.started_by(actor, other.tick));
+  }
+  const unsigned rank = block.clocks->block_of(actor);
+  const unsigned other_thread = actor - block.clocks->first_thread(rank);
+  const std::uint64_t other_block = launch.block_in(other.cluster(), rank);
+  const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
+    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(block, thread) + " of " +
+           block_name(launch.grid, number) + (wrote ? " wrote" : " read") + " in the same launch at " +
+           place_of(at) + "; nothing orders the two";
+  };
+  if (other.cluster() > block.cluster.number) {  // as if the clusters had run one after the other
+    report_later_block(launch, FaultKind::race_global, other.pc(),
+                       text(other_wrote, block.current, block.number, write, pc), other_block, other_thread);
+    return;
+  }
+  if (reported_before(FaultKind::race_global, pc)) return;
+  report(FaultKind::race_global, pc, text(write, other_thread, other_block, other_wrote, other.pc()));
+}
+
+// Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
+void thin_out(std::vector<Older>& older, unsigned bytes, const Block& block) {
+  std::erase_if(older, [&](const Older& o) {
+    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, block);
+  });
+}
+
+}  // namespace
+
+void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool atomic, const void* pc) {
+  const Block& block = *current_block;
+  const Touch now =
+      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now(), atomic);
+  Stripe& stripe = stripes_[word % stripes_.size()];
+  const std::lock_guard lock(stripe.mutex);
+  Touched& touched = touched_[word];
+  const auto check = [&](const Touch& other, bool other_wrote) {
+    if ((atomic && other.atomic()) || !races(other, bytes, block)) return false;
+    report_race(other, other_wrote,
+                describe_global(begin_ + word * 4 + static_cast<unsigned>(std::countr_zero(bytes))), write,
+                pc);
+    return true;
+  };
+  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  const auto keep = [&](Touch touch, bool wrote) {
+    if (older == nullptr) older = &stripe.older[&touched];
+    touch.what &= ~Touch::has_more;
+    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, block);
+    older->push_back({touch, wrote});
+  };
+  const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
+  // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
+  // operations.
+  const auto replaced = [&](const Touch& touch) {
+    return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, block));
+  };
+
+  check(touched.write, true);
+  for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
+    if ((*older)[i].write) check((*older)[i].touch, true);
+  }
+  if (write) {
+    bool found = check(touched.read, false);
+    for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
+      if (!(*older)[i].write) found = check((*older)[i].touch, false);
+    }
+    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
+    if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
+    if (covered(touched.read)) touched.read = Touch{};
+    touched.write = now;
+  } else {
+    const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
+    // Whatever races with an earlier read that this one has seen races with this one, too.
+    if (touched.read.bytes() != 0 && !(same && covered(touched.read)) &&
+        (!covered(touched.read) || races(touched.read, touched.read.bytes(), block))) {
+      keep(touched.read, false);
+    }
+    touched.read = now;
+  }
+  if (older != nullptr && older->empty()) {
+    stripe.older.erase(&touched);
+    older = nullptr;
+  }
+  if (older != nullptr) touched.read.what |= Touch::has_more;
+}
+
+void GlobalShadow::engine_read(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+  Stripe& stripe = stripes_[word % stripes_.size()];
+  const std::lock_guard lock(stripe.mutex);
+  Touched& touched = touched_[word];
+  stripe.older[&touched].push_back(
+      {Touch::make(pc, bytes, engine, current_block->cluster.number, tick), false});
+  touched.read.what |= Touch::has_more;
+}
+
+}  // namespace cpu_device

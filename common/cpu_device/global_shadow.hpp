@@ -1,0 +1,85 @@
+#pragma once
+
+// Who touched each word of an allocation in this launch, and when.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/grid_order.hpp"
+#include "common/cpu_device/packed_pc.hpp"
+
+namespace cpu_device {
+
+struct Free {
+  void operator()(void* pointer) const { std::free(pointer); }
+};
+
+// Zeroed memory whose pages are allocated when touched.
+template <typename T>
+std::unique_ptr<T[], Free> zeroed(std::size_t count) {
+  auto* words = static_cast<T*>(std::calloc(count, sizeof(T)));
+  if (words == nullptr) throw std::bad_alloc();
+  return std::unique_ptr<T[], Free>(words);
+}
+
+class GlobalShadow {
+ public:
+  // Of a large allocation only what the launch touches takes memory.
+  GlobalShadow(std::uintptr_t begin, std::size_t words) : begin_(begin), touched_(zeroed<Touched>(words)) {}
+
+  // An access by the running thread to some bytes (bit i: byte i) of word `word`; reports races. Atomic
+  // operations do not race with each other.
+  void access(std::size_t word, unsigned bytes, bool write, bool atomic, const void* pc);
+  // The same for a read by an engine.
+  void engine_read(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+
+  // An access to some bytes of a word; see make().
+  struct Touch {
+    std::uint64_t what = 0;  // 0: none
+    std::uint32_t where = 0;
+    Tick tick = 0;
+    static Touch make(const void* pc, unsigned bytes, unsigned actor, std::uint64_t cluster, Tick tick,
+                      bool atomic = false) {
+      return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{actor} << 36,
+              cluster_number(cluster) | (atomic ? is_atomic : 0), tick};
+    }
+    bool any() const { return what != 0; }
+    const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
+    unsigned bytes() const { return what >> 32 & 15; }
+    unsigned actor() const { return what >> 36 & 0x3ffffff; }  // in its cluster
+    ClusterNumber cluster() const { return where & ~is_atomic; }
+    bool atomic() const { return (where & is_atomic) != 0; }
+    static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;  // in `where`
+    static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
+  };
+
+  // Who touched a word in this launch: the latest write and the latest read. What they have replaced without
+  // being ordered after it is among the older ones.
+  struct Touched {
+    Touch write, read;
+  };
+  struct Older {
+    Touch touch;
+    bool write;
+  };
+
+ private:
+  // Blocks on several cores touch the same words; each of these serves every 64th word.
+  struct Stripe {
+    std::mutex mutex;
+    std::unordered_map<const Touched*, std::vector<Older>> older;
+  };
+  std::array<Stripe, 64> stripes_;
+  const std::uintptr_t begin_;
+  const std::unique_ptr<Touched[], Free> touched_;
+};
+
+}  // namespace cpu_device
