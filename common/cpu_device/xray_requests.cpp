@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/xray.hpp"
 
 namespace cpu_device {
 
