@@ -50,6 +50,11 @@ class KernelBuild:
         that they say. out appears only if all went well. Raises TimeoutExpired, OSError."""
         return self._run(self.compile_words(command, source), out, timeout)
 
+    def cubin_command(self, number: str) -> list[str]:
+        """What compiles for a GPU, but to machine code alone, for one architecture, as 90a."""
+        words = ["-cubin" if w == "-c" else w for w in self.units["gpu"] if not w.startswith("-gencode")]
+        return [*words, f"-gencode=arch=compute_{number},code=sm_{number}"]
+
     def compile_words(self, command: list[str], source: Path) -> list[str]:
         """A unit's command for another source, without an output."""
         words = [
@@ -62,11 +67,8 @@ class KernelBuild:
 
     def link_program(self, out: Path, **objects: Path) -> Result:
         """Links the program with other objects for some of its devices."""
-        return self._run(self.link_words(**objects), out)
-
-    def link_words(self, **objects: Path) -> list[str]:
         replaced = {self.archives[device]: str(path.absolute()) for device, path in objects.items()}
-        return [replaced.get(word, word) for word in self.link]
+        return self._run([replaced.get(word, word) for word in self.link], out)
 
     def _run(self, words: list[str], out: Path, timeout: float | None = None) -> Result:
         new = out.with_name(f"new-{out.name}")

@@ -362,11 +362,11 @@ class Context:
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
         variant('bands', 'tiles in bands of 4 rows')."""
-        path = self.evidence / f"{name}.json"
-        for record in self._json(path, f"the variants {name}"):
-            if values in (record.get("values"), record.get("variant")):
-                return Figures(f"the variant {values} of {name}", record)
-        raise NoValue(f"{path} has no variant '{values}'")
+        records = self._json(self.evidence / f"{name}.json", f"the variants {name}")
+        known = {record["variant"]: record for record in records}
+        return Figures(
+            f"the variant {values} of {name}", pick(known, values, f"{name} has no variant '{values}'")
+        )
 
     def register_banks(self, pattern: str, warps: int = 4) -> RegisterBanks:
         """A pattern of experiments/register_banks as it was measured, with so many warps to a scheduler."""

@@ -28,8 +28,8 @@ json matrix(const Map& map, int elements, int packed, int rows, int cols) {
 
 template <typename Shape>
 json shape() {
-  return {{"a", matrix(Shape::a, Shape::a_elements, Shape::packed, Shape::M, Shape::K)},
-          {"b", matrix(Shape::b, Shape::b_elements, Shape::packed, Shape::K, Shape::N)},
+  return {{"a", matrix(Shape::a, Shape::a_elements, 1, Shape::M, Shape::K)},
+          {"b", matrix(Shape::b, Shape::b_elements, 1, Shape::K, Shape::N)},
           {"c", matrix(Shape::c, Shape::c_elements, 1, Shape::M, Shape::N)}};
 }
 
@@ -38,9 +38,7 @@ json shape() {
 int main() {
   constexpr int size = 8;
   const json maps{{"mma_tf32", shape<MmaTf32Shape>()},
-                  {"mma_bf16", shape<MmaBf16Shape>()},
-                  {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}},
-                  {"ldmatrix_trans", {{"m", matrix(ldmatrix_trans_place, 2, 2, size, size)}}}};
+                  {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}}};
   std::printf("%s\n", maps.dump().c_str());
   return 0;
 }

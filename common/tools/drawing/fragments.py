@@ -23,25 +23,23 @@ PANEL_GAP = 14
 
 
 class Cell(NamedTuple):
-    """A register of a lane, with the place of the elements in it: those of one row or of one column."""
+    """A register of a lane, with the place of the first of its elements, neighbours in a row."""
 
     lane: int
     register: int
     row: int
     col: int
-    high: int  # elements
-    wide: int
+    wide: int  # elements
 
 
 def cells(matrix: Matrix) -> list[Cell]:
     """All registers of the 32 lanes that hold a matrix."""
-    found, packed = [], matrix["packed"]
-    for lane, elements in enumerate(matrix["elements"]):
-        for first in range(0, len(elements), packed):
-            rows, cols = zip(*elements[first : first + packed], strict=True)
-            high, wide = max(rows) - min(rows) + 1, max(cols) - min(cols) + 1
-            found.append(Cell(lane, first // packed, min(rows), min(cols), high, wide))
-    return found
+    packed = matrix["packed"]
+    return [
+        Cell(lane, n, row, col, packed)
+        for lane, elements in enumerate(matrix["elements"])
+        for n, (row, col) in enumerate(elements[::packed])
+    ]
 
 
 def draw_matrix(sheet: Sheet, matrix: Matrix, at: Place, lines: Lines, marked: int) -> list[Cell]:
@@ -49,22 +47,21 @@ def draw_matrix(sheet: Sheet, matrix: Matrix, at: Place, lines: Lines, marked: i
     found = cells(matrix)
     left, top, x, y = *at[:2], at[2] / matrix["cols"], at[3] / matrix["rows"]
     for cell in sorted(found, key=lambda c: c.lane == marked):  # those marked over the others
-        place = left + cell.col * x, top + cell.row * y, cell.wide * x, cell.high * y
+        place = left + cell.col * x, top + cell.row * y, cell.wide * x, y
         sheet.cell(place, lines(cell), cell.lane, cell.lane == marked)
     return found
 
 
 def label_rows(sheet: Sheet, found: Sequence[Cell], left: float, top: float, high: float) -> None:
     """The number of each row of registers; `high` is an element."""
-    for row, tall in sorted({(cell.row, cell.high) for cell in found}):
-        sheet.before(left, top + (row + tall / 2) * high + 5, row)
+    for row in sorted({cell.row for cell in found}):
+        sheet.before(left, top + (row + 0.5) * high + 5, row)
 
 
 def elements_of(name: str, matrix: Matrix, lane: int) -> list[tuple[str, str]]:
-    """Register -> its elements, as in ("a0", "A[1][2]"), ("a0", "A[1][2], [1][3]")."""
-    places, packed = [f"[{row}][{col}]" for row, col in matrix["elements"][lane]], matrix["packed"]
-    together = (", ".join(places[first : first + packed]) for first in range(0, len(places), packed))
-    return [(f"{name}{n}", f"{name.upper()}{elements}") for n, elements in enumerate(together)]
+    """Each register and its element, as in ("a0", "A[1][2]")."""
+    places = enumerate(matrix["elements"][lane])
+    return [(f"{name}{n}", f"{name.upper()}[{row}][{col}]") for n, (row, col) in places]
 
 
 def instruction_name(name: str, maps: Mapping[str, Matrix]) -> str:
@@ -90,9 +87,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     sheet = Sheet(f"{instruction_name(name, maps)}: who holds what")
     sheet.write("In a cell: the lane, and below it its register.", class_="soft")
     wide = (PHONE - 2 * MARGIN - ROW_LABEL - PANEL_GAP) / 2  # of each matrix
-    high = 2 * LANE_HEIGHT + 4  # of a register
-    tall = {"a": maps["c"]["rows"] * high, "b": len({cell.row for cell in cells(maps["b"])}) * high}
-    tall["c"] = tall["a"]
+    tall = {key: matrix["rows"] * (2 * LANE_HEIGHT + 4) for key, matrix in maps.items()}
     top_b = sheet.y + 2 * LANE_HEIGHT + 12
     top_c = top_b + tall["b"] + 2 * LANE_HEIGHT + 8
     for key, matrix in maps.items():
@@ -183,19 +178,17 @@ def draw_rows(
 
 def draw_receivers(sheet: Sheet, access: Access, matrix: Matrix, lane: int) -> None:
     """The lanes that get the elements of a matrix, and in words what becomes of one lane."""
-    whole = all(cell.wide == matrix["packed"] for cell in cells(matrix))  # a register is a word of a row
-    sheet.write("Who gets which " + ("word" if whole else "elements") + " of a matrix", font_weight="bold")
+    sheet.write("Who gets which word of a matrix", font_weight="bold")
     left, top, side = MARGIN + ROW_LABEL, sheet.y + LANE_HEIGHT + 6, ROWS * ROW_HEIGHT
     wide = PHONE - MARGIN - left
     found = draw_matrix(sheet, matrix, (left, top, wide, side), lambda cell: [cell.lane], lane)
-    unit = matrix["packed"] if whole else 1
-    for col in sorted({cell.col for cell in found}):
+    unit = matrix["packed"]  # elements of a word
+    for col in range(0, matrix["cols"], unit):
         sheet.over(left + (col + unit / 2) * wide / matrix["cols"], top - 5, col // unit, class_="soft")
     label_rows(sheet, found, left, top, side / matrix["rows"])
     sheet.y = top + side + 4
     [own] = (cell for cell in found if cell.lane == lane)
-    what = f"word {own.col // unit} of row {own.row}" if whole else f"[{own.row}, {own.row + 1}][{own.col}]"
-    says = f"gets, of each matrix, {what}, one register for each."
+    says = f"gets, of each matrix, word {own.col // unit} of row {own.row}, one register for each."
     for number, part in enumerate(access.parts):
         if lane in part.lanes:
             says = f"gives the address of row {lane - part.lanes[0]} of matrix {number}, and {says}"

@@ -81,11 +81,8 @@ def steps_with_kernels() -> list[str]:
 
 def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
     """Makes a cubin. UsageError, of status 1, if the step does not compile."""
-    words = [word for word in commands.units["gpu"] if not word.startswith("-gencode")]
-    words = ["-cubin" if word == "-c" else word for word in words]
-    number = arch.removeprefix("sm_")
-    words.append(f"-gencode=arch=compute_{number},code={arch}")
-    result = commands.compile(words, ROOT / "steps" / step / "kernel.cu", out)
+    command = commands.cubin_command(arch.removeprefix("sm_"))
+    result = commands.compile(command, ROOT / "steps" / step / "kernel.cu", out)
     if result.returncode:
         raise UsageError(f"{step} does not compile for {arch}: {first_error(result)}", status=1)
 

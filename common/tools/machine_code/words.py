@@ -16,9 +16,8 @@ SPECIAL = {
 COMPARISONS = {"LT": "<", "LE": "≤", "GT": ">", "GE": "≥", "EQ": "=", "NE": "≠", "NEU": "≠"}
 # The table of LOP3 says for each combination of bits of a, b, c what comes out: a = 0xf0, b = 0xcc, c = 0xaa.
 LOP3 = {
-    0xC0: "{0} and {1}", 0xFC: "{0} or {1}", 0x3C: "{0} xor {1}", 0x30: "{0} and not {1}", 0x33: "not {1}",
-    0x80: "{0} and {1} and {2}", 0xFE: "{0} or {1} or {2}", 0x96: "{0} xor {1} xor {2}",
-    0xF8: "{0} or ({1} and {2})", 0xEA: "({0} and {1}) or {2}",
+    0xC0: "{0} and {1}", 0xFC: "{0} or {1}", 0x3C: "{0} xor {1}", 0xFE: "{0} or {1} or {2}",
+    0xF8: "{0} or ({1} and {2})",
 }  # fmt: skip
 SPACES = {"S": "shared", "G": "global", "L": "local"}
 
@@ -90,7 +89,6 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "ISETP FSETP": compare,
     "SEL FSEL": "{0} = {1} if {last.condition}, else {2}",
     "IMNMX VIMNMX": "{0} = {extreme}({1}, {2})",
-    "VIADDMNMX": "{0} = {extreme}({1} + {2}, {3})",
     "HFMA2": "{0} = a constant or product of half-precision pairs",
     "MOV": "{0} = {1}",
     "LDC.64": "{0:8} = {last}, an argument of the kernel or a constant",
@@ -111,11 +109,9 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "R2UR": "{0} = {1}, the same in all lanes",
     "WARPSYNC": "waits for the lanes of the warp",
     "UTMALDG": "asks TMA for a box of a matrix",
-    "UBLKCP": "asks for a copy of a piece of memory",
     "BRA CALL": "goes on at {target}",
     "BSSY": "says where the lanes that part now meet again: at {target}",
     "BSYNC": "lanes that parted meet again",
-    "EXIT": "the thread ends",
     "NOP": "nothing",
 }
 KNOWN = {name.split(".")[0] for names in WORDS for name in names.split()}

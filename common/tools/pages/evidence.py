@@ -12,7 +12,7 @@ from tools.base import UsageError, markdown
 from tools.claims.context import DEFAULT_ARCH, N
 from tools.claims.objects import NotAvailable
 from tools.drawing import roofline
-from tools.machine_code.listing import Instruction, parse_instruction
+from tools.machine_code.listing import Instruction, matches, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.measuring import calibrate
 from tools.measuring.counters_record import STALLS
@@ -233,7 +233,7 @@ def listing(rows: list[Row], only: list[str], limit: int, warps: int, samples: i
     wanted = [
         n
         for n, (_, instruction) in enumerate(rows)
-        if n not in folded and (not only or any(is_meant(instruction, pattern) for pattern in only))
+        if n not in folded and (not only or any(matches(instruction, pattern) for pattern in only))
     ]
     shown = {*wanted[:limit], *wanted[-1:]}  # the last is most often the jump back
 
@@ -274,11 +274,6 @@ def traffic(row: dict[str, Any], instruction: Instruction) -> str:
             if 0 < least < row[kind] and instruction.mnemonic != "LDGSTS":
                 parts.append(f"needs {short(least / executed)}")
     return ", ".join(parts)
-
-
-def is_meant(instruction: Instruction, pattern: str) -> bool:
-    """Whether its opcode begins with the parts of a pattern. One that is never executed is not meant."""
-    return not instruction.never and f"{instruction.opcode}.".startswith(f"{pattern}.")
 
 
 # ---- Roofline --------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ def make_ldmatrix(request: Request) -> str:
     step, [array] = request.step, request.words("ldmatrix ARRAY")
     row = shared_row(request, step, "ldmatrix", array)
     access = picture.from_xray(row)
-    # The X-ray sees what is read; what becomes of it, the instruction's name says.
-    name = "ldmatrix_trans" if "ldmatrix_trans" in row["source"] else "ldmatrix"
-    svg = fragments.ldmatrix(access, request.context.fragment_maps()[name]["m"], LANE)
+    if "ldmatrix_trans" in row["source"]:
+        raise UsageError(f"{source_of(row)} transposes: who gets what is drawn of a plain ldmatrix only")
+    svg = fragments.ldmatrix(access, request.context.fragment_maps()["ldmatrix"]["m"], LANE)
     words = [step, "ldmatrix", array, f"lane_{LANE}"]
     return f"{request.figure(words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 

@@ -15,7 +15,7 @@ before. Generated parts are blocks
   picture OP ARRAY [line=TEXT] [banks|sectors]    one warp's access, e.g. `picture load As`
   compare OP ARRAY [STEP ...]    the banks of one access to shared memory in several steps, by default in the
                              one before and this
-  fragments NAME             which lane holds which element, of mma_tf32 or mma_bf16
+  fragments NAME             which lane holds which element, as mma_tf32
   ldmatrix ARRAY             the rows that an ldmatrix reads, their banks, and who gets them
   swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
