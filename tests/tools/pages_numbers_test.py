@@ -64,9 +64,9 @@ def test_numbers_that_do_not_pass(project, capsys, text, line, words):
 
 
 def test_an_equation_is_not_read_into_the_text_around_it():
-    found = arithmetic.equations("so 64 warps need 16 × 4 = 64 bytes each and 3 more", {})
+    found = list(arithmetic.equations("so 64 warps need 16 × 4 = 64 bytes each and 3 more", {}))
     assert [(e.left.value, e.right.value, e.holds) for e in found] == [(64, 64, True)]
-    chain = arithmetic.equations("2 × 8 = 16, then 3 × 5 = 15 = 30 / 2", {})
+    chain = list(arithmetic.equations("2 × 8 = 16, then 3 × 5 = 15 = 30 / 2", {}))
     assert [(e.left.value, e.right.value) for e in chain] == [(16, 16), (15, 15), (15, 15)]
 
 

@@ -11,8 +11,8 @@ A side is rewritten as an expression of values.py, each number with its power an
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from tools.claims.context import Context
 from tools.claims.objects import ExpressionError
@@ -20,60 +20,63 @@ from tools.claims.values import evaluate, number
 from tools.pages.page import CODE, VALUE_BEGIN, VALUE_END
 
 TOLERANCE = 0.02  # of ≈
-MOST_UNIT_WORDS = 5
-
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-TOKEN = re.compile(
-    rf"""
-      (?P<number>\d{{1,3}}(?:[,\ \u00a0\u2009\u202f]\d{{3}})+(?!\d)(?:\.\d+)?(?!-[a-z])|\d+(?:\.\d+)?)
-    | (?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|\^\s*\d+(?![\d.]))
-    | (?P<relation>[=≈])
-    | (?P<operator>[×·/÷+−()]|(?<=[\s\u00a0])[-*](?=[\s\u00a0]))
-    | (?P<word>%|[^\W\d_](?:[\w'’]*(?:/[^\W\d_]+)?)*)
-    | [{VALUE_BEGIN}{VALUE_END}*]  # an asterisk elsewhere is emphasis
-    | {CODE}(?P<code>[^{CODE}\n]*){CODE}
-    | (?P<other>\S)
-    """,
-    re.VERBOSE,
-)
-OPERATORS = {"·": "*", "×": "*", "÷": "/", "−": "-"}
+OPERATORS = {"·": "*", "×": "*", "÷": "/", "−": "-", "(": "(("}  # the second bracket ends before the unit
 
 PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "m": 1e-3, "µ": 1e-6, "μ": 1e-6}
 PREFIXES |= {"n": 1e-9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 BASES = ("B", "byte", "bytes", "FLOP", "FLOPs", "FLOPS", "s", "Hz", "W", "FFMA", "FFMAs", "bit", "bits")
 WORDS = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12, "%": 0.01, "percent": 0.01}
 WORDS |= {prefix: PREFIXES[prefix] for prefix in ("k", "M", "G", "T", "Ki", "Mi", "Gi")}
-SCALES = WORDS | {prefix + base: scale for prefix, scale in PREFIXES.items() for base in BASES}
+SCALES = dict.fromkeys((*BASES, "×"), 1.0) | WORDS
+SCALES |= {prefix + base: scale for prefix, scale in PREFIXES.items() for base in BASES}
 
 
-@dataclass
-class Token:
-    """A relation, an operator, what is no part of an equation ("other"), or a value: a number, a constant or
-    what stands in brackets, with its power and its unit. slack: half of its last written digit."""
+def pattern(names: Mapping[str, float]) -> re.Pattern[str]:
+    """Of the pieces of a passage. A value, or a bracket that ends one, has its power, its unit and the words
+    behind that with it; what is emphasised or an inline value has marks within."""
+    name = "|".join(map(re.escape, names)) or "(?!)"
+    word = rf"(?!(?:{name})\b)(?:%|[^\W\d_](?:[\w'’]*(?:/[^\W\d_]+)?)*)"
+    gap = rf"[\s*{VALUE_BEGIN}{VALUE_END}]"
+    return re.compile(
+        rf"""
+          (?: (?P<number>\d{{1,3}}(?:[,\ \u00a0\u2009\u202f]\d{{3}})+(?!\d)(?:\.\d+)?(?!-[a-z])|\d+(?:\.\d+)?)
+            | (?P<name>{CODE}(?:{name}){CODE}|(?:{name})\b) | (?P<bracket>\)) )
+          (?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|\^\d+(?![\d.]))?
+          (?: (?P<gap>{gap}*)(?P<unit>{word}|×(?=\s+[a-z])) (?:{gap}+{word}){{0,4}} )?
+        | (?P<relation>[=≈])
+        | (?P<operator>[×·/÷+−(]|(?<=\s)[-*](?=\s))
+        | (?P<other>{CODE}[^{CODE}\n]*{CODE}|\w+|[^\s*{VALUE_BEGIN}{VALUE_END}])
+        """,
+        re.VERBOSE,
+    )
 
-    kind: str
-    text: str
+
+class Piece(NamedTuple):
+    """Of a passage, as a part of an expression of values.py, or a whole side of an equation. python: "" for
+    what is part of neither; slack: half of the last written digit, None of what is no number; explains: it is
+    more than a number: an operation, a prefix, a constant."""
+
+    python: str
     begin: int
     end: int
-    value: float = 0.0
-    slack: float = 0.0
-    explains: bool = False  # it is more than a number: an operation, a prefix, a constant
-    words: int = 0  # behind it
+    slack: float | None = None
+    explains: bool = True
+    value: float = 0.0  # of a side
 
 
-@dataclass(frozen=True)
-class Equation:
-    left: Token
+class Equation(NamedTuple):
+    left: Piece
     relation: str
-    right: Token
+    right: Piece
 
     @property
     def holds(self) -> bool:
-        a, b = self.left, self.right
-        difference = abs(a.value - b.value)
+        a, b = self.left.value, self.right.value
         if self.relation == "≈":
-            return difference <= TOLERANCE * max(abs(a.value), abs(b.value))
-        return difference <= max(a.slack, b.slack) * 1.0001 + 1e-12 * abs(a.value)
+            return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
+        slack = max(self.left.slack or 0, self.right.slack or 0)
+        return abs(a - b) <= slack * 1.0001 + 1e-12 * abs(a)
 
 
 def scale_of(unit: str) -> float:
@@ -82,87 +85,61 @@ def scale_of(unit: str) -> float:
     return SCALES.get(above, 1.0) / SCALES.get(below, 1.0)
 
 
-def tokens(text: str, names: Mapping[str, float]) -> list[Token]:
-    """`names` are the constants that words may stand for."""
-    found = [Token("other", "", 0, 0)]
-    matches = [match for match in TOKEN.finditer(text) if match.lastgroup]
-    for match, after in zip(matches, [*matches[1:], None], strict=True):
-        kind = match.lastgroup or ""
-        content = match[kind]
-        last, token = found[-1], Token(kind, OPERATORS.get(content, content), *match.span())
-        if kind == "number":
-            digits = re.sub(r"[^\d.]", "", content)
-            token.kind, token.value = "value", float(digits) if "." in digits else int(digits)
-            token.slack = 0.5 * 10.0 ** -len(digits.partition(".")[2]) if "." in digits else 0.0
-        elif kind in ("word", "code") and content in names:
-            token.kind, token.value, token.explains = "value", names[content], True
-        elif kind == "power":
-            power = int(content.lstrip("^").translate(SUPERSCRIPTS))
-            if last.kind == "value" and not last.words and abs(power) <= 64 and (last.value or power > 0):
-                last.value, last.slack, last.explains, last.end = last.value**power, 0.0, True, token.end
-                continue
-        elif kind == "word" and last.kind == "value" and last.words < MOST_UNIT_WORDS:
-            scale = 1.0 if last.words else scale_of(content)
-            if scale == 1.0 and content not in BASES and last.end == token.begin:
-                last.kind = "other"  # "2MNK"
-            else:
-                if scale != 1.0:
-                    last.value, last.slack = last.value * scale, (last.slack or 0.5) * scale
-                last.words, last.explains, last.end = last.words + 1, last.explains or scale != 1.0, token.end
-                continue
-        elif content == ")":
-            opening = max((n for n, other in enumerate(found) if other.text == "("), default=len(found))
-            if inside := read(found[opening + 1 :]):
-                token = replace(inside, begin=found[opening].begin, end=token.end, slack=0.0, explains=True)
-                del found[opening:]
-        elif content == "×" and last.end == token.begin and text[last.end - 1].isdigit():
-            is_factor = after and (
-                after.lastgroup == "number" or after[after.lastgroup or 0] in ("(", *names)
-            )
-            if not is_factor:  # "2.5× faster"
-                last.words, last.end = 1, token.end
-                continue
-        found.append(token)
-    return found
+def piece(match: re.Match[str], names: Mapping[str, float]) -> Piece:
+    if content := match["relation"] or match["operator"]:
+        return Piece(OPERATORS.get(content, content), *match.span())
+    unit, scale = match["unit"] or "", scale_of(match["unit"] or "")
+    glued = unit and not match["gap"] and scale == 1.0 and unit not in SCALES
+    if match["other"] or glued:  # "2MNK"
+        return Piece("", *match.span())
+    power = int((match["power"] or "1").lstrip("^").translate(SUPERSCRIPTS))
+    factors = f" ** {power}" * (power != 1) + f" * {scale}" * (scale != 1.0)
+    if match["bracket"]:
+        return Piece(f"){factors})", *match.span())
+    if match["name"]:
+        return Piece(f"({names[match['name'].strip(CODE)]!r}{factors})", *match.span(), 0.0)
+    digits = re.sub(r"[^\d.]", "", match["number"])
+    decimals = len(digits.partition(".")[2])
+    slack = 0.5 * 10.0**-decimals if decimals and power == 1 else 0.0
+    slack = (slack or 0.5) * scale if scale != 1.0 else slack
+    return Piece(f"({digits.lstrip('0') or 0}{factors})", *match.span(), slack, bool(factors))
 
 
-def read(part: list[Token]) -> Token | None:
-    """An expression as one value; None if the tokens are none."""
-    if not part or part[0].text == "+" or any(token.kind not in ("value", "operator") for token in part):
+def read(part: list[Piece]) -> Piece | None:
+    """An expression as one side; None if the pieces are none."""
+    if part[0].python == "+" or not all(piece.python for piece in part):
         return None
+    python = " ".join(piece.python for piece in part)
     try:
-        words = (repr(token.value) if token.kind == "value" else token.text for token in part)
-        value = number(evaluate(" ".join(words), Context(None, "")))
+        value = number(evaluate(python, Context(None, "")))
     except ExpressionError:
         return None
-    numbers = [token for token in part if token.kind == "value"]
-    slack = numbers[0].slack if len(numbers) == 1 else 0.0
-    explains = len(numbers) < len(part) or any(token.explains for token in part)
-    return Token("value", "", part[0].begin, part[-1].end, value, slack, explains)
+    slacks = [piece.slack for piece in part if piece.slack is not None]
+    explains = len(part) > 1 or part[0].explains
+    return Piece(python, part[0].begin, part[-1].end, slacks[0] if len(slacks) == 1 else 0.0, explains, value)
 
 
-def side(all_tokens: list[Token], begin: int, end: int, left: bool) -> Token | None:
+def side(pieces: list[Piece], begin: int, end: int, left: bool) -> Piece | None:
     """The longest expression that ends right at `end` or, on the right, begins right at `begin`. None if it
     is a part of one with unknown names."""
     for n in range(end - begin):
         first, last = (begin + n, end) if left else (begin, end - n)
-        if found := read(all_tokens[first:last]):
-            beside = all_tokens[first - 1 : first] if left else all_tokens[last : last + 1]
-            goes_on = beside and beside[0].kind in ("operator", "power")
-            return None if goes_on and beside[0].text != (")" if left else "(") else found
+        if found := read(pieces[first:last]):
+            beside = pieces[first - 1 : first] if left else pieces[last : last + 1]
+            return None if beside and beside[0].python in ("+", "-", "*", "/") else found
     return None
 
 
-def equations(text: str, names: Mapping[str, float]) -> list[Equation]:
-    """The equations of a passage both sides of which are numbers; whether they hold is theirs to say."""
-    found: list[Equation] = []
-    all_tokens = tokens(text, names)
-    ends = [n for n, token in enumerate(all_tokens) if token.kind == "relation"]
-    for begin, at, end in zip([-1, *ends], ends, [*ends[1:], len(all_tokens)], strict=False):
-        left, right = side(all_tokens, begin + 1, at, True), side(all_tokens, at + 1, end, False)
+def equations(text: str, names: Mapping[str, float]) -> Iterator[Equation]:
+    """The equations of a passage both sides of which are numbers; whether they hold is theirs to say. names:
+    the constants that words may stand for."""
+    pieces = [piece(match, names) for match in pattern(names).finditer(text)]
+    ends = [n for n, piece in enumerate(pieces) if piece.python in ("=", "≈")]
+    last = None
+    for begin, at, end in zip([-1, *ends], ends, [*ends[1:], len(pieces)], strict=False):
+        left, right = side(pieces, begin + 1, at, True), side(pieces, at + 1, end, False)
         if not left or not right:
             continue
-        goes_on_from_last = bool(found) and found[-1].right.begin == left.begin
-        if left.explains or right.explains or goes_on_from_last:  # "54 = 54" does not
-            found.append(Equation(left, all_tokens[at].text, right))
-    return found
+        if left.explains or right.explains or last == left.begin:  # "54 = 54" does not
+            yield Equation(left, pieces[at].python, right)
+            last = right.begin
