@@ -113,11 +113,11 @@ def test_an_xray_that_is_none(tmp_path, xray):
 
 
 def test_probe(tmp_path):
-    assert _probe(fake(tmp_path / "a" / "run"), 1) == ("Fake GPU", "")
+    assert _probe(fake(tmp_path / "a" / "run")) == ("Fake GPU", "")
     program = tmp_path / "b"
     program.write_text('#!/bin/sh\necho "error: no GPU: there is no driver; use --device cpu" >&2\nexit 3\n')
     program.chmod(0o755)
-    assert _probe(program, 2) == (None, "there is no driver")
+    assert _probe(program) == (None, "no GPU: there is no driver")
 
 
 def test_gpu_asked_for_where_there_is_none(student, build):

@@ -30,7 +30,7 @@ SOURCE = """"Kernel Name","<unnamed>::sgemm_x(Gemm)",
 
 
 # A step on tensor cores, whose kernel's name does not begin with sgemm.
-RAW_OF_TENSOR_CORES = """"ID","Kernel Name","gpu__time_duration.sum","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.sum"
+RAW_OF_TENSOR_CORES = """"ID","Kernel Name","gpu__time_duration.sum","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor_op_hmma.sum"
 "","","us","%","inst"
 "0","void <unnamed>::gemm_ldmatrix<1>(GemmOf<float>)","500","71.25","16,777,216"
 """  # noqa: E501
@@ -69,7 +69,6 @@ def test_instructions(tmp_path):
             "samples": 4,
             "sectors": 256,
             "ideal_sectors": 256,
-            "tag_requests": 64,
             "stalls": {"long_scoreboard": 3, "wait": 1},
         },
         {"offset": 16, "sass": "@!P0 FFMA R1, R1, R2, R3", "executed": 64},
@@ -105,8 +104,7 @@ def test_counters_of_tensor_cores(tmp_path):
     """Old tables lack them; they are None then, as what a GPU does not have."""
     _, counters, _ = counters_record.read_raw_page(written(tmp_path, RAW_OF_TENSOR_CORES))
     assert counters["tensor_pipe_percent"] == 71.25
-    assert counters["tensor_instructions"] == 2**24
-    assert counters["hmma_pipe_percent"] is None
+    assert counters["hmma_instructions"] == 2**24
     _, counters, _ = counters_record.read_raw_page(written(tmp_path, RAW))
     assert counters["tensor_pipe_percent"] is None
 
@@ -224,7 +222,7 @@ def test_variants(tool, environment, tmp_path):
     "listed, wanted",
     [
         ("sm__pipe_tensor_cycles_active other", {"tensor_pipe_percent"}),
-        ("sm__pipe_tensor_cycles sm__inst_executed_pipe_tensor", {"tensor_instructions"}),
+        ("sm__pipe_tensor_cycles sm__inst_executed_pipe_tensor_op_hmma", {"hmma_instructions"}),
         ("", set()),
     ],
 )

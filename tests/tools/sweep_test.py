@@ -22,14 +22,18 @@ def test_every_combination_is_a_variant():
 
 def test_the_table_has_the_fastest_first():
     def record(name, m, ratio, passed=True):
-        return {"variant": name, "m": m, "ratio_to_cublas": ratio, "pass": passed}
+        figures = {"time_us": 12.34, "ratio_to_cublas": ratio, "machine_code": {"registers": 128}}
+        return {"experiment": "08_warp_tiling", "variant": name, "m": m, "pass": passed, **figures}
 
-    records = [record("A=1", 4096, 0.5), record("A=1", 8192, 0.25), record("A=2", 4096, 0.125)]
-    text = experiment.sweep_table([*records, record("A=2", 8192, 0.75), record("A=3", 4096, 0.9, False)])
-    assert [line.split() for line in text.splitlines()[1:]] == [
-        ["A=2", "0.125", "0.750"],
-        ["A=1", "0.500", "0.250"],
-        ["A=3", "wrong", "wrong"],
+    records = [record("A=1", 8192, 0.25), record("A=3", 4096, 0.9, False), record("A=1", 4096, 0.125)]
+    records += [record("A=2", 8192, 0.75), record("A=2", 4096, 0.5)]
+    rows = [experiment.row(r) for r in experiment.fastest_first(records)]
+    assert [(variant, size, speed) for _, variant, size, _, speed, _ in rows] == [
+        ("A=2", "4096", "0.500 of cuBLAS"),
+        ("A=1", "4096", "0.125 of cuBLAS"),
+        ("A=3", "4096", "wrong"),
+        ("A=2", "8192", "0.750 of cuBLAS"),
+        ("A=1", "8192", "0.250 of cuBLAS"),
     ]
 
 

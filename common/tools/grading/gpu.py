@@ -6,21 +6,18 @@ together, so the program and the step that it is measured against run in turn; w
 next to nothing to compute is not the kernel's, and is taken off.
 """
 
-import json
 import statistics
-import subprocess
-import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from tools.base import ROOT
+from tools.base import ROOT, UsageError
 from tools.grading.build import Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding
 from tools.grading.run import Problem, run
 from tools.grading.source import read
 from tools.grading.words import ended_finding, wrong_finding
+from tools.measuring.ladder import run_step
 
 SIZE = 4096
 ROUNDS, SAMPLES = 2, 6
@@ -31,23 +28,16 @@ ON_GPU = ("--device", "gpu", "--repeat", "0")
 def gpu_here(build: Path, toolchain: Toolchain) -> tuple[str | None, str]:
     """The name of the GPU that can run this step, or None and why there is none."""
     if not toolchain.has_nvcc:
-        return None, "this build has no nvcc"
-    program = build / "steps" / toolchain.step / "run"
-    if not program.exists():
-        return None, f"{program} is not built"
-    return _probe(program, program.stat().st_mtime_ns)
+        return None, "no GPU: this build has no nvcc"
+    return _probe(build / "steps" / toolchain.step / "run")
 
 
 @cache
-def _probe(program: Path, _stamp: int) -> tuple[str | None, str]:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "out.json"
-        words = [str(program.absolute()), "--size", "8", *ON_GPU, "--json", str(out)]
-        said = subprocess.run(words, capture_output=True, text=True, check=False)
-        with suppress(OSError, ValueError, LookupError):
-            return json.loads(out.read_text())[0]["device"], ""
-    why = said.stderr.strip().rpartition("error: ")[2]
-    return None, why.removeprefix("no GPU: ").removesuffix("; use --device cpu")
+def _probe(program: Path) -> tuple[str | None, str]:
+    try:
+        return run_step(program.absolute(), [*ON_GPU], ["--size 8"])[0]["device"], ""
+    except UsageError as error:
+        return None, str(error)
 
 
 def compile_step(build: Path, step: str) -> Built:

@@ -88,7 +88,7 @@ class Grader:
         code = read(source, self.exercise.starter)
         gpu, why_not = (None, "") if self.device == "cpu" else gpu_here(self.build, toolchain)
         if gpu is None and self.device == "gpu":
-            raise BuildError(f"no GPU: {why_not}; leave out --device")
+            raise BuildError(f"{why_not}; leave out --device")
         self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         grade.warnings = built.warnings

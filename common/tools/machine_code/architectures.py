@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -90,25 +89,15 @@ def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
 # ---- What has been compiled ------------------------------------------------------------------------------
 
 
-def code_bytes(cubin: Path) -> dict[str, bytes]:
-    """By symbol, the machine code as it stands in a cubin, an ELF file of 64 bits: with what a listing does
-    not show, the bits that tell the scheduler when an instruction may start."""
-    data = cubin.read_bytes()
-    (sections,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, of_names = struct.unpack_from("<HHH", data, 0x3A)
-    rows = [struct.unpack_from("<IIQQQQ", data, sections + n * size) for n in range(count)]
-    found = {}
-    for name, _, _, _, offset, length in rows:
-        start = rows[of_names][4] + name
-        text = data[start : data.index(b"\0", start)].decode()
-        if text.startswith(".text."):
-            found[text.removeprefix(".text.")] = data[offset : offset + length]
-    return found
-
-
 def code_sha256(cubin: Path) -> str:
-    """Of all of a step's kernels, in the order of their names."""
-    named = {binary.demangle(symbol): code for symbol, code in code_bytes(cubin).items()}
+    """Of the bytes of all of a step's kernels, in the order of their names: with what an instruction's text
+    does not show, the bits that tell the scheduler when it may start."""
+    listing = binary.run_tool("nvdisasm", "--print-instruction-encoding", cubin)
+    named = {}
+    for section in re.split(r"\n\s*\.section\s+", listing):
+        if symbol := re.match(r"\.text\.([^,\s]+)", section):
+            words = re.findall(r"/\* 0x([0-9a-f]{16}) \*/", section)
+            named[binary.demangle(symbol[1])] = b"".join(bytes.fromhex(word)[::-1] for word in words)
     return hashlib.sha256(b"".join(named[name] for name in sorted(named))).hexdigest()
 
 

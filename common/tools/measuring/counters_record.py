@@ -59,8 +59,6 @@ COUNTERS = {
 # Counters that not every GPU and release has: asked for where `ncu --query-metrics` lists them.
 WHERE_LISTED = {
     "tensor_pipe_percent": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "hmma_pipe_percent": "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
-    "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
     "hmma_instructions": "sm__inst_executed_pipe_tensor_op_hmma.sum",
 }
 SCALES = {
@@ -75,7 +73,6 @@ BY_INSTRUCTION = {
     "samples": "Warp Stall Sampling (All Samples)",
     "sectors": "L2 Theoretical Sectors Global",
     "ideal_sectors": "L2 Theoretical Sectors Global Ideal",
-    "tag_requests": "L1 Tag Requests Global",
     "wavefronts": "L1 Wavefronts Shared",
     "ideal_wavefronts": "L1 Wavefronts Shared Ideal",
 }

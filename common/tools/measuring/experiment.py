@@ -292,15 +292,9 @@ def sweep_of(step: str, values: list[str], options: list[str]) -> Experiment:
     return Experiment("", step, "", variants)
 
 
-def sweep_table(records: list[Record]) -> str:
-    """The variants, fastest first at the largest size; one column of cuBLAS ratios for each size."""
-    sizes = sorted({r["m"] for r in records})
-    ratios: dict[str, dict[int, float]] = {}
-    for r in records:
-        ratios.setdefault(r["variant"], {})[r["m"]] = r["ratio_to_cublas"] or 0 if r["pass"] else 0
-    best_first = sorted(ratios.items(), key=lambda item: -item[1].get(sizes[-1], 0))
-    rows = [[name, *(f"{of[n]:.3f}" if of.get(n) else "wrong" for n in sizes)] for name, of in best_first]
-    return aligned([["fraction of cuBLAS at", *map(str, sizes)], *rows])
+def fastest_first(records: list[Record]) -> list[Record]:
+    """By size; those that are wrong come last."""
+    return sorted(records, key=lambda r: (r["m"], not r["pass"], -(r["ratio_to_cublas"] or 0)))
 
 
 def sweep() -> int:
@@ -318,5 +312,5 @@ def sweep() -> int:
     with tempfile.TemporaryDirectory() as folder:
         build_all([experiment], args.build, Path(folder).resolve())
         records, fine = run_all(Path(folder).resolve(), args.sizes)
-    print(sweep_table(records))
+    print(aligned(map(row, fastest_first(records)), left=2))
     return int(not fine)

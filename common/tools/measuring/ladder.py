@@ -81,6 +81,8 @@ def run_step(program: Path, options: list[str], cases: list[str]) -> list[Record
         if status := result.returncode:
             errors = [line for line in result.stdout.splitlines() if line.startswith("error: ")]
             said = "\n".join(errors or [result.stdout.strip() or "it printed nothing"])
+            if status == NO_GPU:
+                raise refused_by_gpu(said)
             said = said.removeprefix("error: ")
             raise UsageError(f"{program.parent.name} ended with exit status {status}: {said}", max(status, 1))
         return json.loads(out.read_text())
