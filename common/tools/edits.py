@@ -6,10 +6,9 @@ In TOML, an edit is these keys of a table:
   constants = { BK = 8 }       other values for `constexpr int` constants
   header = "..."               takes the place of the comment at the kernel's beginning, without its //
 
-`new` may be left out: the piece goes. A piece whose key `file` names a header, by its path from the project's
-root, belongs to that header; experiments and mutations alone take such pieces, as the others are one file.
-Pieces are taken as they are written, white space included, each from the result of those before it. A piece
-that is not there exactly once is an error: an edit cannot silently do nothing.
+`new` may be left out: the piece goes. Pieces are taken as they are written, white space included, each from
+the result of those before it. A piece that is not there exactly once is an error: an edit cannot silently do
+nothing.
 
 Planted bugs (tests/planted_bugs), starters of exercises (starter.toml), variants of experiments
 (docs/experiments), kernels that the grader's tests hand in, and the survivors of mutations all are edits.
@@ -36,11 +35,10 @@ from tools.base import ROOT, UsageError, read_fields, read_text, read_toml, run_
 
 @dataclass(frozen=True)
 class Change:
-    """A piece of the kernel's file, or of a header, and what takes its place."""
+    """A piece of the kernel's file, and what takes its place."""
 
     old: str
     new: str = ""
-    file: str = ""
 
 
 @dataclass
@@ -55,39 +53,21 @@ class Edit:
         for n, change in enumerate(self.replace):
             if isinstance(change, Change):
                 continue
-            if (
-                not isinstance(change, dict)
-                or not change.get("old")
-                or change.keys() - {"old", "new", "file"}
-            ):
+            if not isinstance(change, dict) or not change.get("old") or change.keys() - {"old", "new"}:
                 raise ValueError(f"replace {n + 1} is not {{ old = ..., new = ... }}")
             if not all(isinstance(text, str) for text in change.values()):
-                raise ValueError(f"replace {n + 1}: old, new and file are texts")
+                raise ValueError(f"replace {n + 1}: old and new are texts")
             self.replace[n] = Change(**change)
 
     def text(self, source: str) -> str:
-        """The edited text of a kernel that is one file. Raises UsageError where a change does not fit."""
-        if headers := [change.file for change in self.replace if change.file]:
-            raise UsageError(
-                f"the edit changes a header, {headers[0]}; here only the kernel's own file may change"
-            )
-        return self._edited(source, "")
-
-    def files(self, base: str) -> dict[str, str]:
-        """The edited kernel, and after it each changed header, by their paths from the project's root. Raises
-        UsageError."""
-        names = dict.fromkeys(["", *(change.file for change in self.replace)])
-        return {name or base: self._edited(read_text(ROOT / (name or base)), name) for name in names}
-
-    def _edited(self, source: str, file: str) -> str:
+        """The edited text of a kernel. Raises UsageError where a change does not fit."""
         for change in self.replace:
-            if change.file == file:
-                source = _replaced(source, change, file or "the kernel")
-        if not file:
-            source = with_constants(source, self.constants)
-            if self.header:
-                source = with_header(source, self.header)
-        return source
+            if (count := source.count(change.old)) != 1:
+                first = change.old.strip().splitlines()[0].strip()
+                raise UsageError(f"the kernel has {count} places like '{first}', not one")
+            source = source.replace(change.old, change.new)
+        source = with_constants(source, self.constants)
+        return with_header(source, self.header) if self.header else source
 
 
 def base_path(base: str) -> str:
@@ -122,13 +102,6 @@ def read_edited(path: Path) -> EditedKernel:
     return read_fields(EditedKernel, table, path)
 
 
-def _replaced(source: str, change: Change, where: str) -> str:
-    if (count := source.count(change.old)) != 1:
-        first = change.old.strip().splitlines()[0].strip()
-        raise UsageError(f"{where} has {count} places like '{first}', not one")
-    return source.replace(change.old, change.new)
-
-
 def with_constants(source: str, values: dict[str, Any]) -> str:
     """The kernel's source with other values for some of its `constexpr int` constants."""
     for name, value in values.items():
@@ -144,16 +117,6 @@ def with_header(source: str, header: str) -> str:
     lines = [f"// {line}".rstrip() for line in header.strip("\n").splitlines()]
     body = re.sub(r"\A(?://[^\n]*\n)+", "", source)
     return "\n".join(lines) + "\n" + body
-
-
-def write(files: dict[str, str], folder: Path) -> Path:
-    """Puts an edited kernel into a folder as kernel.cu, and changed headers at their paths below it, where a
-    compiler finds them that is given the folder as its first -I. Returns the kernel's path."""
-    for n, (name, text) in enumerate(files.items()):
-        path = folder / (name if n else "kernel.cu")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder / "kernel.cu"
 
 
 def main() -> int:

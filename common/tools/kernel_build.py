@@ -50,10 +50,10 @@ class KernelBuild:
         that they say. out appears only if all went well. Raises TimeoutExpired, OSError."""
         return self._run(self.compile_words(command, source), out, timeout)
 
-    def cubin_command(self, number: str) -> list[str]:
-        """What compiles for a GPU, but to machine code alone, for one architecture, as 90a."""
+    def cubin_command(self, arch: str) -> list[str]:
+        """What compiles for a GPU, but to the machine code of one architecture alone, as sm_90a."""
         words = ["-cubin" if w == "-c" else w for w in self.units["gpu"] if not w.startswith("-gencode")]
-        return [*words, f"-gencode=arch=compute_{number},code=sm_{number}"]
+        return [*words, f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"]
 
     def compile_words(self, command: list[str], source: Path) -> list[str]:
         """A unit's command for another source, without an output."""

@@ -1,11 +1,11 @@
-"""The mutants of a kernel's file or of a header: edits (common/tools/edits.py) of one small change each."""
+"""The mutants of a kernel's file or of a header: one small change each."""
 
 import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tools.edits import Change, Edit
+from tools.edits import Change
 
 OPERATORS = ("constant", "comparison", "arithmetic", "index", "barrier", "guard", "alpha, beta")
 
@@ -59,8 +59,8 @@ class Mutant:
         return self.source[: self.begin] + self.new + self.source[self.end :]
 
     @property
-    def edit(self) -> Edit:
-        """The change of its line, with as many lines before it as make it the only one of its kind."""
+    def change(self) -> Change:
+        """That of its line, with as many lines before it as make it the only one of its kind."""
         code = masked(self.source)
         first = code.rfind("\n", 0, self.begin) + 1
         last = self.end + len(code[self.end :].split("\n", 1)[0].rstrip())
@@ -68,8 +68,7 @@ class Mutant:
         while self.source.count(self.source[first:last]) > 1:
             first = self.source.rfind("\n", 0, first - 1) + 1
         new = self.source[first : self.begin] + self.new + self.source[self.end : last]
-        file = "" if self.file.endswith("/kernel.cu") else self.file
-        return Edit([Change(self.source[first:last], new, file)])
+        return Change(self.source[first:last], new)
 
     @property
     def name(self) -> str:

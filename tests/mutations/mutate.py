@@ -44,7 +44,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "common"))
 from generate import OPERATORS, Mutant, for_cpu, mutants, sample  # noqa: E402
-from tools import edits  # noqa: E402
 from tools.base import (  # noqa: E402
     Parser,
     UsageError,
@@ -54,6 +53,7 @@ from tools.base import (  # noqa: E402
     read_toml,
     run_program,
 )
+from tools.edits import Change, Edit  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 
 EQUIVALENT = HERE / "equivalent.toml"
@@ -143,8 +143,10 @@ class Builder:
         """Objects by kind, with these texts for some of the step's files; CalledProcessError if it does not
         compile."""
         folder = self.scratch / self.step / name
-        kernel = kernel_of(self.step)
-        source = edits.write({kernel: ""} | files_of(self.step) | edited, folder)
+        for file, text in (files_of(self.step) | edited).items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text)
+        source = folder / kernel_of(self.step)
         objects = {}
         for kind in kinds:
             words = self.commands.units[kind]
@@ -196,7 +198,7 @@ class Builder:
             if not self.prepared:
                 self.prepare()
         name = hashlib.sha256((mutant.file + mutant.text).encode()).hexdigest()[:16]
-        edited = mutant.edit.files(kernel_of(self.step))
+        edited = {mutant.file: mutant.text}
         try:
             objects = self.compile(edited, name, ("cpu",))
             same = objects["cpu"].read_bytes() == self.original
@@ -271,19 +273,18 @@ class Equivalents:
                         self.wrong.append(f"equivalent.toml: no step includes {file}")
                     elif "old" in change:
                         new = [change["new"]] if isinstance(change["new"], str) else change["new"]
-                        self._add(
-                            made, file, files[file], [edits.Change(change["old"], n) for n in new], reason
-                        )
+                        changes = [Change(change["old"], n) for n in new]
+                        self._add(made, file, files[file], changes, reason)
                     else:
                         begin = files[file].find(change["from"])
                         self.parts.append((file, begin, files[file].find(change["to"], begin), reason))
                         if -1 in self.parts[-1]:
                             self.wrong.append(f"equivalent.toml, {file}: there is no `{change['from']}`")
 
-    def _add(self, made: dict, file: str, source: str, changes: list[edits.Change], reason: str) -> None:
+    def _add(self, made: dict, file: str, source: str, changes: list[Change], reason: str) -> None:
         for change in changes:
             try:
-                mutant = made.get((file, edits.Edit([change]).text(source)))
+                mutant = made.get((file, Edit([change]).text(source)))
             except UsageError as error:
                 self.wrong.append(f"equivalent.toml, {file}: {error}")
                 continue
@@ -302,9 +303,8 @@ class Equivalents:
         for mutant, verdict in judged.items():
             survives = verdict["by"] == SURVIVED
             if survives and not self.reason(mutant):
-                change = mutant.edit.replace[0]
                 found.append(f"{mutant.name} survives and has no reason")
-                found.append(f"  {{ old = {change.old!r}, new = {change.new!r} }}")
+                found.append(f"  {{ old = {mutant.change.old!r}, new = {mutant.change.new!r} }}")
             if not survives and mutant in self.reasons:
                 found.append(f"equivalent.toml names a mutant that does not survive: {mutant.name}")
         return found

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from tools import edits
 from tools.base import ROOT, UsageError
 from tools.edits import Change, Edit, with_constants
 
@@ -53,19 +52,6 @@ def test_the_header_takes_the_place_of_the_first_comment_only():
     source = "// Step 1: old\n//\n// Idea\n\n#include <x>  // stays\n// stays\n"
     edited = Edit(header="\nExercise\n\nwith a blank line\n").text(source)
     assert edited == "// Exercise\n//\n// with a blank line\n\n#include <x>  // stays\n// stays\n"
-
-
-def test_a_header_file_is_edited_beside_its_kernel(tmp_path):
-    kernel, header = "steps/15_every_shape/kernel.cu", "steps/15_every_shape/vectors.hpp"
-    edit = Edit([{"old": "#pragma once", "new": "#pragma twice", "file": header}], header="Mine")
-    with pytest.raises(UsageError, match=f"changes a header, {header}"):
-        edit.text("int a;\n")
-    files = edit.files(kernel)
-    assert list(files) == [kernel, header]
-    path = edits.write(files, tmp_path)
-    assert path == tmp_path / "kernel.cu"
-    assert path.read_text().startswith("// Mine\n\n#include")
-    assert "#pragma twice" in (tmp_path / header).read_text()
 
 
 EDITED = """

@@ -42,7 +42,6 @@ from tools.machine_code import sass
 
 N = 4096  # the size that measurements are quoted for
 STANDARD_PROBLEM = (256, 256, 128)  # m, n, k of the X-ray
-DEFAULT_ARCH = "sm_90a"
 MINE = "mine"  # an exercise's kernel by a student, as a step's name
 
 
@@ -283,8 +282,8 @@ class Context:
         if is_library(step):
             raise NoValue(f"{step} has no kernel")
         built = self.architectures(step)
-        arch = arch or self.arch or (DEFAULT_ARCH if DEFAULT_ARCH in built else next(iter(built), None))
-        if arch is None or arch not in built:
+        arch = arch or self.arch or sass.default_arch(built)
+        if arch not in built:
             has = f"code for {', '.join(built)} only" if built else "no GPU code"
             raise NotAvailable(f"{program} holds {has}")
         found = sass.kernels(program, arch)

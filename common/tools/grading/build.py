@@ -24,6 +24,7 @@ from tools.grading.object_file import check_objects
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
+from tools.machine_code.sass import default_arch
 
 KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
@@ -152,7 +153,10 @@ class Toolchain:
         out = built.folder / "kernel.cubin"
         with locked(built.folder):
             if not out.exists():
-                self._one(self._cubin_command(), built.folder / "gpu.cu", out, NO_CUDA)
+                # For one architecture only, which takes less than half the time.
+                archs = re.findall(r"code=(sm_\w+)", " ".join(self.commands.units["gpu"]))
+                command = self.commands.cubin_command(default_arch(archs))
+                self._one(command, built.folder / "gpu.cu", out, NO_CUDA)
 
     def step_program(self, built: Built, *, gpu: bool = False) -> Path:
         """The program that steps have, with the student's kernel. Raises Failed, BuildError."""
@@ -225,12 +229,6 @@ class Toolchain:
             if not out.exists() and (finding := self._compile_one(words, header, out)):
                 raise BuildError(finding.says)
         return folder
-
-    def _cubin_command(self) -> list[str]:
-        """Machine code for one architecture only, which takes less than half the time: sm_90a if the build
-        has it, else its first."""
-        built = re.findall(r"code=sm_(\w+)", " ".join(self.commands.units["gpu"]))
-        return self.commands.cubin_command("90a" if "90a" in built else built[0])
 
     def _one(self, command: list[str], unit: Path, out: Path, says: str) -> None:
         """Compiles by nvcc."""

@@ -80,8 +80,7 @@ def steps_with_kernels() -> list[str]:
 
 def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
     """Makes a cubin. UsageError, of status 1, if the step does not compile."""
-    command = commands.cubin_command(arch.removeprefix("sm_"))
-    result = commands.compile(command, ROOT / "steps" / step / "kernel.cu", out)
+    result = commands.compile(commands.cubin_command(arch), ROOT / "steps" / step / "kernel.cu", out)
     if result.returncode:
         raise UsageError(f"{step} does not compile for {arch}: {first_error(result)}", status=1)
 

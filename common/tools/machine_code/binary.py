@@ -8,7 +8,6 @@ import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tools.base import ROOT
 from tools.machine_code.listing import Instruction, SassError, parse_listing
@@ -93,25 +92,23 @@ def short_name(full: str) -> str:
     return full[start:]
 
 
-def launches(cubin: Path) -> dict[str, dict[str, Any]]:
-    """By symbol, what a cubin says about the launch of a kernel, in its .nv.info sections."""
-    found = {}
+def launches(cubin: Path) -> dict[str, int | None]:
+    """By symbol, how many threads a block of a kernel has, by the .nv.info sections of a cubin; None where
+    they do not say it."""
+    found: dict[str, int | None] = {}
     for part in run_tool("cuobjdump", "--dump-elf", cubin).split("\n.nv.info.")[1:]:
         symbol, _, rest = part.partition("\n")
         notes = re.findall(r"Attribute:\s+(\S+)\n.*\n\s*Value:\s+((?:0x[0-9a-f]+\s+)+)", rest.split("\n.")[0])
         values = {name: [int(value, 16) for value in text.split()] for name, text in notes}
         most = values.get("EIATTR_REQNTID") or values.get("EIATTR_MAX_THREADS")
-        found[symbol.strip()] = {
-            "threads_per_block": most and most[0] * most[1] * most[2],
-            "barriers": values.get("EIATTR_NUM_BARRIERS", [0])[0],
-        }
+        found[symbol.strip()] = most[0] * most[1] * most[2] if most else None
     return found
 
 
 def disassemble(
     program: Path, arch: str, wanted: set[str]
-) -> dict[str, tuple[list[Instruction], dict[str, Any]]]:
-    """Of the kernels with these symbols, the instructions and what the cubin says about their launch."""
+) -> dict[str, tuple[list[Instruction], int | None]]:
+    """Of the kernels with these symbols, the instructions and the threads of a block, if they are known."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         cubins = [program.resolve()]
@@ -122,10 +119,9 @@ def disassemble(
             data = cubin.read_bytes()
             if not any(symbol.encode() in data for symbol in wanted):
                 continue
-            notes = launches(cubin)
+            threads = launches(cubin)
             listings = parse_listing(run_tool("nvdisasm", "--print-line-info-inline", "--print-code", cubin))
             for symbol in wanted & listings.keys():
                 if listings[symbol].is_kernel:
-                    none = {"threads_per_block": None, "barriers": 0}
-                    found[symbol] = listings[symbol].instructions, notes.get(symbol, none)
+                    found[symbol] = listings[symbol].instructions, threads.get(symbol)
     return found

@@ -22,6 +22,8 @@ from tools.machine_code.loops import PRODUCTS, Loop, ffma_cycles, find_loops, ma
 from tools.machine_code.occupancies import Occupancy, occupancy
 from tools.machine_code.words import explain
 
+DEFAULT_ARCH = "sm_90a"
+
 
 @dataclass
 class Kernel:
@@ -31,12 +33,11 @@ class Kernel:
     symbol: str  # as the linker knows it
     arch: str
     instructions: list[Instruction]
+    threads_per_block: int | None  # what __launch_bounds__ says; None where it says nothing
     registers: int  # of a thread
     shared_bytes: int  # of a block, static
     local_bytes: int  # of a thread
     stack_bytes: int  # of a thread
-    barriers: int  # of a block
-    threads_per_block: int | None  # what __launch_bounds__ says; None where it says nothing
 
     def count(self, pattern: str) -> int:
         """Instructions that match, e.g. "LDL", "LDS.128", "LDG.E.128"; see listing.matches."""
@@ -66,10 +67,9 @@ def archs(program: Path | str) -> list[str]:
     return _in_order(arch for arch, of_arch in binary.resources(Path(program)).items() if own(of_arch))
 
 
-def default_arch(program: Path | str) -> str:
-    """sm_90a, if the program has it, else its first; empty if it has none."""
-    found = archs(program) or _in_order(binary.resources(Path(program)))
-    return "sm_90a" if "sm_90a" in found else next(iter(found), "")
+def default_arch(built: list[str]) -> str:
+    """Of the architectures that there is code for the one to look at; empty if there is none."""
+    return DEFAULT_ARCH if DEFAULT_ARCH in built else next(iter(built), "")
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -118,8 +118,8 @@ def _kernels(program: Path, arch: str, _stamp: int) -> tuple[Kernel, ...]:
         )
     wanted = own(by_arch[arch])
     found = [
-        Kernel(binary.demangle(symbol), symbol, arch, instructions, **by_arch[arch][symbol], **launch)
-        for symbol, (instructions, launch) in binary.disassemble(program, arch, wanted).items()
+        Kernel(binary.demangle(symbol), symbol, arch, instructions, threads, **by_arch[arch][symbol])
+        for symbol, (instructions, threads) in binary.disassemble(program, arch, wanted).items()
     ]
     return tuple(sorted(found, key=lambda kernel: kernel.name))
 
@@ -195,7 +195,6 @@ def report(kernel: Kernel, extra_shared: int) -> str:
         f"  a thread has     {kernel.registers} registers, {kernel.local_bytes} bytes of local memory,"
         f" {kernel.stack_bytes} of stack",
         f"  a block has      {kernel.shared_bytes} bytes of static shared memory,"
-        f" {plural(kernel.barriers, 'barrier')},"
         f" {kernel.threads_per_block or 'an unknown number of'} threads",
     ]
     if kernel.threads_per_block:
@@ -219,7 +218,8 @@ def natural(text: str) -> int:
 
 def choose(args: argparse.Namespace) -> list[Kernel]:
     """The kernels that the command line asks for; at least one."""
-    found = kernels(args.program, args.arch or default_arch(args.program))
+    built = archs(args.program) or _in_order(binary.resources(Path(args.program)))
+    found = kernels(args.program, args.arch or default_arch(built))
     if not found:
         raise SassError(f"{args.program} has no kernel of its own")
     try:

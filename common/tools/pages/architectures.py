@@ -5,9 +5,9 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from tools.base import UsageError, markdown
-from tools.claims.context import DEFAULT_ARCH
 from tools.machine_code.loops import compute_capability
 from tools.machine_code.occupancies import LIMITS
+from tools.machine_code.sass import DEFAULT_ARCH
 from tools.pages.blocks import Request, block, whole
 
 Row = dict[str, Any]

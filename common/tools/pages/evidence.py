@@ -9,11 +9,12 @@ from statistics import geometric_mean
 from typing import Any
 
 from tools.base import UsageError, markdown
-from tools.claims.context import DEFAULT_ARCH, N
+from tools.claims.context import N
 from tools.claims.objects import NotAvailable
 from tools.drawing import roofline
 from tools.machine_code.listing import Instruction, matches, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
+from tools.machine_code.sass import DEFAULT_ARCH
 from tools.measuring import calibrate
 from tools.measuring.counters_record import STALLS
 from tools.pages import blocks
