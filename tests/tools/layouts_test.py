@@ -191,8 +191,8 @@ def test_swizzle_block():
 def test_what_is_no_layout_of_groups(monkeypatch):
     def recorded(places):
         access = Access(0, 0, [4 * place for place in places], [[Element("A", 0, col)] for col in range(4)])
-        line = Line(7, "", "shared", "load", "As", 4, [access])
-        monkeypatch.setattr(Context, "recording", lambda *_: Recording("x", 1, 1, 32, "k", 32, [line]))
+        line = Line(7, "shared", "load", "As", 4, [access])
+        monkeypatch.setattr(Context, "recording", lambda *_: Recording("x", 1, 1, 32, [line]))
 
     recorded([1, 0, 2, 3])
     with pytest.raises(UsageError, match="line 7 of 23_swizzle does not keep its groups of 16 bytes whole"):

@@ -162,7 +162,7 @@ def test_wavefronts_are_those_of_the_device(context, made, step):
 def test_lanes_without_part_and_words_without_element():
     elements = [[Element("A", 7, 9)], [None], *[[] for _ in range(30)]]
     request = Request(0, 3, [64, 128, *[None] * 30], elements)
-    line = Line(5, "x = As[0];", "shared", "load", "As", 4, [request])
+    line = Line(5, "shared", "load", "As", 4, [request])
     load = {**play.load_of(line), "matrix": "A"}
     [(addresses, lanes)] = requests_of(load)[0]
     assert addresses == request.addresses

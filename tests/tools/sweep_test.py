@@ -13,11 +13,11 @@ def test_steps_hold_the_constants_of_the_example():
 
 def test_every_combination_is_a_variant():
     [values, options] = ["LM=2,4", "BK=8,16,32"], ["--repeat", "3"]
-    swept = experiment.sweep_of("08_warp_tiling", values, options)
+    swept = experiment.sweep_of("08_warp_tiling", values, [512, 1024], options)
     names = [f"LM={lm},BK={bk}" for lm in (2, 4) for bk in (8, 16, 32)]
     assert [variant.name for variant in swept.variants] == names
     assert swept.variants[1].constants == {"LM": "2", "BK": "16"}
-    assert all(variant.options == options for variant in swept.variants)
+    assert all(variant.options == options for variant in swept.variants) and swept.sizes == [512, 1024]
 
 
 def test_the_table_has_the_fastest_first():
@@ -40,6 +40,7 @@ def test_the_table_has_the_fastest_first():
 def test_mistakes(tool, refused, tmp_path):
     refused("sweep", words=["step", "--help"])
     refused("sweep", "08_warp_tiling", "LM", words=["give a step", "LM=4,8"])
+    refused("sweep", "08_warp_tiling", "LM=4", "--sizes", "large", words=["--sizes is 'large'"])
     refused("sweep", "08_warp_tiling", "NOPE=1", words=["0 definitions", "NOPE"])
     program = tmp_path / "steps" / "08_warp_tiling" / "run"
     program.parent.mkdir(parents=True)

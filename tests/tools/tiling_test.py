@@ -99,4 +99,4 @@ def test_mistakes(context):
     found = context.recording("05_2d_tiling", 128, 256, 16)  # two blocks
     tiling.tiling(found, 8, 1, 0, 5)
     with pytest.raises(UsageError, match="does not store"):
-        tiling.tiling(recording.Recording(*("x", 256, 128, 16, "k", 256), found.lines), 8, 1, 0, 5)
+        tiling.tiling(recording.Recording("x", 256, 128, 16, found.lines), 8, 1, 0, 5)

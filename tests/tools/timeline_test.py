@@ -78,11 +78,11 @@ def line(operation, *requests):
         Request(warp, sequence, [address], [[Element("A", 0, term)] if term is not None else []])
         for warp, sequence, address, term in requests
     ]
-    return Line(7, "", "shared", operation, "As", 4, made)
+    return Line(7, "shared", operation, "As", 4, made)
 
 
 def of(*lines):
-    recording = Recording("09_x", 1, 1, 4, "k", 32, list(lines))
+    recording = Recording("09_x", 1, 1, 4, list(lines))
     return timeline.timeline(recording, 1, 2, {"As": [2, 1]})
 
 

@@ -239,7 +239,7 @@ class Context:
     def recording(self, step: str, m: int, n: int, k: int) -> Recording:
         """What the step's first block does, request by request; kept like the record of an X-ray."""
         step = self.directory(step)
-        prefix = f"{step}-block-{m}x{n}x{k}-"
+        prefix = f"{step}-tile-{m}x{n}x{k}-"
         made = self._kept(step, prefix, lambda program: recording.record(step, program, m, n, k))
         return recording.from_record(step, made)
 

@@ -133,10 +133,6 @@ class Xray(Accesses):
 
     _derived: ClassVar = {
         **Accesses._derived,
-        "global_requests": lambda x: x._sum("requests", "global"),
-        "global_sectors": lambda x: x.sectors,
-        "global_bytes": lambda x: x.sectors * 32,  # moved: all of each sector
-        "global_bytes_used": lambda x: x.bytes_used,
         "shared_requests": lambda x: x._sum("requests", "shared"),
         "shared_wavefronts": lambda x: x._sum("wavefronts", "shared"),
         # Races, accesses out of bounds, reads of what was never written, and the like.

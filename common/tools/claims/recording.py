@@ -60,7 +60,6 @@ class Line:
     """All accesses of one kind at one line of the source."""
 
     line: int
-    source: str
     space: str  # global or shared
     operation: str  # load, store, copy or ldmatrix
     array: str
@@ -74,8 +73,6 @@ class Recording:
     m: int
     n: int
     k: int
-    kernel: str
-    threads: int
     lines: list[Line]
 
     def of(self, operations: tuple[str, ...], space: str = "") -> Iterator[tuple[Line, Request]]:
@@ -186,10 +183,9 @@ def record(step: str, program: Path, m: int, n: int, k: int) -> dict[str, Any]:
                     for address in addresses
                 ]
             requests.append([request["warp"], request["sequence"], addresses, elements])
-        keys = ("line", "source", "space", "operation", "array", "bytes")
+        keys = ("line", "space", "operation", "array", "bytes")
         lines.append({**{key: access[key] for key in keys}, "requests": requests})
-    shape = {"m": m, "n": n, "k": k}
-    return {**shape, "kernel": kernel["kernel"], "threads": kernel["threads_per_block"], "lines": lines}
+    return {"m": m, "n": n, "k": k, "lines": lines}
 
 
 def of_matrices(rows: list[list[int]], lane: int) -> list[int]:
@@ -206,5 +202,4 @@ def from_record(step: str, found: dict[str, Any]) -> Recording:
             for warp, sequence, addresses, elements in line["requests"]
         ]
         lines.append(Line(**{**line, "requests": requests}))
-    shape = (found["m"], found["n"], found["k"])
-    return Recording(step, *shape, found["kernel"], found["threads"], lines)
+    return Recording(step, found["m"], found["n"], found["k"], lines)

@@ -26,19 +26,15 @@ json matrix(const Map& map, int elements, int packed, int rows, int cols) {
   return {{"rows", rows}, {"cols", cols}, {"packed", packed}, {"elements", std::move(lanes)}};
 }
 
-template <typename Shape>
-json shape() {
-  return {{"a", matrix(Shape::a, Shape::a_elements, 1, Shape::M, Shape::K)},
-          {"b", matrix(Shape::b, Shape::b_elements, 1, Shape::K, Shape::N)},
-          {"c", matrix(Shape::c, Shape::c_elements, 1, Shape::M, Shape::N)}};
-}
-
 }  // namespace
 
 int main() {
+  using Mma = MmaTf32Shape;
   constexpr int size = 8;
-  const json maps{{"mma_tf32", shape<MmaTf32Shape>()},
-                  {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}}};
+  const json mma{{"a", matrix(Mma::a, Mma::a_elements, 1, Mma::M, Mma::K)},
+                 {"b", matrix(Mma::b, Mma::b_elements, 1, Mma::K, Mma::N)},
+                 {"c", matrix(Mma::c, Mma::c_elements, 1, Mma::M, Mma::N)}};
+  const json maps{{"mma_tf32", mma}, {"ldmatrix", {{"m", matrix(ldmatrix_place, 2, 2, size, size)}}}};
   std::printf("%s\n", maps.dump().c_str());
   return 0;
 }

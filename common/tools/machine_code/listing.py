@@ -105,11 +105,6 @@ def relative(path: str) -> str:
     return inside[1] if inside else clean
 
 
-def split_operands(text: str) -> tuple[str, ...]:
-    """Splits at the commas outside brackets."""
-    return tuple(part.strip() for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
-
-
 def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()) -> Instruction:
     """An Instruction from its text, such as "@P0 LDS.128 R4, [R2+0x10]"; a SassError if it is none."""
     text = " ".join(text.strip().rstrip(";").split())
@@ -117,7 +112,8 @@ def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()
     if match is None:
         raise SassError(f"this is no machine instruction: {text!r}")
     predicate, opcode, rest = match[1], match[2], match[3] or ""
-    operands = split_operands(rest)
+    # Between the commas outside of brackets.
+    operands = tuple(part.strip() for part in re.split(r",(?![^\[(]*[\])])", rest) if part.strip())
     target = None
     if opcode.split(".")[0] in JUMPS and operands and re.fullmatch(r"0x[0-9a-f]+", operands[-1]):
         target = int(operands[-1], 16)

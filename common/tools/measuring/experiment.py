@@ -42,7 +42,7 @@ from tools.edits import Edit, base_path
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
-from tools.measuring.ladder import NO_GPU, choose_steps, on_this_gpu, refused_by_gpu
+from tools.measuring.ladder import NO_GPU, choose_steps, numbers, on_this_gpu, refused_by_gpu
 
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
@@ -197,17 +197,16 @@ def build_all(experiments: list[Experiment], build: Path, out: Path) -> None:
             progress(number, len(jobs), variant.name)
 
 
-def run_all(out: Path, sizes: str = "") -> tuple[list[Record], bool]:
-    """The records of the variants in a folder, at these sizes or those that they say; and whether every one
-    was right."""
+def run_all(out: Path) -> tuple[list[Record], bool]:
+    """The records of the variants in a folder, and whether every one was right."""
     folders = sorted(path.parent for path in out.rglob("about.json"))
     records: list[Record] = []
     fine = True
     for number, folder in enumerate(folders):
         about = read_json(folder / "about.json")
         progress(number, len(folders), about["variant"])
-        wanted = sizes or ",".join(map(str, about["sizes"]))
-        command = [str(folder / "run"), "--device", "gpu", "--sweep", wanted, *about["options"]]
+        sizes = ",".join(map(str, about["sizes"]))
+        command = [str(folder / "run"), "--device", "gpu", "--sweep", sizes, *about["options"]]
         report = folder / "report.json"
         result = subprocess.run([*command, "--json", str(report)], capture_output=True, text=True)
         if result.returncode == NO_GPU:
@@ -281,7 +280,7 @@ static_assert of the kernel forbids is left out. Example:
 """
 
 
-def sweep_of(step: str, values: list[str], options: list[str]) -> Experiment:
+def sweep_of(step: str, values: list[str], sizes: list[int], options: list[str]) -> Experiment:
     """A variant for every combination of the values."""
     named = (item.partition("=") for item in values)
     choices = [[(name, value) for value in text.split(",")] for name, _, text in named]
@@ -289,7 +288,7 @@ def sweep_of(step: str, values: list[str], options: list[str]) -> Experiment:
     variants = [
         Variant(name=",".join(map("=".join, c.items())), constants=c, options=options) for c in combinations
     ]
-    return Experiment("", step, "", variants)
+    return Experiment("", step, "", variants, sizes)
 
 
 def fastest_first(records: list[Record]) -> list[Record]:
@@ -306,11 +305,11 @@ def sweep() -> int:
     args = parser.parse_args()
     if not all("=" in item for item in args.values):
         raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
-    experiment = sweep_of(args.step, args.values, ["--repeat", "10"])
+    experiment = sweep_of(args.step, args.values, numbers(args.sizes), ["--repeat", "10"])
     experiment.variants[0].source()  # mistakes first
     on_this_gpu(args.build, choose_steps(args.build, args.step))
     with tempfile.TemporaryDirectory() as folder:
         build_all([experiment], args.build, Path(folder).resolve())
-        records, fine = run_all(Path(folder).resolve(), args.sizes)
+        records, fine = run_all(Path(folder).resolve())
     print(aligned(map(row, fastest_first(records)), left=2))
     return int(not fine)
