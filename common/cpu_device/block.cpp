@@ -27,6 +27,13 @@ void Block::begin(std::uint64_t block_number) {
     copies.groups = 0;
     copies.asked = 0;
   }
+  if (launch.checked) {
+    calls.resize(count);
+    for (auto& of_thread : calls) {
+      of_thread.clear();
+      of_thread.reserve(4);  // here, as a fiber that allocates touches more of its stack
+    }
+  }
   ready.assign(warps, 0);
   ready_next.assign(warps, ~0u);
   exited.assign(warps, 0);

@@ -53,6 +53,9 @@ struct Block {
   const char* stack_bottom = nullptr;     // of the running thread
   const char* stack_top = nullptr;
   const BoxPlace* box = nullptr;  // that the running thread asks for; faults name it
+  // Of the threads, where the functions that each is in were called, outermost first; checked launches only.
+  // Functions that the compiler has inlined are not among them.
+  std::vector<std::vector<const void*>> calls;
 
   // For each warp; bit i is lane i.
   std::vector<std::uint32_t> ready;       // can run, before the next warp does

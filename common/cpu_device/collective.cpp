@@ -1,9 +1,12 @@
 // Lanes that do something at once: they meet, and the last one to arrive does it for all.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "common/cpu_device/call_place.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/shuffle.hpp"
@@ -22,7 +25,7 @@ std::uint32_t exited_lanes(const Block& block, const Rendezvous& r, unsigned war
 // The lanes of one of its warps that have yet to arrive.
 std::uint32_t to_come(const Block& block, const Rendezvous& r, unsigned warp) {
   const std::uint32_t gone = exited_lanes(block, r, warp);
-  return r.mask & ~r.arrived[warp] & (r.operation->needs_exited_lanes ? ~0u : ~gone);
+  return r.mask & ~r.arrived[warp] & (r.operation->aligned ? ~0u : ~gone);
 }
 
 bool is_complete(const Block& block, const Rendezvous& r) {
@@ -78,14 +81,16 @@ void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void*
   const unsigned thread = block.current, first = thread / (32 * warps) * (32 * warps);
   if ((mask >> thread % 32 & 1) == 0) {
     report(FaultKind::missing_lane, pc,
-           std::string("comes to ") + operation.name + " with a mask that leaves it out itself");
+           std::string("comes to ") + operation.name + " with the mask " + mask_text(mask) +
+               ", which leaves it out itself");
     stop_launch();
   }
   auto& open = open_ones(block, thread);
   std::size_t at = 0;
+  block.threads[thread].wait = {nullptr, pc, line};
   const auto is_the_one = [&](const Rendezvous& r) {
-    return r.first == first && r.operation == &operation && r.mask == mask && r.line == line &&
-           r.warps == warps;
+    return r.first == first && r.operation == &operation && r.mask == mask && r.warps == warps &&
+           (!operation.aligned || same_place(block, r.present(), thread));
   };
   while (at < open.size() && !is_the_one(*open[at])) ++at;
   if (at == open.size()) {
@@ -97,7 +102,6 @@ void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void*
     r.first = first;
     r.warps = warps;
     r.mask = mask;
-    r.line = line;
     r.arrived.fill(0);
   }
   Rendezvous& r = *open[at];
@@ -112,6 +116,8 @@ void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void*
   }
   wait_for_wake();
 }
+
+std::string mask_text(std::uint32_t mask) { return fmt::format("0x{:08x}", mask); }
 
 void leave_rendezvous(Block& block, unsigned thread) {
   auto& open = open_ones(block, thread);
@@ -130,6 +136,13 @@ std::string Rendezvous::awaited_by(const Block& block, unsigned) const {
   const bool exists = thread < block.threads.size();
   return (exists ? thread_name(block, thread) : "thread number " + std::to_string(thread)) + " at " +
          operation->name;
+}
+
+unsigned Rendezvous::present() const {
+  for (unsigned warp = 0; warp < warps; ++warp) {
+    if (arrived[warp] != 0) return first + warp * 32 + static_cast<unsigned>(std::countr_zero(arrived[warp]));
+  }
+  return first;  // nobody
 }
 
 unsigned Rendezvous::missing(const Block& block) const {
@@ -179,13 +192,13 @@ void exchange(Block& block, Rendezvous& r) {
     if (reported_before(FaultKind::missing_lane, r.pc(lane))) continue;
     const unsigned thread = r.thread(source);
     const bool exists = thread < block.launch.threads_per_block;
-    const bool exited = exists && (block.exited[thread / 32] >> source & 1) != 0;
+    const bool named = (r.mask >> source & 1) != 0;
+    const std::string why = !named   ? "the mask " + mask_text(r.mask) + " leaves out"
+                            : exists ? "has left the kernel"
+                                     : "does not exist";
     report(FaultKind::missing_lane, r.pc(lane),
            std::string("takes at ") + r.operation->name + " the value of " +
-               (exists ? thread_name(block, thread) : "lane " + std::to_string(source)) + ", which " +
-               (!exists  ? "does not exist"
-                : exited ? "has left the kernel"
-                         : "the mask leaves out"),
+               (exists ? thread_name(block, thread) : "lane " + std::to_string(source)) + ", which " + why,
            block, r.thread(lane));
   }
 }

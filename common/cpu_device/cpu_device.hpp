@@ -56,7 +56,6 @@ enum class FaultKind {
   race_global,
   async_not_arrived,
   copy_outlives_block,
-  exit_before_barrier,
   divergent_barrier,
   missing_lane,
   barrier_misuse,

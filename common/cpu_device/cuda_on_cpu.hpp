@@ -56,7 +56,7 @@ void confine(const void* top);
 // Ends the program with an error.
 [[noreturn]] void refuse(const char* why);
 
-void barrier_block(int line);
+void barrier_block(int line, const char* function);
 void barrier_warp(unsigned mask, int line);
 
 // Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, copying a
@@ -75,8 +75,10 @@ void name_dynamic_shared(const Shape& shape);
 }  // namespace cpu_device
 
 // The line tells barriers apart: two barriers in two branches, merged by the compiler, would look like one.
-inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE()) {
-  cpu_device::barrier_block(line);
+// In the kernel itself, it is enough; see call_place.hpp.
+inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE(),
+                                                         const char* function = __builtin_FUNCTION()) {
+  cpu_device::barrier_block(line, function);
 }
 inline __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffff,
                                                       int line = __builtin_LINE()) {

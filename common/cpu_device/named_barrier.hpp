@@ -6,14 +6,14 @@
 
 namespace cpu_device {
 
-void named_barrier(unsigned id, unsigned threads, bool only_arrives);
+void named_barrier(unsigned id, unsigned threads, bool only_arrives, int line);
 
 }  // namespace cpu_device
 
-__forceinline__ void named_barrier_sync(unsigned id, unsigned threads) {
-  cpu_device::named_barrier(id, threads, false);
+__forceinline__ void named_barrier_sync(unsigned id, unsigned threads, int line = __builtin_LINE()) {
+  cpu_device::named_barrier(id, threads, false, line);
 }
 
-__forceinline__ void named_barrier_arrive(unsigned id, unsigned threads) {
-  cpu_device::named_barrier(id, threads, true);
+__forceinline__ void named_barrier_arrive(unsigned id, unsigned threads, int line = __builtin_LINE()) {
+  cpu_device::named_barrier(id, threads, true, line);
 }

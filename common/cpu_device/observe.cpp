@@ -304,10 +304,11 @@ std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* address, int) {
 }
 
 void __tsan_init() {}
-// Called by confined kernels, which are compiled with chained frames.
-void __tsan_func_entry(void*) {
-  const cpu_device::Block* block = cpu_device::current_block;
-  if (block == nullptr || cpu_device::confined_below == 0) return;
+void __tsan_func_entry(void* caller) {
+  cpu_device::Block* block = cpu_device::current_block;
+  if (block == nullptr) return;
+  if (block->launch.checked) block->calls[block->current].push_back(caller);
+  if (cpu_device::confined_below == 0) return;  // confined kernels are compiled with chained frames
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-address"
   const auto* frame = static_cast<const char*>(__builtin_frame_address(1));
@@ -318,7 +319,10 @@ void __tsan_func_entry(void*) {
 #endif
   cpu_device::above_kernel = static_cast<std::uintptr_t>(block->stack_top - frame);
 }
-void __tsan_func_exit() {}
+void __tsan_func_exit() {
+  cpu_device::Block* block = cpu_device::current_block;
+  if (block != nullptr && block->launch.checked) block->calls[block->current].pop_back();
+}
 
 // -fsanitize=bounds: an index outside the array in the source. The address alone would not tell, as the next
 // __shared__ array begins where one ends.

@@ -45,10 +45,13 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigne
                cluster.actor_name(running, cluster.started_by(actor, earlier.tick)) +
                " has not been waited for");
   } else {
+    const Block& other = cluster.block_of(actor);
+    const bool gone = other.has_exited(actor - other.first_actor);
     report(kind, pc,
            what + ", which " + cluster.actor_name(running, actor) +
                (earlier.write() ? " wrote at " : " read at ") + place_of(earlier.pc()) +
-               "; no barrier stands between");
+               "; no barrier stands between" +
+               (gone ? " (it has left the kernel since: later barriers do not order what it did)" : ""));
   }
   return true;
 }

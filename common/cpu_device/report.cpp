@@ -97,8 +97,6 @@ const char* to_string(FaultKind kind) {
       return "use of shared memory before its asynchronous copy arrived";
     case FaultKind::copy_outlives_block:
       return "asynchronous copy that outlives its block";
-    case FaultKind::exit_before_barrier:
-      return "thread exit before a barrier";
     case FaultKind::divergent_barrier:
       return "divergent barrier";
     case FaultKind::missing_lane:

@@ -53,6 +53,8 @@ std::string block_name(const dim3& grid, std::uint64_t linear);  // "block (1,0,
 
 // "file:line" of a return address.
 std::string place_of(const void* pc);
+// A call by its return address, and the calls around it that the compiler has inlined, innermost first.
+std::vector<SourceLocation> inlined_calls(const void* pc);
 // An address for which source_locations(), which looks at the byte before it, finds the function.
 const void* after_entry(const void* function);
 

@@ -35,6 +35,7 @@ struct TlsLayout {
   std::size_t bytes = 0;
   std::vector<SharedVariable> shared;
   std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel there
+  std::map<const void*, std::string> functions;  // beside kernels, these included: the mangled names
 };
 
 // How the mangled names of variables begin that are local to a function in the unnamed namespace, or in that
@@ -82,6 +83,7 @@ TlsLayout read_layout() {
   }
   const std::uintptr_t loaded_at = reinterpret_cast<std::uintptr_t>(&cpu_device_anchor) - anchor;
   for (const auto& [function, value] : functions) {
+    layout.functions[reinterpret_cast<const void*>(loaded_at + value)] = function;
     const std::string prefix = "_ZZ" + std::string(function.substr(2)) + "E";
     for (const std::string_view variable : variables) {
       if (!variable.starts_with(prefix)) continue;
@@ -101,6 +103,17 @@ const TlsLayout& layout() {
 }  // namespace
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
+
+bool is_named(const void* function, std::string_view name) {
+  const auto found = layout().functions.find(function);
+  if (found == layout().functions.end()) return false;
+  name = name.substr(0, name.find('<'));  // GCC gives a template's arguments, too
+  const std::string mangled = std::to_string(name.size()).append(name);
+  const std::size_t at = found->second.find(mangled);
+  if (at == std::string::npos) return false;
+  const char next = found->second[at + mangled.size()];
+  return next == 'E' || next == 'I';  // with template arguments
+}
 
 void name_dynamic_shared(const Shape& shape) { current_block->shared.name_dynamic(shape); }
 

@@ -42,7 +42,9 @@ struct SharedVariable {
   std::size_t bytes;
 };
 const std::vector<SharedVariable>& shared_variables();  // sorted by offset
-std::byte* tls_base();                                  // of this OS thread
+// Whether a function in the unnamed namespace, where kernels are, has this name; from the symbol table, too.
+bool is_named(const void* function, std::string_view name);
+std::byte* tls_base();    // of this OS thread
 std::size_t tls_bytes();  // byte offsets from here on are those of dynamic shared memory, with its alignment
 
 // An array for which there is a name, in either memory.

@@ -73,12 +73,15 @@ std::string function_name(const void* function) {
   return name == "??" ? "" : name;
 }
 
-std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {
-  std::vector<SourceLocation> locations(pcs.size());
-  if (pcs.empty()) return locations;
+namespace {
+
+// Of each address: its place, then those of the calls that the compiler has inlined, innermost first.
+std::vector<std::vector<SourceLocation>> calls_at(const std::vector<const void*>& pcs) {
+  std::vector<std::vector<SourceLocation>> calls(pcs.size());
+  if (pcs.empty()) return calls;
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return locations;
+  if (error) return calls;
   const char* const prefix = std::getenv("BINUTILS");  // for another processor's, in an emulator
   std::ostringstream command;
   command << (prefix == nullptr ? "" : prefix) << "addr2line -aCfi -e '" << program << "'" << std::hex;
@@ -88,7 +91,7 @@ std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs
     command << " 0x" << reinterpret_cast<std::uintptr_t>(pc) - load_address() - 1;
   }
   FILE* pipe = popen((command.str() + " 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) return locations;
+  if (pipe == nullptr) return calls;
   __gnu_cxx::stdio_filebuf<char> output(pipe, std::ios::in);
   std::istream lines(&output);
   // For each address: a line "0x...", then for each inlined function, innermost first, its name
@@ -100,16 +103,31 @@ std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs
       continue;
     }
     std::getline(lines, place);
-    SourceLocation& location = locations.at(addresses - 1);
-    location.function = bare_name(name);  // the outermost is the kernel
     const std::size_t colon = place.rfind(':');
     const int line = colon == place.npos ? 0 : std::atoi(place.c_str() + colon + 1);
-    // The innermost place outside of common/, which is in the step.
-    if (line == 0 || (location.line > 0 && !location.file.starts_with("common/"))) continue;
-    location.file = project_relative(place.substr(0, colon));
-    location.line = line;
+    const std::string file = line == 0 ? "" : project_relative(place.substr(0, colon));
+    calls.at(addresses - 1).push_back({bare_name(name), file, line});
   }
   pclose(pipe);
+  return calls;
+}
+
+}  // namespace
+
+std::vector<SourceLocation> inlined_calls(const void* pc) { return calls_at({pc})[0]; }
+
+std::vector<SourceLocation> source_locations(const std::vector<const void*>& pcs) {
+  std::vector<SourceLocation> locations;
+  for (const std::vector<SourceLocation>& calls : calls_at(pcs)) {
+    SourceLocation& location = locations.emplace_back();
+    for (const SourceLocation& call : calls) {
+      location.function = call.function;  // the outermost is the kernel
+      // The innermost place outside of common/, which is in the step.
+      if (call.line == 0 || (location.line > 0 && !location.file.starts_with("common/"))) continue;
+      location.file = call.file;
+      location.line = call.line;
+    }
+  }
   return locations;
 }
 

@@ -1,5 +1,6 @@
 // Why a block cannot go on.
 
+#include "common/cpu_device/call_place.hpp"
 #include "common/cpu_device/cluster.hpp"
 
 namespace cpu_device {
@@ -12,6 +13,36 @@ std::string doing(const Block& block, unsigned thread) {
   if (block.has_exited(thread)) return "has left the kernel";
   const Wait& wait = block.threads[thread].wait;
   return "waits at " + place_of(wait.pc) + " for " + wait.on->awaited_by(block, thread);
+}
+
+// Where `thread` waits. If the place is that of `other`, too, with the calls that tell the two apart.
+std::string place_beside(const Block& block, unsigned thread, unsigned other) {
+  const auto place = [&](unsigned i) { return place_of(block.threads[i].wait.pc); };
+  return place(thread) == place(other) ? place_with_calls(block, thread) : place(thread);
+}
+
+// ", called at FILE:LINE", if that is what tells the place of `thread` from that of `other`.
+std::string called_by(const Block& block, unsigned thread, unsigned other) {
+  const std::string place = place_of(block.threads[thread].wait.pc);
+  return place_beside(block, thread, other).substr(place.size());
+}
+
+// What a lane says that waits for others, one of which is `missing`.
+std::string missing_lane(const Block& block, const Rendezvous& r, unsigned waiting, unsigned missing) {
+  const std::string name = r.awaited_by(block, waiting);
+  if (missing >= block.threads.size() || block.has_exited(missing)) {
+    return "waits here for " + name + ", which " + doing(block, missing);
+  }
+  const Wait& wait = block.threads[missing].wait;
+  const auto* other = dynamic_cast<const Rendezvous*>(wait.on);
+  std::string text = "waits here for " + name + ", which waits at " + place_beside(block, missing, waiting) +
+                     " for " + wait.on->awaited_by(block, missing);
+  if (other == nullptr || other->operation != r.operation) return text;
+  if (other->mask != r.mask) {
+    return text + ", with the mask " + mask_text(other->mask) + ", not " + mask_text(r.mask);
+  }
+  return text + "; all lanes must execute the same instruction, and this one waits at " +
+         place_beside(block, waiting, missing);
 }
 
 void report_stuck_block(const Block& block) {
@@ -32,7 +63,8 @@ void report_stuck_block(const Block& block) {
     only_all = only_all && wait.on == all;
     if (first == none) first = i;
     const Wait& of_first = block.threads[first].wait;
-    if (other == none && (wait.on != of_first.on || wait.line != of_first.line)) other = i;
+    const bool elsewhere = wait.on != of_first.on || (wait.on == all && !same_place(block, first, i));
+    if (other == none && elsewhere) other = i;
     if (flag == none && dynamic_cast<const GridFlag*>(wait.on) != nullptr) flag = i;
     if (operation == none && dynamic_cast<const Rendezvous*>(wait.on) != nullptr) operation = i;
   }
@@ -50,21 +82,15 @@ void report_stuck_block(const Block& block) {
   }
   if (only_all && other != none) {
     say(FaultKind::divergent_barrier, other,
-        "waits here, while " + thread_name(block, first) + " waits at " + place(first) +
-            "; all threads must reach the same barrier");
-    return;
-  }
-  if (only_all && exited != none) {
-    say(FaultKind::exit_before_barrier, first,
-        "waits here for " + thread_name(block, exited) + ", which has left the kernel");
+        "waits here" + called_by(block, other, first) + ", while " + thread_name(block, first) +
+            " waits at " + place_beside(block, first, other) + "; all threads must reach the same barrier");
     return;
   }
   if (operation != none) {
     const auto* rendezvous = dynamic_cast<const Rendezvous*>(block.threads[operation].wait.on);
     const unsigned missing = rendezvous->missing(block);
     if (rendezvous->operation->execute != nullptr) {
-      say(FaultKind::missing_lane, operation,
-          "waits here for " + rendezvous->awaited_by(block, operation) + ", which " + doing(block, missing));
+      say(FaultKind::missing_lane, operation, missing_lane(block, *rendezvous, operation, missing));
       return;
     }
     if (!block.has_exited(missing) && block.threads[missing].wait.on == all) {

@@ -3,11 +3,27 @@
 #include "common/cpu_device/sync.hpp"
 
 #include <bit>
+#include <utility>
 
+#include "common/cpu_device/call_place.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/named_barrier.hpp"
 
 namespace cpu_device {
+
+namespace {
+
+// At the barrier of all threads.
+void order_all(Block& block) {
+  if (block.alive == block.threads.size()) return block.clocks->block_barrier(block.rank);
+  std::vector<unsigned> present;
+  for (unsigned i = 0; i < block.threads.size(); ++i) {
+    if (!block.has_exited(i)) present.push_back(block.actor(i));
+  }
+  block.clocks->barrier(present);
+}
+
+}  // namespace
 
 SyncObjects::SyncObjects() {
   barriers.reserve(named_barriers);
@@ -26,6 +42,7 @@ void SyncObjects::new_block() {
 void Barrier::reset() {
   begin_anew();
   lanes_.fill(0);
+  passing_.fill(0);
   for (Clock& clock : released_) clock.clear();
   threads_.clear();
 }
@@ -38,11 +55,12 @@ void Barrier::begin_anew() {
   clock_.clear();
 }
 
-void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc) {
+void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc,
+                     const char* function) {
   if (!in_use_) {
     in_use_ = true;
     expected_ = count;
-    line_ = line;
+    first_ = block.current;
     pc_ = pc;
   } else if (count != expected_) {
     report(FaultKind::barrier_misuse, pc,
@@ -51,24 +69,52 @@ void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, 
                std::to_string(expected_));
     stop_launch();
   }
-  const unsigned thread = block.current;
   ++block.cluster.progress;
-  if (!only_arrives) block.threads[thread].wait = {this, pc, line};
+  block.threads[block.current].wait = {.on = this, .pc = pc, .line = line, .function = function};
   if (id_ == 0) {
-    diverged_ |= line != line_;
-    if (++arrived_ == expected_ && !diverged_) open(block);
+    arrive_with_all(block);
   } else {
-    if (!only_arrives) threads_.push_back(thread);
-    if (block.clocks) block.clocks->release(block.actor(thread), released_[thread / 32]);
-    lanes_[thread / 32] |= 1u << thread % 32;
-    count_warp(block, thread / 32);
+    arrive_with_warp(block, only_arrives, line, pc);
   }
-  if (!only_arrives) wait_for_wake();
+  wait_for_wake();
+}
+
+void Barrier::arrive_with_all(Block& block) {
+  ++arrived_;
+  diverged_ = diverged_ || !same_place(block, first_, block.current);
+  if (is_complete(block)) open(block);
+}
+
+// Of the barrier of all threads.
+bool Barrier::is_complete(const Block& block) const { return arrived_ == block.alive && !diverged_; }
+
+void Barrier::arrive_with_warp(Block& block, bool only_arrives, int line, const void* pc) {
+  const unsigned thread = block.current, warp = thread / 32;
+  if (lanes_[warp] == 0) calls_[warp] = {pc, line};
+  if (!same_place(calls_[warp].pc, calls_[warp].line, pc, line)) {
+    report(FaultKind::divergent_barrier, pc,
+           "comes to barrier " + std::to_string(id_) + " here, but " +
+               thread_name(block, warp * 32 + static_cast<unsigned>(std::countr_zero(lanes_[warp]))) +
+               " of its warp came to it at " + place_of(calls_[warp].pc) +
+               "; the lanes of a warp must come by one call");
+    stop_launch();
+  }
+  if (only_arrives) {
+    passing_[warp] |= 1u << thread % 32;
+  } else {
+    threads_.push_back(thread);
+  }
+  if (block.clocks) block.clocks->release(block.actor(thread), released_[warp]);
+  lanes_[warp] |= 1u << thread % 32;
+  count_warp(block, warp);
 }
 
 void Barrier::count_warp(Block& block, unsigned warp) {
   if (lanes_[warp] == 0 || ~(lanes_[warp] | block.exited[warp]) != 0) return;
   lanes_[warp] = 0;
+  for (std::uint32_t lanes = std::exchange(passing_[warp], 0); lanes != 0; lanes &= lanes - 1) {
+    wake(block, warp * 32 + static_cast<unsigned>(std::countr_zero(lanes)), true);
+  }
   warps_ |= 1u << warp;
   Clocks::join(clock_, released_[warp]);
   released_[warp].clear();
@@ -77,19 +123,23 @@ void Barrier::count_warp(Block& block, unsigned warp) {
 }
 
 void Barrier::thread_exited(Block& block, unsigned thread) {
-  if (in_use_ && id_ != 0) count_warp(block, thread / 32);
+  if (!in_use_) return;
+  if (id_ != 0) return count_warp(block, thread / 32);
+  if (is_complete(block)) open(block);
 }
 
 void Barrier::open(Block& block) {
   if (id_ == 0) {
-    if (block.clocks) block.clocks->block_barrier(block.rank);
-    for (unsigned i = 0; i < block.threads.size(); ++i) wake(block, i, false);
+    if (block.clocks) order_all(block);
+    for (unsigned i = 0; i < block.threads.size(); ++i) {
+      if (!block.has_exited(i)) wake(block, i, false);
+    }
     for (std::uint32_t& passed : block.passed) ++passed;
     begin_anew();
     return;
   }
   std::erase_if(threads_, [&](unsigned thread) {
-    if (lanes_[thread / 32] != 0) return false;
+    if (has_lane(thread)) return false;
     if (block.clocks) block.clocks->acquire(block.actor(thread), clock_);
     wake(block, thread, false);
     return true;
@@ -102,8 +152,8 @@ std::string Barrier::awaited_by(const Block& block, unsigned thread) const {
   if (id_ == 0) return "all threads of the block";
   const std::string name = "barrier " + std::to_string(id_);
   const unsigned warp = thread / 32;
-  if (const std::uint32_t lanes = lanes_[warp]) {
-    const std::uint32_t missing = ~(lanes | block.exited[warp]);
+  if (has_lane(thread)) {
+    const std::uint32_t missing = ~(lanes_[warp] | block.exited[warp]);
     return name + " together with " +
            thread_name(block, warp * 32 + static_cast<unsigned>(std::countr_zero(missing))) + " of its warp";
   }
@@ -111,13 +161,13 @@ std::string Barrier::awaited_by(const Block& block, unsigned thread) const {
          " threads have come";
 }
 
-void barrier_block(int line) {
+void barrier_block(int line, const char* function) {
   Block& block = *current_block;
   block.sync.barriers[0].arrive(block, block.launch.threads_per_block, false, line,
-                                __builtin_return_address(0));
+                                __builtin_return_address(0), function);
 }
 
-void named_barrier(unsigned id, unsigned threads, bool only_arrives) {
+void named_barrier(unsigned id, unsigned threads, bool only_arrives, int line) {
   const void* pc = __builtin_return_address(0);
   Block& block = *current_block;
   if (id == 0 || id >= SyncObjects::named_barriers) {
@@ -130,7 +180,7 @@ void named_barrier(unsigned id, unsigned threads, bool only_arrives) {
            "comes to a barrier of " + std::to_string(threads) + " threads; warps come as a whole");
     stop_launch();
   }
-  block.sync.barriers[id].arrive(block, threads, only_arrives, 0, pc);
+  block.sync.barriers[id].arrive(block, threads, only_arrives, line, pc);
 }
 
 }  // namespace cpu_device

@@ -29,40 +29,60 @@ class SyncObject {
 struct Wait {
   const SyncObject* on = nullptr;  // nullptr: the thread can run, or has exited
   const void* pc = nullptr;
-  int line = 0;           // tells apart two calls that the compiler has merged
-  unsigned phase = 0;     // of an mbarrier
-  bool may_fail = false;  // it can also go on without
+  int line = 0;                    // tells apart two calls that the compiler has merged; see call_place.hpp
+  unsigned phase = 0;              // of an mbarrier
+  bool may_fail = false;           // it can also go on without
+  const char* function = nullptr;  // in whose source the call stands, if that is known
 };
 
 // ---- sync.cpp --------------------------------------------------------------------------------------------
 
-// The barrier of all threads (number 0), or one that counts threads. The latter count whole warps: a warp has
-// arrived when all of its lanes that have not left the kernel have.
+// The barrier of all threads (number 0), or one that counts threads.
+//
+// Number 0 opens when all threads that have not left the kernel have come, and all to the same place:
+// __syncthreads() may stand in conditional code only if the whole block decides alike (CUDA C++ Programming
+// Guide, "Synchronization Functions"). It orders what they did, not what those did that have left.
+//
+// The others count whole warps: one has arrived when all of its lanes have that have not left the kernel, for
+// which its lanes wait in any case (PTX ISA, barrier). The lanes of a warp must come to the same place (PTX
+// ISA, bar.sync: it is .aligned); warps may come to different ones, as the producers and the consumers of a
+// pipeline do.
 class Barrier : public SyncObject {
  public:
   explicit Barrier(unsigned id = 0) : id_(id) {}
-  // The running thread arrives, and waits unless `only_arrives`. The line matters only for the barrier of all
-  // threads: threads that wait at two different lines do not meet.
-  void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc);
+  // The running thread arrives, and waits; if it `only_arrives`, just for its warp.
+  void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc,
+              const char* function = nullptr);
   void thread_exited(Block& block, unsigned thread);
   std::string awaited_by(const Block& block, unsigned thread) const override;
   void reset();
 
  private:
   void begin_anew();
+  void arrive_with_all(Block& block);
+  void arrive_with_warp(Block& block, bool only_arrives, int line, const void* pc);
   void count_warp(Block& block, unsigned warp);
+  bool is_complete(const Block& block) const;
+  // Whether it has arrived while others of its warp have not.
+  bool has_lane(unsigned thread) const { return (lanes_[thread / 32] >> thread % 32 & 1) != 0; }
   void open(Block& block);
   const unsigned id_;
   unsigned expected_ = 0, arrived_ = 0;  // threads
   bool in_use_ = false;
-  int line_ = 0;
-  const void* pc_ = nullptr;  // of the first thread to arrive
+  unsigned first_ = 0;        // thread to arrive
+  const void* pc_ = nullptr;  // of that
   bool diverged_ = false;
-  std::array<std::uint32_t, 32> lanes_{};  // of each warp: those that have arrived while others have not
-  std::uint32_t warps_ = 0;                // that have arrived
-  std::vector<unsigned> threads_;          // that wait
-  std::array<Clock, 32> released_;         // for each warp, by those lanes
-  Clock clock_;                            // by the warps that have arrived
+  struct Call {
+    const void* pc = nullptr;
+    int line = 0;
+  };
+  std::array<Call, 32> calls_;               // of each warp: that of its first lane to arrive
+  std::array<std::uint32_t, 32> lanes_{};    // of each warp: those that have arrived while others have not
+  std::array<std::uint32_t, 32> passing_{};  // of these, those that only arrive
+  std::uint32_t warps_ = 0;                  // that have arrived
+  std::vector<unsigned> threads_;            // that wait
+  std::array<Clock, 32> released_;           // for each warp, by those lanes
+  Clock clock_;                              // by the warps that have arrived
 };
 
 // ---- collective.cpp --------------------------------------------------------------------------------------
@@ -72,9 +92,14 @@ class Rendezvous;
 // An operation that lanes of a warp, or the four warps of a warpgroup, execute at once. The last lane to
 // arrive executes it for all.
 struct Collective {
-  const char* name;         // as the kernel writes it
-  bool needs_exited_lanes;  // otherwise nobody waits for lanes that have left the kernel
-  bool is_barrier;          // orders the participants' memory accesses
+  const char* name;  // as the kernel writes it
+  // Who takes part is said in one of two ways.
+  // true: all lanes execute the same instruction, at the same place (PTX ISA, .aligned: mma, ldmatrix).
+  // false: those in the mask that have not left the kernel execute the same operation with the same mask,
+  // wherever each of them is (CUDA C++ Programming Guide, "Warp Shuffle Functions", "Synchronization
+  // Functions": __shfl_sync and its relatives, __syncwarp).
+  bool aligned;
+  bool is_barrier;  // orders the participants' memory accesses
   // nullptr: they only meet. Must not be compiled for observation, as the operands lie on other threads'
   // stacks. It may set block.current to the thread on whose behalf it accesses memory, which is the one that
   // must have seen what is read there, and the one to blame. See check_memory() and tell_request().
@@ -90,7 +115,6 @@ class Rendezvous : public SyncObject {
   unsigned first = 0;      // thread: lane 0 of the first warp
   unsigned warps = 1;      // 1 or 4
   std::uint32_t mask = 0;  // of each warp's lanes
-  int line = 0;
   std::array<std::uint32_t, max_warps> arrived{};
 
   bool has(unsigned index) const { return (arrived[index / 32] >> index % 32 & 1) != 0; }
@@ -102,6 +126,8 @@ class Rendezvous : public SyncObject {
   std::string awaited_by(const Block& block, unsigned thread) const override;
   // The first thread that has yet to arrive.
   unsigned missing(const Block& block) const;
+  // Any thread that has arrived, and so waits.
+  unsigned present() const;
 
  private:
   friend void meet(const Collective&, unsigned, std::uint32_t, void*, int, const void*);
@@ -109,6 +135,7 @@ class Rendezvous : public SyncObject {
   std::array<const void*, max_warps * 32> pcs_{};
 };
 
+std::string mask_text(std::uint32_t mask);  // "0x0000ffff"
 // The running thread takes part in the operation of the lanes in `mask`, in its warp (`warps` is 1) or in
 // each warp of its warpgroup (4). Returns when that is done. Only the operation knows what the operand is.
 void meet(const Collective& operation, unsigned warps, std::uint32_t mask, void* operand, int line,

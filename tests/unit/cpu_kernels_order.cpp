@@ -120,11 +120,6 @@ __global__ void global_add_neighbour(float*, float* y, int n) {
   y[i] = own + neighbour;  // here: global_add_neighbour
 }
 
-__global__ void one_leaves_before_barrier(float*, float*, int n) {
-  if (static_cast<int>(thread_number()) == n) return;
-  __syncthreads();  // here: one_leaves_before_barrier
-}
-
 __global__ void two_barriers(float*, float*, int n) {
   if (static_cast<int>(thread_number()) < n) {
     __syncthreads();  // here: first_barrier
@@ -144,6 +139,6 @@ __global__ void barriers_of_two_kinds(float*, float*, int n) {
 TEST_KERNELS(read_barrier_write, write_own_element, add_neighbour_after_barrier, shared_write_then_read,
              shared_read_then_write, shared_write_twice, shared_readers_then_last_writes,
              syncwarp_between_warps, global_write_then_read, global_read_then_write, global_write_twice,
-             global_add_neighbour, one_leaves_before_barrier, two_barriers, barriers_of_two_kinds)
+             global_add_neighbour, two_barriers, barriers_of_two_kinds)
 
 }  // namespace

@@ -91,11 +91,6 @@ TEST_F(Check, GlobalLatestReaderWrites) {
 
 // ---- Barriers -------------------------------------------------------------------------------------------
 
-TEST_P(BothBuilds, ExitBeforeBarrier) {
-  run("one_leaves_before_barrier", 1, dim3(8, 8), 9);
-  expect(FaultKind::exit_before_barrier, 0, "thread (1,1,0), which has left the kernel");
-}
-
 TEST_P(BothBuilds, DivergentBarrier) {
   for (const int n : {7, 32}) {  // inside a warp, between two
     run("two_barriers", 1, 64, n);
@@ -115,7 +110,7 @@ TEST_P(BothBuilds, Deadlock) {
 // ---- Reports --------------------------------------------------------------------------------------------
 
 TEST_F(Check, AFaultDoesNotSpoilTheNextLaunch) {
-  run("one_leaves_before_barrier", 1, 1024, 9);
+  run("two_barriers", 1, 1024, 9);
   EXPECT_EQ(cpu_device::take_faults().size(), 1u);
   expect_none();  // each is handed out once
   run("block_exchange", 1, 1024, 2);

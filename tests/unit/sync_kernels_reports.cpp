@@ -62,8 +62,9 @@ __global__ void stop_in_blocks(float* x, float* y, int n) {
     x[block] = 1.0f;  // here: stop_late
   }
   if (block + 1 == static_cast<int>(gridDim.x)) x[block] = 1.0f;
-  if (block >= n && threadIdx.x % 2 == 0) __syncthreads();  // here: stop_in_blocks
+  if (block >= n && threadIdx.x % 2 == 0) __syncthreads();
   y[block] = 1.0f;
+  if (block >= n) __syncthreads();  // here: stop_in_blocks
 }
 
 // All blocks write the same.

@@ -19,7 +19,7 @@ BATCH = (
     "grid needs g.batch blocks in z."
 )
 # These explain other faults, and are reported first.
-FIRST = ("thread exit before", "divergent", "deadlock", "lane missing", "out-of-bounds access to global")
+FIRST = ("divergent", "deadlock", "lane missing", "out-of-bounds access to global")
 SHARED = "where the array is declared: what one thread writes and another reads is __shared__."
 WRONG_ELSE = "one element by hand: which row of A and which column of B does the thread of this C[i][j] use?"
 
