@@ -1,5 +1,6 @@
 #include "common/cpu_device/atomics.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <type_traits>
 
@@ -45,6 +46,22 @@ T exchange(T* address, T value, const void* pc) {
   return update(address, [&](T) { return value; }, pc);
 }
 
+// These count as writes, too, where they leave the value as it was.
+template <typename T>
+T compare_and_swap(T* address, T expected, T value, const void* pc) {
+  return update(address, [&](T before) { return before == expected ? value : before; }, pc);
+}
+
+template <typename T>
+T maximum(T* address, T value, const void* pc) {
+  return update(address, [&](T before) { return std::max(before, value); }, pc);
+}
+
+template <typename T>
+T minimum(T* address, T value, const void* pc) {
+  return update(address, [&](T before) { return std::min(before, value); }, pc);
+}
+
 }  // namespace
 
 int atomic_add(int* address, int value) { return add(address, value, __builtin_return_address(0)); }
@@ -58,6 +75,21 @@ unsigned atomic_exchange(unsigned* address, unsigned value) {
 }
 float atomic_exchange(float* address, float value) {
   return exchange(address, value, __builtin_return_address(0));
+}
+
+int atomic_compare_and_swap(int* address, int expected, int value) {
+  return compare_and_swap(address, expected, value, __builtin_return_address(0));
+}
+unsigned atomic_compare_and_swap(unsigned* address, unsigned expected, unsigned value) {
+  return compare_and_swap(address, expected, value, __builtin_return_address(0));
+}
+int atomic_max(int* address, int value) { return maximum(address, value, __builtin_return_address(0)); }
+unsigned atomic_max(unsigned* address, unsigned value) {
+  return maximum(address, value, __builtin_return_address(0));
+}
+int atomic_min(int* address, int value) { return minimum(address, value, __builtin_return_address(0)); }
+unsigned atomic_min(unsigned* address, unsigned value) {
+  return minimum(address, value, __builtin_return_address(0));
 }
 
 void thread_fence() {

@@ -1,8 +1,8 @@
 #pragma once
 
-// The CPU device's atomic operations on global memory, fences, and accesses that bypass the L1 cache. As in
-// CUDA, an atomic operation by itself orders nothing; with __threadfence() on both sides it does. The
-// observed build reports atomic operations on shared memory as a fault, because it cannot detect their races.
+// The CPU device's atomic operations on global and shared memory, fences, and accesses that bypass the L1
+// cache. As in CUDA, an atomic operation by itself orders nothing; on global memory, with __threadfence() on
+// both sides it does. Atomic operations do not race with each other, but with all other accesses.
 
 namespace cpu_device {
 
@@ -13,6 +13,12 @@ float atomic_add(float* address, float value);
 int atomic_exchange(int* address, int value);
 unsigned atomic_exchange(unsigned* address, unsigned value);
 float atomic_exchange(float* address, float value);
+int atomic_compare_and_swap(int* address, int expected, int value);
+unsigned atomic_compare_and_swap(unsigned* address, unsigned expected, unsigned value);
+int atomic_max(int* address, int value);
+unsigned atomic_max(unsigned* address, unsigned value);
+int atomic_min(int* address, int value);
+unsigned atomic_min(unsigned* address, unsigned value);
 
 void thread_fence();
 
@@ -29,6 +35,19 @@ CPU_DEVICE_ATOMICS(int)
 CPU_DEVICE_ATOMICS(unsigned)
 CPU_DEVICE_ATOMICS(float)
 #undef CPU_DEVICE_ATOMICS
+#define CPU_DEVICE_ATOMICS_OF_INTEGERS(T)                                              \
+  inline __attribute__((always_inline)) T atomicCAS(T* address, T expected, T value) { \
+    return cpu_device::atomic_compare_and_swap(address, expected, value);              \
+  }                                                                                    \
+  inline __attribute__((always_inline)) T atomicMax(T* address, T value) {             \
+    return cpu_device::atomic_max(address, value);                                     \
+  }                                                                                    \
+  inline __attribute__((always_inline)) T atomicMin(T* address, T value) {             \
+    return cpu_device::atomic_min(address, value);                                     \
+  }
+CPU_DEVICE_ATOMICS_OF_INTEGERS(int)
+CPU_DEVICE_ATOMICS_OF_INTEGERS(unsigned)
+#undef CPU_DEVICE_ATOMICS_OF_INTEGERS
 
 inline __attribute__((always_inline)) void __threadfence() { cpu_device::thread_fence(); }
 

@@ -47,13 +47,6 @@ bool same_place(const Block& block, unsigned a, unsigned b) {
   if (wait_a.line != wait_b.line) return false;
   if (!block.launch.checked) return true;
   if (wait_a.pc == wait_b.pc && block.calls[a] == block.calls[b]) return true;
-  const auto in_kernel = [&](unsigned thread) {
-    const char* function = block.threads[thread].wait.function;
-    return callers(block, thread) == 0 && function != nullptr && is_named(block.launch.kernel, function);
-  };
-  // The compiler has duplicated the call, as it does with the one behind `if (threadIdx.x == 0) ...`. There
-  // is nothing around it to tell places apart, and looking would take longer than running a small problem.
-  if (in_kernel(a) && in_kernel(b)) return true;
   return places_of(block, a) == places_of(block, b);
 }
 

@@ -62,7 +62,6 @@ enum class FaultKind {
   mbarrier_misuse,
   flag_misuse,
   unrounded_operand,
-  unsupported,
   deadlock,
 };
 

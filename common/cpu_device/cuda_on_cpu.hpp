@@ -56,6 +56,7 @@ void confine(const void* top);
 // Ends the program with an error.
 [[noreturn]] void refuse(const char* why);
 
+void barrier_block(int line);
 void barrier_block(int line, const char* function);
 void barrier_warp(unsigned mask, int line);
 
@@ -76,12 +77,18 @@ void name_dynamic_shared(const Shape& shape);
 
 // The line tells barriers apart: two barriers in two branches, merged by the compiler, would look like one.
 // In the kernel itself, it is enough; see call_place.hpp.
+#ifdef __SANITIZE_THREAD__  // for observation
 inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE(),
                                                          const char* function = __builtin_FUNCTION()) {
   cpu_device::barrier_block(line, function);
 }
-inline __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffff,
-                                                      int line = __builtin_LINE()) {
+#else
+inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LINE()) {
+  cpu_device::barrier_block(line);
+}
+#endif
+inline
+    __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffff, int line = __builtin_LINE()) {
   cpu_device::barrier_warp(mask, line);
 }
 

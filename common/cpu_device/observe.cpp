@@ -152,13 +152,17 @@ bool observe_atomic(const void* pointer, bool reads, const void* pc) {
     stop_launch();
   }
   if (!block.launch.checked || on_stack(block, address, true)) return false;
-  if (find_shared(block, address, bytes).block != nullptr) {
-    report(FaultKind::unsupported, pc,
-           "changes shared memory atomically; the check knows atomic operations on global memory only");
-    stop_launch();
+  const SharedPlace place = find_shared(block, address, bytes);
+  const bool shared = place.block != nullptr;
+  if (shared && !place.inside) stop_outside_shared(bytes, true, pc);
+  const std::uintptr_t told = shared ? place.offset : address;
+  const Space space = shared ? Space::shared : Space::global;
+  if (reads) tell(block, pc, told, bytes, space, false, false, 0);
+  tell(block, pc, told, bytes, space, true, false, 0);
+  if (shared) {
+    place.block->shadow->atomic(place.offset / 4, block.actor(block.current), reads, pc);
+    return false;
   }
-  if (reads) tell(block, pc, address, bytes, Space::global, false, false, 0);
-  tell(block, pc, address, bytes, Space::global, true, false, 0);
   if (!check_global_atomic(address, reads, pc)) stop_at_wild_address(address, true, pc);
   return true;
 }

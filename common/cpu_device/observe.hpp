@@ -17,8 +17,8 @@ void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void
 // Like observe(), for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
 // An atomic operation on 4 bytes, which reads before it writes, or only writes. Returns true if it is on
-// global memory in a checked launch; otherwise there is nothing to observe. Ends the launch if the operation
-// is not possible.
+// global memory in a checked launch, so that other blocks may see it. Ends the launch if the operation is not
+// possible.
 bool observe_atomic(const void* address, bool reads, const void* pc);
 
 // The block of the running cluster in whose shared memory an address lies, or just past the end of a part of

@@ -29,16 +29,20 @@ unsigned SharedShadow::unseen(const Touch& touch, unsigned thread) const {
   return nobody;
 }
 
-bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread,
-                                 bool write, const void* pc) const {
+bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, const Touch& now,
+                                 unsigned thread) const {
   const unsigned actor = unseen(earlier, thread);
+  const void* pc = now.pc();
   if (actor == nobody) return false;
   const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
   if (reported_before(kind, pc)) return true;
   const Block& running = *current_block;
   Cluster& cluster = running.cluster;
-  const std::string what = std::string(write ? "writes " : "reads ") +
-                           block_.shared.describe(word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+  const std::string what =
+      std::string(now.atomic()  ? "changes atomically "
+                  : now.write() ? "writes "
+                                : "reads ") +
+      block_.shared.describe(word * 4 + static_cast<unsigned>(std::countr_zero(now.bytes())));
   if (earlier.by_engine()) {
     report(kind, pc,
            what + ", to which the asynchronous copy started at " + place_of(earlier.pc()) + " by " +
@@ -49,8 +53,10 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, unsigne
     const bool gone = other.has_exited(actor - other.first_actor);
     report(kind, pc,
            what + ", which " + cluster.actor_name(running, actor) +
-               (earlier.write() ? " wrote at " : " read at ") + place_of(earlier.pc()) +
-               "; no barrier stands between" +
+               (earlier.atomic()  ? " changed atomically at "
+                : earlier.write() ? " wrote at "
+                                  : " read at ") +
+               place_of(earlier.pc()) + "; no barrier stands between" +
                (gone ? " (it has left the kernel since: later barriers do not order what it did)" : ""));
   }
   return true;
@@ -124,7 +130,13 @@ void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick
   word.written |= bytes;
 }
 
-void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsigned thread) {
+void SharedShadow::atomic(std::size_t index, unsigned thread, bool reads, const void* pc) {
+  const Touch now = Touch::make(pc, whole_word, thread / 32, true, false, clocks_.now(),
+                                std::uint32_t{1} << thread % 32, true);
+  access(words_[index], index, now, thread, reads);
+}
+
+void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads) {
   const bool write = now.write();
   if (!write && is_settled(word) && is_recent(word.read) && word.read.group() != now.group()) {
     keep(word, word.read);  // another warp
@@ -145,18 +157,18 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
                " has not been waited for");
     return;
   }
-  if (!write && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
+  if (reads && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
     const auto byte = static_cast<std::size_t>(std::countr_zero(bytes & ~word.written));
     report(
         FaultKind::uninitialised_shared, pc,
         "reads " + block_.shared.describe(index * 4 + byte) + ", which no thread of this block has written");
   }
-  conflict(word.write, index, bytes, thread, write, pc);
+  conflict(word.write, index, now, thread);
 
   // If bytes were accessed separately: the latest write to each.
   if (More* more = word.more_writes ? recent_more(word) : nullptr) {
     for (const Touch& touch : *more) {
-      if (touch.write()) conflict(touch, index, bytes, thread, write, pc);
+      if (touch.write()) conflict(touch, index, now, thread);
     }
   }
   if (!write) {
@@ -172,30 +184,36 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
     return;
   }
 
-  bool found = conflict(word.read, index, bytes, thread, write, pc);
+  // Whatever races from now on with an older access to these bytes races with this write, too. Not so with an
+  // atomic operation, as others do not race with it.
+  const unsigned covered = now.atomic() ? 0 : bytes;
+  bool found = conflict(word.read, index, now, thread);
   if (is_recent(word.alike)) {
     for (std::uint32_t warps = word.alike_warps; warps != 0 && !found; warps &= warps - 1) {
-      found = conflict(word.alike.with_group(static_cast<unsigned>(std::countr_zero(warps))), index, bytes,
-                       thread, write, pc);
+      found =
+          conflict(word.alike.with_group(static_cast<unsigned>(std::countr_zero(warps))), index, now, thread);
     }
-    if ((word.alike.bytes() & ~bytes) == 0) word.alike = Touch{};
+    if ((word.alike.bytes() & ~covered) == 0) word.alike = Touch{};
   }
   if (More* more = recent_more(word)) {
     for (auto touch = more->rbegin(); touch != more->rend() && !found; ++touch) {
-      if (!touch->write()) found = conflict(*touch, index, bytes, thread, write, pc);
+      if (!touch->write()) found = conflict(*touch, index, now, thread);
     }
-    // Whatever races with one of these from now on races with this write, too.
-    std::erase_if(*more, [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; });
+    std::erase_if(*more, [&](const Touch& touch) { return (touch.bytes() & ~covered) == 0; });
     word.more_writes = word.more_engine = false;
     for (const Touch& touch : *more) {
       word.more_writes |= touch.write();
       word.more_engine |= touch.by_engine();
     }
   }
-  if ((word.read.bytes() & ~bytes) == 0) word.read = Touch{};
-  if (is_recent(word.write) && (word.write.bytes() & ~bytes) != 0) keep(word, word.write);
-  word.write = now;
+  if ((word.read.bytes() & ~covered) == 0) word.read = Touch{};
   word.written |= bytes;
+  if (now.atomic() && word.write.what == now.what && word.write.tick == now.tick) {
+    word.write.lanes |= now.lanes;  // like another lane of the warp just before
+    return;
+  }
+  if (is_recent(word.write) && (word.write.bytes() & ~covered) != 0) keep(word, word.write);
+  word.write = now;
 }
 
 }  // namespace cpu_device

@@ -45,9 +45,13 @@ class SharedShadow {
     if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
       touched.read.lanes |= now.lanes;  // like another lane of the warp just before
     } else {
-      access(touched, word, now, thread);
+      access(touched, word, now, thread, !write);
     }
   }
+
+  // An atomic operation by `thread` on word `word`, which reads before it writes, or only writes. These do
+  // not race with each other, but with all other accesses.
+  void atomic(std::size_t word, unsigned thread, bool reads, const void* pc);
 
   // An asynchronous copy to these bytes is in flight, so that nobody may touch them, or has finished.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
@@ -62,20 +66,22 @@ class SharedShadow {
     Tick tick = 0;           // 0: none
     std::uint32_t lanes = 0;
     static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, bool engine, Tick tick,
-                      std::uint32_t lanes) {
+                      std::uint32_t lanes, bool atomic = false) {
       return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{write} << 36 |
-                  std::uint64_t{engine} << 37 | std::uint64_t{group} << group_at,
+                  std::uint64_t{engine} << 37 | std::uint64_t{atomic} << 38 |
+                  std::uint64_t{group} << group_at,
               tick, lanes};
     }
     const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
     unsigned bytes() const { return what >> 32 & 15; }
     bool write() const { return (what >> 36 & 1) != 0; }
     bool by_engine() const { return (what >> 37 & 1) != 0; }
+    bool atomic() const { return (what >> 38 & 1) != 0; }
     unsigned group() const { return static_cast<unsigned>(what >> group_at); }  // the warp, or the engine
     Touch with_group(unsigned group) const {
       return {(what & ((std::uint64_t{1} << group_at) - 1)) | std::uint64_t{group} << group_at, tick, lanes};
     }
-    static constexpr unsigned group_at = 38;
+    static constexpr unsigned group_at = 39;
   };
   struct Word {
     Touch write, read;  // the latest
@@ -103,15 +109,13 @@ class SharedShadow {
     return word.write.tick >= clocks_.began() && !is_recent(word.write) && word.written == whole_word &&
            word.pending == 0;
   }
-  void access(Word& word, std::size_t index, const Touch& now, unsigned thread);
+  void access(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
   // Reports a race if the thread has not seen the touch.
-  bool conflict(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
-                const void* pc) const {
-    return is_recent(earlier) && (earlier.bytes() & bytes) != 0 &&
-           report_unseen(earlier, word, bytes, thread, write, pc);
+  bool conflict(const Touch& earlier, std::size_t word, const Touch& now, unsigned thread) const {
+    return is_recent(earlier) && (earlier.bytes() & now.bytes()) != 0 &&
+           !(earlier.atomic() && now.atomic()) && report_unseen(earlier, word, now, thread);
   }
-  bool report_unseen(const Touch& earlier, std::size_t word, unsigned bytes, unsigned thread, bool write,
-                     const void* pc) const;
+  bool report_unseen(const Touch& earlier, std::size_t word, const Touch& now, unsigned thread) const;
   // The older touches since the latest barrier of the cluster, which orders those before it; nullptr: none.
   More* recent_more(Word& word);
   void keep(Word& word, const Touch& touch);

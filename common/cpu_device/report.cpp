@@ -109,8 +109,6 @@ const char* to_string(FaultKind kind) {
       return "misuse of a flag";
     case FaultKind::unrounded_operand:
       return "operand not rounded to TF32";
-    case FaultKind::unsupported:
-      return "beyond the CPU device";
     case FaultKind::deadlock:
       return "deadlock";
   }

@@ -55,12 +55,10 @@ void Barrier::begin_anew() {
   clock_.clear();
 }
 
-void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc,
-                     const char* function) {
+void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc) {
   if (!in_use_) {
     in_use_ = true;
     expected_ = count;
-    first_ = block.current;
     pc_ = pc;
   } else if (count != expected_) {
     report(FaultKind::barrier_misuse, pc,
@@ -70,25 +68,42 @@ void Barrier::arrive(Block& block, unsigned count, bool only_arrives, int line, 
     stop_launch();
   }
   ++block.cluster.progress;
-  block.threads[block.current].wait = {.on = this, .pc = pc, .line = line, .function = function};
-  if (id_ == 0) {
-    arrive_with_all(block);
-  } else {
-    arrive_with_warp(block, only_arrives, line, pc);
-  }
+  block.threads[block.current].wait = {this, pc, line};
+  arrive_with_warp(block, only_arrives, line, pc);
   wait_for_wake();
 }
 
-void Barrier::arrive_with_all(Block& block) {
+void Barrier::arrive_with_all(Block& block, int line, const void* pc, const char* function) {
+  if (!in_use_) {
+    in_use_ = true;
+    first_ = block.current;
+    line_ = line;
+    pc_ = pc;
+    function_ = function;
+  }
+  ++block.cluster.progress;
   ++arrived_;
-  diverged_ = diverged_ || !same_place(block, first_, block.current);
+  block.threads[block.current].wait = {this, pc, line};
+  diverged_ |= line != line_ || (block.launch.checked && !same_as_first(block, pc, function));
   if (is_complete(block)) open(block);
+  wait_for_wake();
+}
+
+bool Barrier::same_as_first(const Block& block, const void* pc, const char* function) const {
+  if (pc == pc_ && block.calls[block.current] == block.calls[first_]) return true;
+  // The compiler has duplicated the call, as it does with one behind `if (threadIdx.x == 0) ...`. In the
+  // kernel itself nothing around it tells places apart, and looking would take longer than a small problem.
+  const auto in_kernel = [&](unsigned thread, const char* where) {
+    return block.calls[thread].size() <= 1 && is_named(block.launch.kernel, where);
+  };
+  if (in_kernel(first_, function_) && in_kernel(block.current, function)) return true;
+  return same_place(block, first_, block.current);
 }
 
 // Of the barrier of all threads.
 bool Barrier::is_complete(const Block& block) const { return arrived_ == block.alive && !diverged_; }
 
-void Barrier::arrive_with_warp(Block& block, bool only_arrives, int line, const void* pc) {
+[[gnu::noinline]] void Barrier::arrive_with_warp(Block& block, bool only_arrives, int line, const void* pc) {
   const unsigned thread = block.current, warp = thread / 32;
   if (lanes_[warp] == 0) calls_[warp] = {pc, line};
   if (!same_place(calls_[warp].pc, calls_[warp].line, pc, line)) {
@@ -131,8 +146,9 @@ void Barrier::thread_exited(Block& block, unsigned thread) {
 void Barrier::open(Block& block) {
   if (id_ == 0) {
     if (block.clocks) order_all(block);
-    for (unsigned i = 0; i < block.threads.size(); ++i) {
-      if (!block.has_exited(i)) wake(block, i, false);
+    for (Thread& thread : block.threads) thread.wait.on = nullptr;
+    for (unsigned warp = 0; warp < block.ready_next.size(); ++warp) {
+      block.ready_next[warp] |= ~block.exited[warp];
     }
     for (std::uint32_t& passed : block.passed) ++passed;
     begin_anew();
@@ -161,10 +177,14 @@ std::string Barrier::awaited_by(const Block& block, unsigned thread) const {
          " threads have come";
 }
 
+void barrier_block(int line) {
+  Block& block = *current_block;
+  block.sync.barriers[0].arrive_with_all(block, line, __builtin_return_address(0), nullptr);
+}
+
 void barrier_block(int line, const char* function) {
   Block& block = *current_block;
-  block.sync.barriers[0].arrive(block, block.launch.threads_per_block, false, line,
-                                __builtin_return_address(0), function);
+  block.sync.barriers[0].arrive_with_all(block, line, __builtin_return_address(0), function);
 }
 
 void named_barrier(unsigned id, unsigned threads, bool only_arrives, int line) {

@@ -29,10 +29,9 @@ class SyncObject {
 struct Wait {
   const SyncObject* on = nullptr;  // nullptr: the thread can run, or has exited
   const void* pc = nullptr;
-  int line = 0;                    // tells apart two calls that the compiler has merged; see call_place.hpp
-  unsigned phase = 0;              // of an mbarrier
-  bool may_fail = false;           // it can also go on without
-  const char* function = nullptr;  // in whose source the call stands, if that is known
+  int line = 0;           // tells apart two calls that the compiler has merged; see call_place.hpp
+  unsigned phase = 0;     // of an mbarrier
+  bool may_fail = false;  // it can also go on without
 };
 
 // ---- sync.cpp --------------------------------------------------------------------------------------------
@@ -50,16 +49,18 @@ struct Wait {
 class Barrier : public SyncObject {
  public:
   explicit Barrier(unsigned id = 0) : id_(id) {}
-  // The running thread arrives, and waits; if it `only_arrives`, just for its warp.
-  void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc,
-              const char* function = nullptr);
+  // The running thread arrives at that of all threads, and waits. `function`: in whose source the call
+  // stands; nullptr if that is not known.
+  void arrive_with_all(Block& block, int line, const void* pc, const char* function);
+  // At one of the others; if it `only_arrives`, it just waits for its warp.
+  void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc);
   void thread_exited(Block& block, unsigned thread);
   std::string awaited_by(const Block& block, unsigned thread) const override;
   void reset();
 
  private:
   void begin_anew();
-  void arrive_with_all(Block& block);
+  bool same_as_first(const Block& block, const void* pc, const char* function) const;
   void arrive_with_warp(Block& block, bool only_arrives, int line, const void* pc);
   void count_warp(Block& block, unsigned warp);
   bool is_complete(const Block& block) const;
@@ -69,8 +70,10 @@ class Barrier : public SyncObject {
   const unsigned id_;
   unsigned expected_ = 0, arrived_ = 0;  // threads
   bool in_use_ = false;
-  unsigned first_ = 0;        // thread to arrive
-  const void* pc_ = nullptr;  // of that
+  unsigned first_ = 0;  // thread to arrive
+  int line_ = 0;        // of that; likewise the others
+  const void* pc_ = nullptr;
+  const char* function_ = nullptr;  // in whose source the call stands
   bool diverged_ = false;
   struct Call {
     const void* pc = nullptr;

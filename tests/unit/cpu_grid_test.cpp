@@ -208,15 +208,6 @@ TEST_P(GridFault, AnAtomicOperationRacesWithAPlainRead) {
   }
 }
 
-TEST_P(Grid, AtomicOperationsOnSharedMemory) {
-  run("add_to_shared", 1, 32);
-  if (checked()) {
-    expect(FaultKind::unsupported, 0, "changes shared memory");
-  } else {
-    EXPECT_EQ(y[0], 32.0f);
-  }
-}
-
 TEST_P(GridFault, AtomicOperationsAreAligned) {
   for (const int n : {1, 2}) {
     run("add_misaligned", 1, 1, n);

@@ -168,15 +168,6 @@ __global__ void wait_for_flag_at(unsigned* flags, float*, float*, int n) {
   flag_wait_and_clear(flags + n);  // here: wait_for_flag_at
 }
 
-__global__ void add_to_shared(unsigned*, float*, float* y, int) {
-  SHARED float sum;
-  if (threadIdx.x == 0) sum = 0.0f;
-  __syncthreads();
-  atomicAdd(&sum, 1.0f);  // here: add_to_shared
-  __syncthreads();
-  y[0] = sum;
-}
-
 __global__ void add_misaligned(unsigned* flags, float*, float*, int n) {
   auto* address = reinterpret_cast<unsigned*>(reinterpret_cast<char*>(flags) + n);
   atomicAdd(address, 1u);  // here: add_misaligned
@@ -184,6 +175,6 @@ __global__ void add_misaligned(unsigned* flags, float*, float*, int n) {
 
 TEST_KERNELS(chain_of_blocks, wait_for_many, flag_inside_a_block, write_after_read, last_block_sums,
              add_atomically, bypass_l1, hand_over, wait_for_later_block, shuffle_while_waiting,
-             set_flag_in_blocks, wait_twice, set_flag_at, wait_for_flag_at, add_to_shared, add_misaligned)
+             set_flag_in_blocks, wait_twice, set_flag_at, wait_for_flag_at, add_misaligned)
 
 }  // namespace
