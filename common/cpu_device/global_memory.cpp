@@ -13,6 +13,7 @@
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/global_shadow.hpp"
+#include "common/cpu_device/guarded_memory.hpp"
 
 namespace cpu_device {
 
@@ -166,11 +167,8 @@ inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes,
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-  constexpr std::size_t alignment = 256;
-  if (bytes > PTRDIFF_MAX) throw std::bad_alloc();
   bytes = std::max(bytes, std::size_t{1});
-  void* pointer = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (pointer == nullptr) throw std::bad_alloc();
+  void* pointer = allocate_guarded(bytes);
   const std::lock_guard lock(allocations_mutex);
   Allocation& allocation = allocations[reinterpret_cast<std::uintptr_t>(pointer)];
   allocation.begin = reinterpret_cast<std::uintptr_t>(pointer);
@@ -180,11 +178,10 @@ void* allocate(std::size_t bytes) {
 
 void release(void* pointer) {
   if (pointer == nullptr) return;
-  {
-    const std::lock_guard lock(allocations_mutex);
-    allocations.erase(reinterpret_cast<std::uintptr_t>(pointer));
-  }
-  std::free(pointer);
+  const std::lock_guard lock(allocations_mutex);
+  const auto found = allocations.find(reinterpret_cast<std::uintptr_t>(pointer));
+  release_guarded(pointer, found->second.bytes);
+  allocations.erase(found);
 }
 
 void describe(const MatrixView& view) {
@@ -288,6 +285,41 @@ std::string describe_nearest(std::uintptr_t address) {
   return std::to_string(least) + (address < nearest->begin ? " bytes before an allocation"
                                                            : " bytes past an allocation of " +
                                                                  std::to_string(nearest->bytes) + " bytes");
+}
+
+namespace {
+
+const char* name_of(const Allocation& allocation) {
+  return allocation.views.empty() ? "an allocation" : allocation.views.front().name.c_str();
+}
+
+}  // namespace
+
+void name_nearest(std::uintptr_t address, char* text, std::size_t size) {
+  for (const auto& [begin, allocation] : allocations) {
+    const std::uintptr_t end = begin + allocation.bytes;
+    const bool before = address < begin;
+    const std::uintptr_t distance = before ? begin - address : address - end;
+    if ((!before && address < end) || distance > guard_bytes) continue;
+    if (!before && distance == 0) {
+      std::snprintf(text, size, ", right behind the end of %s", name_of(allocation));
+    } else {
+      std::snprintf(text, size, ", %llu bytes %s of %s", static_cast<unsigned long long>(distance),
+                    before ? "before the beginning" : "past the end", name_of(allocation));
+    }
+    return;
+  }
+}
+
+int name_overrun(char* text, std::size_t size) {
+  for (const auto& [begin, allocation] : allocations) {
+    const Overrun overrun = overrun_of(reinterpret_cast<const void*>(begin), allocation.bytes);
+    if (overrun == Overrun::none) continue;
+    return std::snprintf(text, size, "%s of %s",
+                         overrun == Overrun::after ? "past the end" : "before the beginning",
+                         name_of(allocation));
+  }
+  return 0;
 }
 
 }  // namespace cpu_device

@@ -21,7 +21,12 @@ void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, T
 bool is_allocated(std::uintptr_t address, unsigned bytes);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
-std::string describe_global(std::uintptr_t address);   // "A[3][80]"
+// For signal handlers: writes ", 16 bytes past the end of packed" for an address that just misses an
+// allocation; otherwise nothing.
+void name_nearest(std::uintptr_t address, char* text, std::size_t size);
+// Writes "past the end of packed" if something has been written there. Returns its length, 0: nothing has.
+int name_overrun(char* text, std::size_t size);
+std::string describe_global(std::uintptr_t address);  // "A[3][80]"
 
 // The matrix or array, as the host has described it, at an address, or before or after it in its allocation.
 NamedArray global_array_at(std::uintptr_t address);

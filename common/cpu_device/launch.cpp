@@ -121,6 +121,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   for (std::uint64_t i = 1; i < min(cores, clusters); ++i) others.emplace_back([&] { run_clusters(launch); });
   run_clusters(launch);
   for (std::thread& other : others) other.join();
+  end_if_overrun();
   launch.flags.end(launch);
   end_launch_faults(launch);
 }

@@ -166,6 +166,51 @@ TEST_F(CrashDeathTest, WildAccessIsOneLine) {
       "run with --check to see the line\n$");
 }
 
+// Unchecked, too, nothing outside of device memory is written.
+TEST_F(CrashDeathTest, AWriteBesideAnAllocationNamesIt) {
+  const DeviceBuffer packed(1024);
+  cpu_device::describe(view("packed", packed.data(), 1, 1024, 1024));
+  const std::string in_kernel = "^error: invalid memory access in the kernel[^\n]*, address 0x[0-9a-f]+, ";
+  const std::string check = "; run with --check to see the line\n$";
+  const auto write_at = [&](int n) { run_on(nullptr, packed.data(), "write_at", dim3(1), dim3(8, 4), n); };
+  EXPECT_EXIT(write_at(1024), testing::ExitedWithCode(1),
+              in_kernel + "right behind the end of packed" + check);
+  EXPECT_EXIT(write_at(3000), testing::ExitedWithCode(1),
+              in_kernel + "7904 bytes past the end of packed" + check);
+  EXPECT_EXIT(write_at(-8), testing::ExitedWithCode(1),
+              in_kernel + "32 bytes before the beginning of packed" + check);
+}
+
+// Where the guard page is not next to it, as memory is aligned.
+TEST_F(CrashDeathTest, AWriteJustBesideAnAllocationIsSeenAfterTheLaunch) {
+  const DeviceBuffer packed(700);
+  cpu_device::describe(view("packed", packed.data(), 1, 700, 700));
+  const auto write_at = [&](int n) { run_on(nullptr, packed.data(), "write_at", dim3(1), dim3(8, 4), n); };
+  write_at(0);
+  write_at(699);
+  EXPECT_EXIT(write_at(700), testing::ExitedWithCode(1),
+              "^error: a kernel has written past the end of packed; run with --check to see the line\n$");
+  EXPECT_EXIT(
+      write_at(-1), testing::ExitedWithCode(1),
+      "^error: a kernel has written before the beginning of packed; run with --check to see the line\n$");
+}
+
+TEST_F(CrashDeathTest, OtherSignalsAreOneLine) {
+  const std::string who =
+      " in the kernel, block \\(0,0,0\\) thread \\(7,3,0\\); run with --check to see the line\n$";
+  const char* const what[] = {"integer division by zero", "illegal instruction", "abort"};
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_EXIT(run("end_by_signal", dim3(1), dim3(8, 4), n), testing::ExitedWithCode(1),
+                std::string("^error: ") + what[n] + who);
+  }
+  EXPECT_EXIT(
+      {
+        run("end_by_signal", dim3(1), dim3(8, 4), 3);
+        std::abort();
+      },
+      testing::ExitedWithCode(1), "^error: the program was aborted outside any kernel");
+}
+
 TEST_F(CrashDeathTest, CrashCallsTheHook) {
   EXPECT_EXIT(
       {

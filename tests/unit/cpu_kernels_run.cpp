@@ -110,7 +110,15 @@ __global__ void recurse(float*, float* y, int n) {
   if (is_last()) y[0] = static_cast<float>(depth(&start, n));
 }
 
-TEST_KERNELS(record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared, look_before_writing,
-             fill_shared, meet, lanes_leave_early, recurse, shared_of_helpers)
+// n: 0: divides by it; 1: comes where nobody can; 2: aborts.
+__global__ void end_by_signal(float*, float* y, int n) {
+  if (!is_last()) return;
+  if (n == 1) __builtin_trap();
+  if (n == 2) __builtin_abort();
+  y[0] = static_cast<float>(static_cast<int>(threadIdx.x) / n);
+}
+
+TEST_KERNELS(end_by_signal, record_indices, block_exchange, warp_exchange, reverse_in_dynamic_shared,
+             look_before_writing, fill_shared, meet, lanes_leave_early, recurse, shared_of_helpers)
 
 }  // namespace
