@@ -88,6 +88,7 @@ void Cluster::run(std::uint64_t cluster_number) {
   number = cluster_number;
   ended = false;
   flag_waits = 0;
+  racing_writes.clear();
   vain_ = 0;
   progress_seen_ = progress;
   const bool forget = clocks != nullptr && clocks->begin();

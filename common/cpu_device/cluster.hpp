@@ -41,6 +41,7 @@ struct Cluster {
   std::uint64_t progress = 0;                       // synchronisations so far
   unsigned flag_waits = 0;                          // threads waiting for a flag
   std::vector<Recorded> faults;                     // in program order
+  std::vector<RacingWrite> racing_writes;           // by the running thread, since it last waited
   std::array<Allocation*, 4> latest_allocations{};  // accessed, most recent first
 
  private:

@@ -37,6 +37,7 @@ void leave_to_scheduler() { scheduler = context::jump_fcontext(scheduler, nullpt
 [[noreturn]] __attribute__((noinline)) void end_thread() {
   Block& block = *current_block;
   const unsigned thread = block.current, warp = thread / warpSize;
+  if (!block.cluster.racing_writes.empty()) compare_racing_writes(block.cluster);
   block.exited[warp] |= 1u << thread % warpSize;
   --block.alive;
   ++block.cluster.progress;
@@ -135,7 +136,11 @@ void keep_stacks(std::unique_ptr<Stacks> stacks) {
   idle_stacks.push_back(std::move(stacks));
 }
 
-void wait_for_wake() { leave_to_scheduler(); }
+void wait_for_wake() {
+  Cluster& cluster = current_block->cluster;
+  if (!cluster.racing_writes.empty()) compare_racing_writes(cluster);
+  leave_to_scheduler();
+}
 
 void make_current(Block& block) {
   current_block = &block;

@@ -35,6 +35,9 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, const T
   const void* pc = now.pc();
   if (actor == nobody) return false;
   const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
+  if (earlier.write() && now.write() && !earlier.by_engine() && !earlier.atomic() && !now.atomic()) {
+    if (const std::byte* at = block_.shared.at(word * 4, 4)) note_racing_write(pc, at, now.bytes());
+  }
   if (reported_before(kind, pc)) return true;
   const Block& running = *current_block;
   Cluster& cluster = running.cluster;

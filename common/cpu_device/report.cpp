@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -41,6 +42,7 @@ Recorded* find(std::vector<Recorded>& list, FaultKind kind, const void* pc) {
 void add(std::vector<Recorded>& list, Recorded&& fault) {
   if (Recorded* known = find(list, fault.fault.kind, fault.pc)) {
     known->fault.times += fault.fault.times;
+    known->values = std::max(known->values, fault.values);
   } else if (list.size() < max_faults) {
     list.push_back(std::move(fault));
   }
@@ -146,6 +148,27 @@ void report(FaultKind kind, const void* pc, std::string detail, const Block& blo
        thread});
 }
 
+void note_racing_write(const void* pc, const std::byte* word, unsigned bytes) {
+  std::uint32_t before;
+  std::memcpy(&before, word, sizeof before);
+  current_block->cluster.racing_writes.push_back({pc, word, bytes, before});
+}
+
+void compare_racing_writes(Cluster& cluster) {
+  for (const RacingWrite& write : cluster.racing_writes) {
+    std::uint32_t after;
+    std::memcpy(&after, write.word, sizeof after);
+    bool equal = true;
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((write.bytes >> i & 1) != 0 && ((after ^ write.before) >> 8 * i & 0xff) != 0) equal = false;
+    }
+    if (Recorded* race = find(cluster.faults, FaultKind::race_shared, write.pc)) {
+      race->values = std::max(race->values, equal ? Values::equal : Values::different);
+    }
+  }
+  cluster.racing_writes.clear();
+}
+
 void report(FaultKind kind, const void* pc, std::string detail) {
   report(kind, pc, std::move(detail), *current_block, current_block->current);
 }
@@ -223,6 +246,7 @@ std::vector<Fault> take_faults() {
     fault.kernel = kernel.substr(0, kernel.find('<'));
     fault.where = place.line == 0 ? "unknown place (--check tells the line)"
                                   : place.file + ":" + std::to_string(place.line);
+    if (faults[i].values == Values::equal) fault.detail += "; both leave the same value there";
     result.push_back(std::move(fault));
   }
   faults.clear();

@@ -2,6 +2,7 @@
 
 // Faults: what went wrong in a kernel, collected so that reports do not depend on which core was faster.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,12 +15,25 @@ struct Block;
 struct Cluster;
 struct Launch;
 
+// Of a race of two writes, whether they leave the same value; `different` as soon as it has once been so.
+enum class Values : std::uint8_t { unknown, equal, different };
+
 // A fault whose place has yet to be looked up.
 struct Recorded {
   Fault fault;
   const void* pc;
   const void* kernel;
   unsigned thread;
+  Values values = Values::unknown;
+};
+
+// A word whose running thread is about to write some of its bytes (bit i: byte i), in a race with another's
+// write.
+struct RacingWrite {
+  const void* pc;
+  const std::byte* word;
+  unsigned bytes;
+  std::uint32_t before;  // what the other has left
 };
 
 // ---- report.cpp ------------------------------------------------------------------------------------------
@@ -32,6 +46,11 @@ void report(FaultKind kind, const void* pc, std::string detail, const Block& blo
 // launch. `block` is the number of the thread's block.
 void report_later_block(const Launch& launch, FaultKind kind, const void* pc, std::string detail,
                         std::uint64_t block, unsigned thread);
+
+// Remembers to compare the values of a race of writes to shared memory, reported at `pc`.
+void note_racing_write(const void* pc, const std::byte* word, unsigned bytes);
+// The running thread stops, so that it is known what it leaves where it wrote.
+void compare_racing_writes(Cluster& cluster);
 
 // Whether this fault has been reported at this place before; if so, counts it. Saves making the message.
 bool reported_before(FaultKind kind, const void* pc);

@@ -136,9 +136,18 @@ __global__ void barriers_of_two_kinds(float*, float*, int n) {
   }
 }
 
-TEST_KERNELS(read_barrier_write, write_own_element, add_neighbour_after_barrier, shared_write_then_read,
-             shared_read_then_write, shared_write_twice, shared_readers_then_last_writes,
-             syncwarp_between_warps, global_write_then_read, global_read_then_write, global_write_twice,
-             global_add_neighbour, two_barriers, barriers_of_two_kinds)
+// All threads write the same, but thread n another value.
+__global__ void equal_writes(float*, float* y, int n) {
+  __shared__ float slot;
+  slot = static_cast<int>(threadIdx.x) == n ? 2.0f : 1.0f;  // here: equal_writes
+  __syncthreads();
+  y[threadIdx.x] = slot;
+}
+
+TEST_KERNELS(equal_writes, read_barrier_write, write_own_element, add_neighbour_after_barrier,
+             shared_write_then_read, shared_read_then_write, shared_write_twice,
+             shared_readers_then_last_writes, syncwarp_between_warps, global_write_then_read,
+             global_read_then_write, global_write_twice, global_add_neighbour, two_barriers,
+             barriers_of_two_kinds)
 
 }  // namespace

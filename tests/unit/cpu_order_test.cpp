@@ -89,6 +89,17 @@ TEST_F(Check, GlobalLatestReaderWrites) {
   EXPECT_TRUE(at_the_store);
 }
 
+// A race all the same, and so it is called.
+TEST_F(Check, WritesOfEqualValues) {
+  const std::string same = "; both leave the same value there";
+  run("equal_writes", 3, 64, -1);
+  EXPECT_THAT(expect(FaultKind::race_shared, 1).detail, testing::EndsWith(same));
+  for (const int n : {0, 1, 17, 63}) {
+    run("equal_writes", 1, 64, n);
+    EXPECT_THAT(expect(FaultKind::race_shared, 1).detail, testing::Not(HasSubstr(same))) << n;
+  }
+}
+
 // ---- Barriers -------------------------------------------------------------------------------------------
 
 TEST_P(BothBuilds, DivergentBarrier) {
