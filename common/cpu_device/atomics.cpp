@@ -14,6 +14,8 @@ namespace {
 template <typename T, typename Change>
 T update(T* address, const Change& change, const void* pc) {
   Block& block = *current_block;
+  if (overdue != 0) report_overdue(pc);
+  block.spin.read(reinterpret_cast<std::uintptr_t>(address), block.current, pc);
   std::unique_lock<std::mutex> lock;
   if (observe_atomic(address, true, pc)) {
     lock = std::unique_lock(block.launch.atomic_objects.mutex);
@@ -94,7 +96,7 @@ unsigned atomic_min(unsigned* address, unsigned value) {
 
 void thread_fence() {
   Block& block = *current_block;
-  if (block.grid_order) block.grid_order->fence(block.actor(block.current));
+  if (block.grid_order) block.grid_order->fence(block.actor(block.current), block.launch.atomic_objects);
 }
 
 }  // namespace cpu_device

@@ -7,6 +7,7 @@ namespace cpu_device {
 Block::Block(Launch& launch_, Cluster& cluster_, unsigned rank_, Clocks* clocks_, GridOrder* grid_order_)
     : launch(launch_),
       cluster(cluster_),
+      watch(launch_.checked ? Watch::checked : Watch::unchecked),
       rank(rank_),
       first_actor(clocks_ == nullptr ? 0 : clocks_->first_thread(rank_)),
       shared(launch_.shared_bytes),
@@ -42,8 +43,10 @@ void Block::begin(std::uint64_t block_number) {
     ready_next.back() = (1u << count % warpSize) - 1;
     exited.back() = ~ready_next.back();
   }
+  places.assign(clocks == nullptr ? 0 : warps, 0);
   alive = count;
   box = nullptr;
+  spin.end();
   sync.new_block();
   engine.new_block();
   shared.poison();

@@ -16,6 +16,7 @@
 #include "common/cpu_device/shared_memory.hpp"
 #include "common/cpu_device/sync.hpp"
 #include "common/cpu_device/thread.hpp"
+#include "common/cpu_device/watchdog.hpp"
 
 namespace cpu_device {
 
@@ -29,6 +30,9 @@ struct BoxPlace {
   std::string text() const;  // "the box of 64 x 32 at row 128, column 256 of A"
 };
 
+// What becomes of an access to memory.
+enum class Watch : std::uint8_t { unchecked, checked, overdue };  // overdue: it ends the launch
+
 struct Block {
   // Of a launch that is not checked: `clocks` and `grid_order` are nullptr.
   Block(Launch& launch, Cluster& cluster, unsigned rank, Clocks* clocks, GridOrder* grid_order);
@@ -41,6 +45,7 @@ struct Block {
 
   Launch& launch;
   Cluster& cluster;
+  volatile Watch watch;
   const unsigned rank;  // in its cluster
   const unsigned first_actor;
   std::uint64_t number = 0;  // linear, x fastest
@@ -63,7 +68,12 @@ struct Block {
   std::vector<std::uint32_t> exited;      // or never existed
   std::vector<std::uint32_t> passed;  // not bits: barriers that all of the warp's lanes have passed together
 
+  // Of each warp: where its lanes have waited, a bit for each place (two may share one). Checked launches
+  // only.
+  std::vector<std::uint64_t> places;
+
   SyncObjects sync;
+  Spin spin;
   AsyncEngine engine;
   SharedMemory shared;
 

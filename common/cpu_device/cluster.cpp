@@ -37,11 +37,17 @@ void Cluster::end_launch() {
   }
 }
 
-// Gives every warp of every block its turn. Returns whether any was ready.
-bool Cluster::run_ready() {
+bool Cluster::is_starved(const Block& block, unsigned warp) const {
+  return block.rank * block.ready.size() + warp + 1 == launch.schedule;
+}
+
+// Gives every warp of every block its turn, except the starved one, or only that one. Returns whether any was
+// ready.
+bool Cluster::run_ready(bool starved) {
   bool any = false;
   for (auto& block : blocks) {
     for (unsigned warp = 0; warp < block->ready.size(); ++warp) {
+      if (is_starved(*block, warp) != starved) continue;
       block->ready[warp] |= std::exchange(block->ready_next[warp], 0);
       any = any || block->ready[warp] != 0;
     }
@@ -50,6 +56,7 @@ bool Cluster::run_ready() {
     if (!any || block->alive == 0) continue;
     make_current(*block);
     for (unsigned warp = 0; warp < block->ready.size(); ++warp) {
+      if (is_starved(*block, warp) != starved) continue;
       run_warp(*block, stacks, warp);
       if (stopped()) return true;
     }
@@ -72,6 +79,11 @@ bool Cluster::give_up_waiting() {
   vain_ = progress == progress_seen_ ? vain_ + 1 : 0;
   progress_seen_ = progress;
   if (vain_ == long_enough) return false;
+  if (spins_seen_ !=
+      spins) {  // what a thread reads again and again may be written by a cluster before this one
+    spins_seen_ = spins;
+    wait_for_clusters_before(*this);
+  }
   bool any = false;
   for (auto& block : blocks) {
     for (unsigned i = 0; i < block->threads.size(); ++i) {
@@ -98,12 +110,16 @@ void Cluster::run(std::uint64_t cluster_number) {
   }
   if (grid_order != nullptr) grid_order->begin(number);
   while (true) {
-    if (run_ready()) {
+    if (run_ready(false)) {
       if (stopped()) return;
       continue;
     }
     if (std::none_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->alive > 0; })) break;
     if (act()) continue;
+    if (launch.schedule != 0 && run_ready(true)) {
+      if (stopped()) return;
+      continue;
+    }
     if (end_flag_waits(*this)) continue;
     if (stopped()) return;  // by a cluster before it, while it waited for that
     if (give_up_waiting()) continue;

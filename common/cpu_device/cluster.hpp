@@ -40,15 +40,18 @@ struct Cluster {
   bool ended = false;                               // by a fault that it cannot survive
   std::uint64_t progress = 0;                       // synchronisations so far
   unsigned flag_waits = 0;                          // threads waiting for a flag
+  std::uint64_t spins = 0;                          // how often a thread that spins has let others run
   std::vector<Recorded> faults;                     // in program order
   std::vector<RacingWrite> racing_writes;           // by the running thread, since it last waited
   std::array<Allocation*, 4> latest_allocations{};  // accessed, most recent first
 
  private:
-  bool run_ready();
+  bool run_ready(bool starved);
+  bool is_starved(const Block& block, unsigned warp) const;
   bool act();
   bool give_up_waiting();
   std::uint64_t progress_seen_ = 0;
+  std::uint64_t spins_seen_ = 0;
   unsigned vain_ = 0;  // attempts to go on that have changed nothing
 };
 

@@ -63,6 +63,7 @@ enum class FaultKind {
   flag_misuse,
   unrounded_operand,
   deadlock,
+  no_progress,
 };
 
 // "data race on shared memory" and so on: the words that users and tests see.
@@ -89,6 +90,18 @@ std::vector<Fault> take_faults();
 
 // Whether kernels compiled for observation report their accesses; otherwise they run unchecked.
 void set_checking(bool on);
+
+// The order in which the warps of a cluster take turns. Schedule 0 goes by their numbers; schedule S > 0
+// starves warp S - 1 of the cluster (the warps of its second block follow those of the first), which runs
+// only when nothing else in the cluster can happen. A GPU may do either, and everything in between.
+void set_schedule(unsigned schedule);
+// Schedules that between them starve each role once: of the warps that have waited at the same places in the
+// checked launches since the last call, the first; then, of all these warps, the others. No schedule 0.
+std::vector<unsigned> take_schedules();
+
+// How long a thread may run without reaching anything that it could wait at, in seconds of processor time,
+// until that is reported as a fault (FaultKind::no_progress). 0: for ever. The default is 10.
+void set_watchdog(double seconds);
 
 // Called before a crash in a kernel ends the program, unless it is nullptr. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;

@@ -31,7 +31,10 @@ thread_local context::fcontext_t scheduler = nullptr;  // whoever resumed the ru
 std::mutex idle_mutex;
 std::vector<std::unique_ptr<Stacks>> idle_stacks;  // between launches
 
-void leave_to_scheduler() { scheduler = context::jump_fcontext(scheduler, nullptr).fctx; }
+void leave_to_scheduler() {
+  life.switches = life.switches + 1;
+  scheduler = context::jump_fcontext(scheduler, nullptr).fctx;
+}
 
 // Keeps nothing from before the kernel, as the registers saved then are on the thread's stack.
 [[noreturn]] __attribute__((noinline)) void end_thread() {
@@ -40,6 +43,7 @@ void leave_to_scheduler() { scheduler = context::jump_fcontext(scheduler, nullpt
   if (!block.cluster.racing_writes.empty()) compare_racing_writes(block.cluster);
   block.exited[warp] |= 1u << thread % warpSize;
   --block.alive;
+  life.exits = life.exits + 1;
   ++block.cluster.progress;
   leave_rendezvous(block, thread);
   for (Barrier& barrier : block.sync.barriers) barrier.thread_exited(block, thread);
@@ -137,8 +141,13 @@ void keep_stacks(std::unique_ptr<Stacks> stacks) {
 }
 
 void wait_for_wake() {
-  Cluster& cluster = current_block->cluster;
-  if (!cluster.racing_writes.empty()) compare_racing_writes(cluster);
+  Block& block = *current_block;
+  if (!block.cluster.racing_writes.empty()) compare_racing_writes(block.cluster);
+  if (!block.places.empty()) {
+    const auto pc = reinterpret_cast<std::uintptr_t>(block.threads[block.current].wait.pc);
+    block.places[block.current / warpSize] |= std::uint64_t{1} << (pc * 0x9e3779b97f4a7c15u >> 58);
+  }
+  if (overdue != 0) report_overdue(block.threads[block.current].wait.pc);
   leave_to_scheduler();
 }
 

@@ -225,15 +225,15 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
   return true;
 }
 
-bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc) {
+bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const void* pc) {
   Allocation* allocation = find(address, current_block->cluster);
   if (allocation == nullptr || address + 4 > allocation->begin + allocation->bytes) return false;
   const std::size_t word = (address - allocation->begin) / 4;
   if (allocation->permission != nullptr) {
     if (reads && !check_permission(*allocation, word, whole_word, false, pc)) return true;
-    if (!check_permission(*allocation, word, whole_word, true, pc)) return true;
+    if (writes && !check_permission(*allocation, word, whole_word, true, pc)) return true;
   }
-  if (allocation->shadow != nullptr) allocation->shadow->access(word, whole_word, true, true, pc);
+  if (allocation->shadow != nullptr) allocation->shadow->access(word, whole_word, writes, true, pc);
   return true;
 }
 

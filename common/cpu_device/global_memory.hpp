@@ -14,8 +14,9 @@ namespace cpu_device {
 // Checks an access of the running thread of an observed kernel: bounds, permissions, races between threads.
 // Returns false if the address is in no allocation.
 bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
-// The same for an atomic operation on a word; these do not race with each other.
-bool check_global_atomic(std::uintptr_t address, bool reads, const void* pc);
+// The same for an atomic or volatile operation on a word, which reads, writes or does both; these do not race
+// with each other.
+bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const void* pc);
 // An engine has read this; checks only for races.
 void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 bool is_allocated(std::uintptr_t address, unsigned bytes);

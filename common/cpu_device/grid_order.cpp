@@ -101,6 +101,7 @@ void GridOrder::begin(std::uint64_t cluster) {
   acquired_.clear();
   before_fences_.clear();
   found_.clear();
+  volatile_reads_.clear();
 }
 
 SharedKnowledge GridOrder::release(unsigned thread) {
@@ -117,7 +118,12 @@ void GridOrder::acquire(unsigned thread, const SharedKnowledge& knowledge) {
   acquired_.add(thread, clocks_.now(), knowledge);
 }
 
-void GridOrder::fence(unsigned thread) {
+void GridOrder::fence(unsigned thread, AtomicObjects& objects) {
+  for (const VolatileRead& read : volatile_reads_) {
+    if (!clocks_.ordered(read.thread, read.tick, thread)) continue;
+    const std::lock_guard lock(objects.mutex);
+    if (const SharedKnowledge there = objects.exchange(read.address, nullptr)) acquire(thread, there);
+  }
   if (const SharedKnowledge found = found_.known_to(thread)) acquire(thread, found);
   const Tick tick = clocks_.now();
   before_fences_.add(thread, tick, release(thread));
@@ -126,6 +132,19 @@ void GridOrder::fence(unsigned thread) {
 void GridOrder::atomic(unsigned thread, std::uintptr_t address, AtomicObjects& objects) {
   const SharedKnowledge there = objects.exchange(address, before_fences_.known_to(thread));
   if (there != nullptr) found_.add(thread, clocks_.now(), there);
+}
+
+void GridOrder::volatile_read(unsigned thread, std::uintptr_t address) {
+  for (VolatileRead& read : volatile_reads_) {
+    if (read.thread != thread || read.address != address) continue;
+    read.tick = clocks_.now();
+    return;
+  }
+  volatile_reads_.push_back({thread, clocks_.now(), address});
+}
+
+void GridOrder::volatile_write(unsigned thread, std::uintptr_t address, AtomicObjects& objects) {
+  objects.exchange(address, before_fences_.known_to(thread));
 }
 
 }  // namespace cpu_device

@@ -93,8 +93,13 @@ class GridOrder {
   // fence; with a fence after it, what others have left there becomes known. Fence and operation may be those
   // of different threads of the cluster if something orders the two: that is how kernels are written, and how
   // GPUs work.
-  void fence(unsigned thread);
+  void fence(unsigned thread, AtomicObjects& objects);
   void atomic(unsigned thread, std::uintptr_t address, AtomicObjects& objects);
+
+  // A volatile access, which is no more than a load or a store. What a read finds is looked up at the next
+  // fence: at the moment of the read, its value has yet to be loaded.
+  void volatile_read(unsigned thread, std::uintptr_t address);
+  void volatile_write(unsigned thread, std::uintptr_t address, AtomicObjects& objects);
 
   // Whether the thread has seen what `actor` of another cluster did at its tick.
   bool seen(ClusterNumber cluster, unsigned actor, Tick tick, unsigned thread) const {
@@ -107,6 +112,12 @@ class GridOrder {
   Learned acquired_;
   Learned before_fences_;  // of the cluster; atomic operations leave it behind
   Learned found_;          // by atomic operations; a fence makes it known
+  struct VolatileRead {
+    unsigned thread;
+    Tick tick;
+    std::uintptr_t address;
+  };
+  std::vector<VolatileRead> volatile_reads_;  // the latest of each thread at each address
 };
 
 }  // namespace cpu_device

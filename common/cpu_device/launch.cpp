@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/crash.hpp"
@@ -22,6 +23,8 @@ namespace cpu_device {
 namespace {
 
 bool checking = false;
+unsigned schedule = 0;
+std::vector<std::vector<std::uint64_t>> places_of_launches;  // for take_schedules()
 
 std::vector<LaunchShape>* noted_launches = nullptr;  // for launches_of(), while it runs
 std::optional<std::vector<std::vector<std::uint64_t>>> selection;
@@ -30,6 +33,7 @@ std::size_t launches_since_selection = 0;
 // What each OS thread does.
 void run_clusters(Launch& launch) {
   install_crash_handler();
+  const Watchdog watchdog;
   auto stacks = take_stacks();
   current_block_dim = {launch.block.x, launch.block.y, launch.block.z};
   current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
@@ -40,6 +44,13 @@ void run_clusters(Launch& launch) {
       if (launch.checked) tell_block_end(block->number);
     }
     end_cluster_faults(cluster);
+    if (launch.checked && launch.schedule == 0) {
+      std::vector<std::uint64_t> places;
+      for (const auto& block : cluster.blocks) {
+        places.insert(places.end(), block->places.begin(), block->places.end());
+      }
+      launch.roles.add(places);
+    }
   }
   // The host, which may go on in this OS thread, must not see it.
   for (const auto& block : cluster.blocks) block->shared.poison();
@@ -63,7 +74,35 @@ std::uint64_t Launch::cluster_of(std::uint64_t block_number) const {
   return flatten({at.x / cluster.x, at.y / cluster.y, at.z / cluster.z}, clusters_of_grid);
 }
 
+void Roles::add(const std::vector<std::uint64_t>& places) {
+  const std::lock_guard lock(mutex_);
+  places_.resize(std::max(places_.size(), places.size()));
+  for (std::size_t warp = 0; warp < places.size(); ++warp) places_[warp] |= places[warp];
+}
+
 void set_checking(bool on) { checking = on; }
+
+void set_schedule(unsigned number) { schedule = number; }
+
+std::vector<unsigned> take_schedules() {
+  std::vector<unsigned> firsts, others;
+  for (const std::vector<std::uint64_t>& places : std::exchange(places_of_launches, {})) {
+    for (std::size_t warp = 0; warp < places.size(); ++warp) {
+      const bool first = std::find(places.begin(), places.end(), places[warp]) - places.begin() ==
+                         static_cast<std::ptrdiff_t>(warp);
+      (first ? firsts : others).push_back(static_cast<unsigned>(warp) + 1);
+    }
+  }
+  const auto in_order = [](std::vector<unsigned>& list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  };
+  in_order(firsts);
+  in_order(others);
+  std::erase_if(others, [&](unsigned one) { return std::binary_search(firsts.begin(), firsts.end(), one); });
+  firsts.insert(firsts.end(), others.begin(), others.end());
+  return firsts;
+}
 
 std::vector<LaunchShape> launches_of(const std::function<void()>& body) {
   std::vector<LaunchShape> launches;
@@ -111,6 +150,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
     launch.selected.erase(std::unique(launch.selected.begin(), launch.selected.end()), launch.selected.end());
     clusters = launch.selected.size();
   }
+  launch.schedule = schedule;
   if (checking) {
     forget_global_accesses();
     tell_launch(shape);
@@ -124,6 +164,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   end_if_overrun();
   launch.flags.end(launch);
   end_launch_faults(launch);
+  if (checking && schedule == 0) places_of_launches.push_back(launch.roles.places());
 }
 
 }  // namespace cpu_device

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "common/cpu_device/cpu_device.hpp"
@@ -34,6 +35,18 @@ inline std::uint64_t flatten(const dim3& index, const dim3& extent) {
 
 inline std::uint64_t volume(const dim3& extent) { return std::uint64_t{extent.x} * extent.y * extent.z; }
 
+// Where the warps of a launch's clusters have waited.
+class Roles {
+ public:
+  // `places` as in Block::places, of all warps of a cluster. By several OS threads at once.
+  void add(const std::vector<std::uint64_t>& places);
+  const std::vector<std::uint64_t>& places() const { return places_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::uint64_t> places_;
+};
+
 struct Launch {
   const void* kernel;
   dim3 grid, block, cluster;
@@ -50,6 +63,8 @@ struct Launch {
   std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
   GridFlags flags{};
   AtomicObjects atomic_objects{};  // checked launches only
+  unsigned schedule = 0;           // see set_schedule()
+  Roles roles{};                   // checked launches only
 
   std::uint64_t clusters() const { return volume(grid) / blocks_per_cluster; }
   // The linear number of a cluster's block.

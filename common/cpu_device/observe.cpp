@@ -133,8 +133,43 @@ inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, c
                            std::uintptr_t source) {
   Block* block = current_block;
   if (block == nullptr) return observe_host(address, write);
-  if (on_stack(*block, address, write) || !block->launch.checked) return;
+  if (on_stack(*block, address, write)) return;
+  if (block->watch != Watch::checked) {
+    if (block->watch == Watch::overdue) report_overdue(pc);
+    return;
+  }
+  if (write) {
+    block->spin.end();
+  } else {
+    block->spin.read(address, block->current, pc);
+  }
   observe_memory(*block, address, bytes, write, pc, copy, source);
+}
+
+}  // namespace
+
+namespace {
+
+// A volatile access of 4 bytes of global memory counts as an atomic operation, which flags made by hand rely
+// on; any other as an ordinary access.
+void observe_volatile(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
+  Block* block = current_block;
+  const bool word = bytes == 4 && address % 4 == 0;
+  if (!word || block == nullptr || !block->launch.checked || on_stack(*block, address, write) ||
+      find_shared(*block, address, bytes).block != nullptr) {
+    return observe_access(address, bytes, write, pc, false, 0);
+  }
+  tell(*block, pc, address, bytes, Space::global, write, false, 0);
+  if (!check_global_atomic(address, !write, write, pc)) stop_at_wild_address(address, write, pc);
+  const unsigned thread = block->actor(block->current);
+  if (write) {
+    block->spin.end();
+    const std::lock_guard lock(block->launch.atomic_objects.mutex);
+    block->grid_order->volatile_write(thread, address, block->launch.atomic_objects);
+  } else {
+    block->grid_order->volatile_read(thread, address);
+    block->spin.read(address, block->current, pc);
+  }
 }
 
 }  // namespace
@@ -163,7 +198,7 @@ bool observe_atomic(const void* pointer, bool reads, const void* pc) {
     place.block->shadow->atomic(place.offset / 4, block.actor(block.current), reads, pc);
     return false;
   }
-  if (!check_global_atomic(address, reads, pc)) stop_at_wild_address(address, true, pc);
+  if (!check_global_atomic(address, reads, true, pc)) stop_at_wild_address(address, true, pc);
   return true;
 }
 
@@ -269,6 +304,22 @@ void copy_vector(void* to, const void* from, unsigned bytes) {
 
 extern "C" {
 
+#define OBSERVE_VOLATILE(name, bytes, write)                                              \
+  void name(void* address) {                                                              \
+    cpu_device::observe_volatile(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
+                                 __builtin_return_address(0));                            \
+  }
+
+OBSERVE_VOLATILE(__tsan_volatile_read1, 1, false)
+OBSERVE_VOLATILE(__tsan_volatile_read2, 2, false)
+OBSERVE_VOLATILE(__tsan_volatile_read4, 4, false)
+OBSERVE_VOLATILE(__tsan_volatile_read8, 8, false)
+OBSERVE_VOLATILE(__tsan_volatile_read16, 16, false)
+OBSERVE_VOLATILE(__tsan_volatile_write1, 1, true)
+OBSERVE_VOLATILE(__tsan_volatile_write2, 2, true)
+OBSERVE_VOLATILE(__tsan_volatile_write4, 4, true)
+OBSERVE_VOLATILE(__tsan_volatile_write8, 8, true)
+OBSERVE_VOLATILE(__tsan_volatile_write16, 16, true)
 OBSERVE(__tsan_read1, 1, false)
 OBSERVE(__tsan_read2, 2, false)
 OBSERVE(__tsan_read4, 4, false)

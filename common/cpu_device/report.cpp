@@ -113,6 +113,8 @@ const char* to_string(FaultKind kind) {
       return "operand not rounded to TF32";
     case FaultKind::deadlock:
       return "deadlock";
+    case FaultKind::no_progress:
+      return "no progress";
   }
   return "fault";
 }

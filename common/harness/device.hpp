@@ -86,6 +86,10 @@ class Device {
   // Runs the step once and waits. Afterwards faults() has what a checking device found.
   virtual void run(const Step& step, const AnyGemm& gemm) = 0;
   virtual std::vector<std::string> faults() { return {}; }
+  // In what order threads take turns; for a checking CPU device. See cpu_device::set_schedule().
+  virtual void set_schedule(unsigned schedule) { (void)schedule; }
+  // Which schedules would show more about the runs under schedule 0 since the last call, best first.
+  virtual std::vector<unsigned> take_schedules() { return {}; }
   // Runs it and observes every access; for a checking CPU device.
   virtual Observation observe(const Step& step, const AnyGemm& gemm, const XrayPlan& plan);
   // The time of the last run, if the device knows it better than a clock around run().
@@ -103,7 +107,8 @@ class Device {
                       const std::vector<float*>& baseline_c, int repeat, Protocol protocol) = 0;
 };
 
-std::unique_ptr<Device> make_cpu_device(bool check);
+// `watchdog`: see cpu_device::set_watchdog().
+std::unique_ptr<Device> make_cpu_device(bool check, double watchdog = 10);
 
 // The GPU to run on, or nullptr and the reason why there is none.
 std::unique_ptr<Device> make_gpu_device(std::string& why_not);

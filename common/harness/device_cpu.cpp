@@ -104,6 +104,9 @@ class CpuDevice : public Device {
 
   std::vector<std::string> faults() override { return std::exchange(faults_, {}); }
 
+  void set_schedule(unsigned schedule) override { cpu_device::set_schedule(schedule); }
+  std::vector<unsigned> take_schedules() override { return cpu_device::take_schedules(); }
+
   void describe(const AnyGemm& g) override {
     if (!check_) return;
     const auto bytes = static_cast<unsigned>(g.element_bytes());
@@ -142,6 +145,9 @@ class CpuDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(bool check) { return std::make_unique<CpuDevice>(check); }
+std::unique_ptr<Device> make_cpu_device(bool check, double watchdog) {
+  cpu_device::set_watchdog(watchdog);
+  return std::make_unique<CpuDevice>(check);
+}
 
 }  // namespace harness

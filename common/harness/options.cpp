@@ -36,6 +36,14 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   const char* run = "Run";
   app.add_option("--device", o.device, "auto, gpu or cpu [auto: a GPU if one can run this]")->group(run);
   app.add_flag("--check", o.check, "CPU device: check every memory access and every barrier")->group(run);
+  app.add_option("--schedules", o.schedules,
+                 "With --check: under how many schedules, each of which starves another warp [4]")
+      ->group(run);
+  app.add_option("--schedule", o.schedule, "With --check: only under this one, as a report names it")
+      ->group(run);
+  app.add_option("--watchdog", o.watchdog,
+                 "CPU device: seconds of processor time that a thread may run without waiting; 0: any [10]")
+      ->group(run);
   app.add_flag("--xray", o.xray, "CPU device: show what each line does to global and shared memory")
       ->group(run);
   app.add_option("--block", o.block, "With --xray: only this block, blockIdx.x,blockIdx.y[,blockIdx.z]")

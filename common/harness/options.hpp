@@ -25,6 +25,8 @@ struct Options {
   // How to run.
   std::string device = "auto";
   bool check = false;
+  std::optional<int> schedules, schedule;
+  double watchdog = 10;  // seconds
   bool xray = false;
   bool requests = false;
   std::string block;  // --block, as typed

@@ -239,6 +239,7 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         {"bias", nullptr},
         {"device", device.name},
         {"device_kind", device.kind},
+        {"schedules", result.schedules},
         {"date", now_utc()},
     };
     for (const Column& column : columns_of(device, result.precision)) {

@@ -62,7 +62,10 @@ std::unique_ptr<Device> choose_device(const Options& o, const Step& step) {
     if (o.device == "gpu") throw DeviceUnavailable("no GPU: " + why_not + "; use --device cpu");
     why_not = "no GPU: " + why_not;
   }
-  auto cpu = make_cpu_device((o.check || o.xray) && !step.elsewhere);
+  if (!(o.watchdog >= 0 && o.watchdog <= 1e6)) {
+    throw InputError(fmt::format("--watchdog is {}; give 0 to 1000000 seconds", o.watchdog));
+  }
+  auto cpu = make_cpu_device((o.check || o.xray) && !step.elsewhere, o.watchdog);
   fmt::print("{} on the {} ({})\n", step.name, cpu->info().name, why_not);
   return cpu;
 }
@@ -197,6 +200,18 @@ Protocol protocol_of(const std::string& option, Precision precision) {
   throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn or rested", option));
 }
 
+void check_schedule_options(const Options& o) {
+  const char* option = o.schedules ? "--schedules" : "--schedule";
+  if (!o.schedules && !o.schedule) return;
+  if (o.schedules && o.schedule) throw InputError("give either --schedules or --schedule, not both");
+  if (!o.check) throw InputError(fmt::format("{} goes with --check", option));
+  const int value = o.schedules.value_or(o.schedule.value_or(0)), least = o.schedules ? 1 : 0;
+  constexpr int most = 513;  // warps of the largest cluster, and none
+  if (value < least || value > most) {
+    throw InputError(fmt::format("{} is {}; give {} to {}", option, value, least, most));
+  }
+}
+
 // Every problem of the command line, all checked before the first one runs.
 std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu) {
   check_xray_options(o);
@@ -207,6 +222,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
     throw InputError(fmt::format("unknown --cache '{}'; use cold or hot", o.cache));
   }
   const Protocol protocol = protocol_of(o.protocol, step.precision());
+  check_schedule_options(o);
   const bool several = o.sweep || !o.cases.empty();
   if (several && !(o.a.empty() && o.b.empty() && o.c.empty() && o.out.empty())) {
     throw InputError("--a, --b, --c and --out hold one problem; leave out --sweep and --cases");
@@ -247,7 +263,9 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
                           one.repeat.value_or(on_gpu ? 20 : 1),
                           one.cache == "cold",
                           protocol,
-                          std::nullopt});
+                          std::nullopt,
+                          o.check ? o.schedules.value_or(4) : 1,
+                          o.schedule ? std::optional(static_cast<unsigned>(*o.schedule)) : std::nullopt});
       if (o.xray) {
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));

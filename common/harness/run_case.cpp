@@ -27,9 +27,8 @@ class DeviceMatrix {
  public:
   DeviceMatrix(Device& device, Input type, const Extent& extent)
       : device_(device), type_(type), extent_(extent) {
-    const std::size_t bytes = buffer_bytes(type, extent);
-    buffer_ = device.allocate(bytes);
-    device.poison(buffer_, bytes);
+    buffer_ = device.allocate(buffer_bytes(type, extent));
+    poison();
   }
   DeviceMatrix(const DeviceMatrix&) = delete;
   DeviceMatrix(DeviceMatrix&& from) noexcept
@@ -39,6 +38,7 @@ class DeviceMatrix {
         buffer_(std::exchange(from.buffer_, nullptr)) {}
   ~DeviceMatrix() { device_.release(buffer_); }
 
+  void poison() { device_.poison(buffer_, buffer_bytes(type_, extent_)); }
   Input type() const { return type_; }
   const Extent& extent() const { return extent_; }
   void* data() const { return at(0); }
@@ -144,6 +144,7 @@ class Case {
     check_memory(device_, bytes_of(gemm_, timed));
     add_buffers(timed);
     device_.describe(gemm(0));
+    if (request_.schedule) device_.set_schedule(*request_.schedule);
 
     const auto start = std::chrono::steady_clock::now();
     if (request_.xray) {
@@ -152,7 +153,8 @@ class Case {
       device_.run(step_, gemm(0));
     }
     const std::chrono::duration<double, std::micro> first_run = std::chrono::steady_clock::now() - start;
-    judge("");
+    judge(under(request_.schedule.value_or(0)));
+    if (!request_.schedule && !request_.xray) run_further_schedules();
     if (timed && result_.pass) {
       measure();
       if (gemm_.beta != 0) {  // every timed run changed C: start over for the second comparison
@@ -173,6 +175,28 @@ class Case {
   }
 
  private:
+  static std::string under(unsigned schedule) {
+    return schedule == 0 ? ""
+                         : fmt::format(" under schedule {0} (warp {1} starved; --schedule {0} repeats it)",
+                                       schedule, schedule - 1);
+  }
+
+  // Until one fails.
+  void run_further_schedules() {
+    for (const unsigned schedule : device_.take_schedules()) {
+      if (!result_.pass || result_.schedules >= request_.schedules) break;
+      FloatMatrix& c = sets_[0].c;
+      c.poison();
+      if (sets_[0].c0) device_.copy_matrix(c.data(), sets_[0].c0->data(), c.extent());
+      device_.describe(gemm(0));
+      device_.set_schedule(schedule);
+      device_.run(step_, gemm(0));
+      ++result_.schedules;
+      judge(under(schedule));
+    }
+    device_.set_schedule(0);
+  }
+
   void add_buffers(bool with_baseline) {
     Buffers set{{device_, gemm_.input, extent_a(gemm_)},
                 {device_, gemm_.input, extent_b(gemm_)},
@@ -219,7 +243,7 @@ class Case {
   }
 
   void judge(const std::string& when) {
-    for (const std::string& fault : device_.faults()) fail(fault);
+    for (const std::string& fault : device_.faults()) fail(fault + when);
     const bool whole = !request_.xray || request_.xray->all;  // the whole of C was computed
     if (!request_.verify || !whole) return;
     result_.verified = true;

@@ -26,6 +26,9 @@ struct Request {
   bool cold_cache = true;
   Protocol protocol = Protocol::in_turn;  // of timing on a GPU
   std::optional<XrayPlan> xray;           // observe the run; the device must be a checking CPU device
+  // Of a checked run: under how many schedules at most; or only this one.
+  int schedules = 1;
+  std::optional<unsigned> schedule;
 };
 
 struct Result {
@@ -40,6 +43,7 @@ struct Result {
   std::optional<Verdict> baseline;             // the baseline's result, if it was compared
   std::optional<Timing> timing;
   std::optional<Observation> xray;
+  int schedules = 1;                    // under which it ran
   std::vector<std::string> complaints;  // why it failed, one line each
 };
 
