@@ -72,9 +72,7 @@ __global__ void spin_lock(unsigned* flags, float* data, float* y, int) {
 __global__ void count(unsigned*, float* data, float* y, int n) {
   const int step = n < 0 ? 0 : 1;
   float sum = 0.0f;
-  for (int i = 0; i != n; i += step) {  // here: count
-    sum += data[0];
-  }
+  for (int i = 0; i != n; i += step) sum += data[0];  // here: count
   y[0] = sum;
 }
 
