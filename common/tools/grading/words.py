@@ -88,7 +88,7 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
         if place := re.search(rf"{re.escape(file)}:(\d+)", outcome.crash):
             line = int(place[1])
     says, look = WORDS["ended"][code].values()
-    said = re.sub(r", address \S+?(?=;|$)|; run with --check.*", "", outcome.crash)
+    said = re.sub(r", address [^;,]+|; run with --check.*", "", outcome.crash)
     at = f" with {outcome.at}" if outcome.at else ""
     return Finding(code, says.format(at=at, said=said), line, look=look)
 
