@@ -68,14 +68,14 @@ struct Factor {
   std::int32_t exponent;
 };
 
-Factor factor(std::uint32_t bits) {
-  return {static_cast<std::int32_t>(significand_of(bits) >> 13), exponent_of(bits)};
+Factor factor(const TensorCoreArithmetic& model, std::uint32_t bits) {
+  const int exponent = std::max(exponent_of(bits), model.least_factor_exponent);
+  const std::int64_t significand = significand_of(bits) >> 13;
+  return {static_cast<std::int32_t>(significand >> (exponent - exponent_of(bits))), exponent};
 }
 
-constexpr int max_products = 16;
-
 float step(const TensorCoreArithmetic& model, const Factor* a, const Factor* b, float c, bool with_c) {
-  std::array<Term, max_products + 1> terms;
+  std::array<Term, max_terms + 1> terms;
   std::size_t count = 0;
   int largest = model.least_exponent;
   const auto take = [&](const Term& term) {
@@ -160,20 +160,43 @@ bool fits_double(const TensorCoreArithmetic& model) {
          !model.zeros_have_exponents && model.least_exponent >= -252;
 }
 
-struct Row {  // finite operands: a row of A or a column of B
-  std::array<double, max_products> values;
-  std::array<int, max_products> exponents;
+// A row of A, or a column of B. Plain arrays, as checks of their indices keep loops from becoming vector
+// instructions.
+struct Row {
+  std::uint32_t bits[max_terms];  // of floats
+  double values[max_terms];
+  std::int16_t exponents[max_terms];
+  bool finite;
 };
 
-Row row_of(std::span<const std::uint32_t> bits) {
-  constexpr int never_the_largest = -1000;
-  Row row;
-  for (std::size_t k = 0; k < bits.size(); ++k) {
-    row.values[k] = std::bit_cast<float>(bits[k]);
-    row.exponents[k] = is_zero(bits[k]) ? never_the_largest : exponent_of(bits[k]);
+// Makes rows of an operand. The type is fixed, so that this takes little time beside the products of a small
+// instruction.
+template <OperandType TYPE>
+struct Unpacking {
+  Unpacking(const TensorCoreArithmetic& model, int K, const Operand& operand)
+      : operand(operand), least_exponent(model.least_factor_exponent) {
+    for (int k = 0; k < K; ++k) offsets[k] = operand.first + operand.terms.offset(k);
   }
-  return row;
-}
+
+  [[gnu::always_inline]] void row(int number, Row& to, int K) const {
+    constexpr int never_the_largest = -1000;
+    const std::ptrdiff_t row = operand.rows.offset(number);
+    for (int k = 0; k < K; ++k) to.bits[k] = float_bits(TYPE, operand.bits_at(TYPE, row + offsets[k]));
+    bool finite = true;
+    for (int k = 0; k < K; ++k) {
+      const std::uint32_t bits = to.bits[k];
+      to.values[k] = std::bit_cast<float>(bits);
+      to.exponents[k] = static_cast<std::int16_t>(
+          is_zero(bits) ? never_the_largest : std::max(exponent_of(bits), least_exponent));
+      finite &= is_finite(bits);
+    }
+    to.finite = finite;
+  }
+
+  const Operand& operand;
+  int least_exponent;
+  std::array<std::ptrdiff_t, max_terms> offsets;
+};
 
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
@@ -186,22 +209,30 @@ float cut_to_float(double x) {
   return static_cast<float>(std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & float_has));
 }
 
+// Inlined, for a model and numbers of terms that the compiler knows.
+[[gnu::always_inline]] inline float one_step(const TensorCoreArithmetic& model, const Row& a, const Row& b,
+                                             int first, float d) {
+  const double* x = a.values + first;
+  const double* y = b.values + first;
+  std::int16_t of_products = -2000;
+  for (int k = 0; k < model.products; ++k) {
+    of_products = std::max<std::int16_t>(of_products, a.exponents[first + k] + b.exponents[first + k]);
+  }
+  int largest = std::max<int>(model.least_exponent, of_products);
+  if (d != 0) largest = std::max(largest, exponent_of(std::bit_cast<std::uint32_t>(d)));
+  const double scale = power_of_two(model.fraction_bits - largest);
+  std::int64_t sum = static_cast<std::int32_t>(d * scale);
+  for (int k = 0; k < model.products; k += at_once) {
+    std::int32_t part = 0;
+    for (int i = k; i < k + at_once; ++i) part += static_cast<std::int32_t>(x[i] * y[i] * scale);
+    sum += part;
+  }
+  return cut_to_float(static_cast<double>(sum) * power_of_two(largest - model.fraction_bits));
+}
+
 float all_steps(const TensorCoreArithmetic& model, const Row& a, const Row& b, int K, float d) {
   for (int first = 0; first < K && std::isfinite(d); first += model.products) {
-    int largest = model.least_exponent;
-    if (d != 0) largest = std::max(largest, exponent_of(std::bit_cast<std::uint32_t>(d)));
-    const int end = first + model.products;
-    for (int k = first; k < end; ++k) largest = std::max(largest, a.exponents[k] + b.exponents[k]);
-    const double scale = power_of_two(model.fraction_bits - largest);
-    std::int64_t sum = static_cast<std::int32_t>(d * scale);
-    for (int k = first; k < end; k += at_once) {
-      std::int32_t part = 0;
-      for (int i = k; i < k + at_once; ++i) {
-        part += static_cast<std::int32_t>(a.values[i] * b.values[i] * scale);
-      }
-      sum += part;
-    }
-    d = cut_to_float(static_cast<double>(sum) * power_of_two(largest - model.fraction_bits));
+    d = one_step(model, a, b, first, d);
   }
   return d;
 }
@@ -214,36 +245,61 @@ float multiply_add(const TensorCoreArithmetic& model, std::span<const std::uint3
   if (!is_finite(c_bits) || !std::ranges::all_of(a, is_finite) || !std::ranges::all_of(b, is_finite)) {
     return special(a, b, c_bits);
   }
-  std::array<Factor, max_products> x, y;
-  std::ranges::transform(a, x.begin(), factor);
-  std::ranges::transform(b, y.begin(), factor);
+  std::array<Factor, max_terms> x, y;
+  const auto unpack = [&](std::uint32_t bits) { return factor(model, bits); };
+  std::ranges::transform(a, x.begin(), unpack);
+  std::ranges::transform(b, y.begin(), unpack);
   return all_steps(model, x.data(), y.data(), static_cast<int>(a.size()), c);
 }
 
-void multiply_add(const TensorCoreArithmetic& model, int M, int N, int K, const std::uint32_t* a,
-                  const std::uint32_t* b, float* d) {
-  constexpr int max_rows = 16;
-  const auto size = static_cast<std::size_t>(K);
+// OWN: by the type's own model, with as many terms as a step of it has.
+template <OperandType TYPE, bool OWN>
+static void multiply_rows(const TensorCoreArithmetic& any_model, int M, int N, int any_K, const Operand& a,
+                          const Operand& b, float* d) {
+  constexpr int at_a_time = 64;  // rows of A
+  constexpr TensorCoreArithmetic own = arithmetic_of(TYPE);
+  const TensorCoreArithmetic& model = OWN ? own : any_model;
+  const int K = OWN ? own.products : any_K;
   const bool in_double = fits_double(model);
-  // Unpacked once for all of D.
-  std::array<Row, max_rows> x, y;
-  std::array<bool, max_rows> x_fits, y_fits;
-  const auto unpack = [&](const std::uint32_t* from, int rows, auto& to, auto& fits) {
-    for (int i = 0; i < rows; ++i) {
-      const std::span row(from + i * K, size);
-      fits[i] = in_double && std::ranges::all_of(row, is_finite);
-      if (fits[i]) to[i] = row_of(row);
-    }
-  };
-  unpack(a, M, x, x_fits);
-  unpack(b, N, y, y_fits);
-  for (int i = 0; i < M; ++i) {
+  const auto size = static_cast<std::size_t>(K);
+  const Unpacking<TYPE> of_a(model, K, a), of_b(model, K, b);
+  Row x[at_a_time];
+  Row y;
+  for (int first = 0; first < M; first += at_a_time) {
+    const int rows = std::min(at_a_time, M - first);
+    for (int i = 0; i < rows; ++i) of_a.row(first + i, x[i], K);
     for (int j = 0; j < N; ++j) {
-      float& element = d[i * N + j];
-      element = x_fits[i] && y_fits[j] && std::isfinite(element)
-                    ? all_steps(model, x[i], y[j], K, element)
-                    : multiply_add(model, {a + i * K, size}, {b + j * K, size}, element);
+      of_b.row(j, y, K);
+      for (int i = 0; i < rows; ++i) {
+        float& element = d[static_cast<std::ptrdiff_t>(first + i) * N + j];
+        if (!(in_double && x[i].finite && y.finite && std::isfinite(element))) {
+          element = multiply_add(model, {x[i].bits, size}, {y.bits, size}, element);
+        } else if constexpr (OWN) {
+          element = one_step(own, x[i], y, 0, element);
+        } else {
+          element = all_steps(model, x[i], y, K, element);
+        }
+      }
     }
+  }
+}
+
+template <OperandType TYPE>
+static void multiply_rows(const TensorCoreArithmetic& model, int M, int N, int K, const Operand& a,
+                          const Operand& b, float* d) {
+  const bool own = model == arithmetic_of(TYPE) && K == model.products;
+  (own ? multiply_rows<TYPE, true> : multiply_rows<TYPE, false>)(model, M, N, K, a, b, d);
+}
+
+void multiply_add(const TensorCoreArithmetic& model, OperandType type, int M, int N, int K, const Operand& a,
+                  const Operand& b, float* d) {
+  switch (type) {
+    case OperandType::tf32:
+      return multiply_rows<OperandType::tf32>(model, M, N, K, a, b, d);
+    case OperandType::bf16:
+      return multiply_rows<OperandType::bf16>(model, M, N, K, a, b, d);
+    case OperandType::fp16:
+      return multiply_rows<OperandType::fp16>(model, M, N, K, a, b, d);
   }
 }
 

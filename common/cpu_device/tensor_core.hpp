@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/cpu_device/operand.hpp"
+
 namespace cpu_device {
 
 // Products are exact. The products of one step, and C, are aligned to the largest exponent among them and
@@ -25,25 +27,41 @@ struct TensorCoreArithmetic {
   bool normalised_products = false;
   bool zeros_have_exponents = false;  // true: a zero counts as 2^-126 when exponents are compared
   int least_exponent = -1000;         // stands in for the largest exponent if all are less
+  int least_factor_exponent =
+      -126;  // a factor's exponent is at least this one: that of its subnormal numbers
+
+  constexpr bool operator==(const TensorCoreArithmetic&) const = default;
 };
 
-// What a TF32 operand keeps of a float: 10 bits below the leading one. The rest is cut off.
-constexpr std::uint32_t tf32_mask = 0xffffe000;
 constexpr std::uint32_t canonical_nan = 0x7fffffff;
 
-// d = a[0] * b[0] + ... + c. Operands as the bits of floats with at most 11 bits of significand: BF16, or
-// TF32 after tf32_mask. a.size() is a multiple of model.products. A NaN, infinities that cancel and zero
+// d = a[0] * b[0] + ... + c. Operands as the bits of floats with at most 11 bits of significand, as
+// float_bits() gives them. a.size() is a multiple of model.products. A NaN, infinities that cancel and zero
 // times infinity give canonical_nan.
 float multiply_add(const TensorCoreArithmetic& model, std::span<const std::uint32_t> a,
                    std::span<const std::uint32_t> b, float c);
 
-// The same for every element of D: a [M][K], b [N][K] (each row a column of B), d [M][N], which holds C
-// before and D after.
-void multiply_add(const TensorCoreArithmetic& model, int M, int N, int K, const std::uint32_t* a,
-                  const std::uint32_t* b, float* d);
+// Terms of an instruction, at most: 32 bytes of 16-bit operands.
+constexpr int max_terms = 16;
 
-// mma_tf32() and mma_bf16() on Hopper, measured on an H200.
+// The same for every element of D, of any size: A [M][K] and B [N][K] (each row a column of B), both of
+// `type`, and d [M][N], which holds C before and D after. K is a multiple of model.products, and at most
+// max_terms.
+void multiply_add(const TensorCoreArithmetic& model, OperandType type, int M, int N, int K, const Operand& a,
+                  const Operand& b, float* d);
+
+// Hopper's, measured on an H200: of mma_tf32() and mma_bf16() by experiments/tensor_core_arithmetic. FP16 was
+// measured with wgmma and random numbers; that its subnormal numbers have one exponent, as those of the other
+// types do, is an assumption.
 constexpr TensorCoreArithmetic tf32_arithmetic{.products = 8, .fraction_bits = 25, .least_exponent = -133};
 constexpr TensorCoreArithmetic bf16_arithmetic{.products = 16, .fraction_bits = 25, .least_exponent = -133};
+constexpr TensorCoreArithmetic fp16_arithmetic{
+    .products = 16, .fraction_bits = 25, .least_exponent = -133, .least_factor_exponent = -14};
+
+constexpr const TensorCoreArithmetic& arithmetic_of(OperandType type) {
+  return type == OperandType::tf32   ? tf32_arithmetic
+         : type == OperandType::bf16 ? bf16_arithmetic
+                                     : fp16_arithmetic;
+}
 
 }  // namespace cpu_device

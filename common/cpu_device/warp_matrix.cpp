@@ -28,10 +28,11 @@ struct MmaOperand {  // of a lane
   bool unrounded;  // on purpose
 };
 
-// Element i of the fragment in these registers, as the bits of a float.
-std::uint32_t element(MmaTf32Shape, const std::uint32_t* registers, int i) { return registers[i]; }
-std::uint32_t element(MmaBf16Shape, const std::uint32_t* registers, int i) {
-  return i % 2 == 0 ? registers[i / 2] << 16 : registers[i / 2] & 0xffff0000;
+// Element i of the fragment in these registers.
+template <typename T>
+T element(const std::uint32_t* registers, int i) {
+  constexpr int packed = sizeof(std::uint32_t) / sizeof(T);  // in a register
+  return static_cast<T>(registers[i / packed] >> 8 * sizeof(T) * (i % packed));
 }
 
 // A NaN is not a question of rounding: it may stand for what was never written, which is reported elsewhere.
@@ -50,21 +51,22 @@ void report_unrounded(Block& block, const Rendezvous& r, unsigned lane, char mat
          block, r.thread(lane));
 }
 
-template <typename Shape>
+// T: an element of A and B, as bits.
+template <typename Shape, OperandType TYPE, typename T>
 void multiply(Block& block, Rendezvous& r) {
-  constexpr bool tf32 = Shape::K == MmaTf32Shape::K;
-  std::array<std::array<std::uint32_t, Shape::K>, Shape::M> a;
-  std::array<std::array<std::uint32_t, Shape::K>, Shape::N> b;  // each row is a column of B
+  static_assert(sizeof(T) == bytes_of(TYPE));
+  std::array<std::array<T, Shape::K>, Shape::M> a;
+  std::array<std::array<T, Shape::K>, Shape::N> b;  // each row is a column of B
   std::array<std::array<float, Shape::N>, Shape::M> d;
   for (unsigned lane = 0; lane < 32; ++lane) {
     const auto& operand = *static_cast<const MmaOperand*>(r.operand(lane));
     const int l = static_cast<int>(lane);
     const auto take = [&](char matrix, Place at, const std::uint32_t* registers, int i) {
-      const std::uint32_t bits = element(Shape{}, registers, i);
-      if (tf32 && !operand.unrounded && is_unrounded(bits)) {
+      const T bits = element<T>(registers, i);
+      if (TYPE == OperandType::tf32 && !operand.unrounded && is_unrounded(bits)) {
         report_unrounded(block, r, lane, matrix, at, i, bits);
       }
-      return tf32 ? bits & tf32_mask : bits;
+      return bits;
     };
     for (int i = 0; i < Shape::a_elements; ++i) {
       const Place at = Shape::a(l, i);
@@ -79,8 +81,8 @@ void multiply(Block& block, Rendezvous& r) {
       d[at.row][at.col] = operand.d[i];
     }
   }
-  multiply_add(tf32 ? tf32_arithmetic : bf16_arithmetic, Shape::M, Shape::N, Shape::K, a[0].data(),
-               b[0].data(), d[0].data());
+  multiply_add(arithmetic_of(TYPE), TYPE, Shape::M, Shape::N, Shape::K, rows_of(TYPE, a.data(), Shape::K),
+               rows_of(TYPE, b.data(), Shape::K), d[0].data());
   for (unsigned lane = 0; lane < 32; ++lane) {
     const auto& operand = *static_cast<const MmaOperand*>(r.operand(lane));
     for (int i = 0; i < Shape::c_elements; ++i) {
@@ -90,8 +92,10 @@ void multiply(Block& block, Rendezvous& r) {
   }
 }
 
-constexpr Collective mma_of_tf32{"mma_tf32", true, false, multiply<MmaTf32Shape>};
-constexpr Collective mma_of_bf16{"mma_bf16", true, false, multiply<MmaBf16Shape>};
+constexpr Collective mma_of_tf32{"mma_tf32", true, false,
+                                 multiply<MmaTf32Shape, OperandType::tf32, std::uint32_t>};
+constexpr Collective mma_of_bf16{"mma_bf16", true, false,
+                                 multiply<MmaBf16Shape, OperandType::bf16, std::uint16_t>};
 
 // ---- ldmatrix --------------------------------------------------------------------------------------------
 

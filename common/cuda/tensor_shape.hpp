@@ -4,19 +4,39 @@
 // "cuTensorMapEncodeTiled".
 
 #include <cinttypes>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 
-// How the rows of a box lie in shared memory.
-enum class Swizzle {
-  none,
-  // The 128-byte swizzle: groups of 16 bytes change places within each 128 bytes of shared memory. Group g of
-  // the 128 bytes that begin at address a lies where group g XOR a / 128 % 8 would. The rows of the box have
-  // 128 bytes; if it begins at a multiple of 1024, group g of row r lies where g XOR r % 8 would.
-  of_128_bytes,
-};
+#include "common/host_device.hpp"
+
+// How the rows of a box lie in shared memory. A swizzle exchanges groups of 16 bytes within its 32, 64 or 128
+// bytes, which are those of a row of the box: by address, what would lie in group g of them lies in group g
+// XOR the number, from 0 to the last group's, of their 128 bytes. PTX ISA, "Tensors: Swizzling Modes".
+enum class Swizzle { none, of_32_bytes, of_64_bytes, of_128_bytes };
+
+// The bytes within which groups change places; 0 without a swizzle.
+HOST_DEVICE constexpr unsigned bytes_of(Swizzle swizzle) {
+  return swizzle == Swizzle::of_128_bytes  ? 128
+         : swizzle == Swizzle::of_64_bytes ? 64
+         : swizzle == Swizzle::of_32_bytes ? 32
+                                           : 0;
+}
+
+// At a multiple of how many bytes a box begins in shared memory. With a swizzle, where the pattern begins
+// anew: a tile that begins elsewhere is right only for who computes with addresses.
+HOST_DEVICE constexpr unsigned alignment_of(Swizzle swizzle) {
+  return swizzle == Swizzle::none ? 128 : 8 * bytes_of(swizzle);
+}
+
+// Where byte number `byte` lies, counted from a multiple of alignment_of(swizzle): bits 4 to 6 are flipped
+// where bits 7 to 9 are set; with 64 bytes bits 4 and 5 by 7 and 8; with 32 bit 4 by bit 7.
+HOST_DEVICE constexpr std::size_t swizzled(Swizzle swizzle, std::size_t byte) {
+  return swizzle == Swizzle::none ? byte : byte ^ (byte >> 3 & (bytes_of(swizzle) - 16));
+}
+
 // What becomes of floats on their way.
 enum class Convert {
   nothing,
@@ -68,8 +88,9 @@ inline void check_tensor_shape(const TensorShape& t) {
   if (t.box_cols * t.element_bytes % unit != 0) {
     refuse("a row of the box, " + elements(t.box_cols) + ", is no multiple of 16 bytes");
   }
-  if (t.swizzle == Swizzle::of_128_bytes && t.box_cols * t.element_bytes != 128) {
-    refuse("a row of the box, " + elements(t.box_cols) + ", does not have the 128 bytes that are swizzled");
+  if (const unsigned bytes = bytes_of(t.swizzle); bytes != 0 && t.box_cols * t.element_bytes != bytes) {
+    refuse("a row of the box, " + elements(t.box_cols) + ", does not have the " + std::to_string(bytes) +
+           " bytes that are swizzled");
   }
   if (t.convert == Convert::to_tf32 && t.element_bytes != sizeof(float)) {
     refuse(elements(1) + " cannot be rounded to TF32, which are floats");

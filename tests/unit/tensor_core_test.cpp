@@ -8,33 +8,25 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tests/unit/stored_operand.hpp"
 
 namespace {
 
-using cpu_device::TensorCoreArithmetic;
 using Rounding = TensorCoreArithmetic::Rounding;
-using Bits = std::uint32_t;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-
-// The first products; the others are zero.
-float sum_of(const TensorCoreArithmetic& model, const std::vector<std::pair<float, float>>& products, float c,
-             std::size_t K = 8) {
-  std::vector<Bits> a(K), b(K);
-  for (std::size_t k = 0; k < products.size(); ++k) {
-    a[k] = std::bit_cast<Bits>(products[k].first);
-    b[k] = std::bit_cast<Bits>(products[k].second);
-  }
-  return multiply_add(model, a, b, c);
-}
 
 TEST(TensorCore, KeepsSoManyBits) {
   for (int bits = 23; bits <= 30; ++bits) {
@@ -163,7 +155,8 @@ TEST(TensorCore, ExactSumsAndMatrices) {
     for (float& value : c) value = draw(1000);
     if (round % 7 == 0) a[3] = std::bit_cast<Bits>(infinity);
     std::vector<float> d = c;
-    multiply_add(model, 16, 8, K, a.data(), b.data(), d.data());
+    multiply_add(model, OperandType::tf32, 16, 8, K, rows_of(OperandType::tf32, a.data(), K),
+                 rows_of(OperandType::tf32, b.data(), K), d.data());
     for (int i = 0; i < 16; ++i) {
       for (int j = 0; j < 8; ++j) {
         const std::span row(a.data() + i * K, static_cast<std::size_t>(K));
@@ -186,41 +179,52 @@ TEST(TensorCore, ExactSumsAndMatrices) {
 // A matrix by a GPU's own model, which is computed in double, is its elements, whatever the bits.
 TEST(TensorCore, MatricesOfAnyBits) {
   std::mt19937_64 random(9);
-  std::size_t subnormal = 0, infinities = 0;
-  for (int round = 0; round < 20000; ++round) {
-    const bool tf32 = round % 2 == 0;
-    const TensorCoreArithmetic& model = tf32 ? cpu_device::tf32_arithmetic : cpu_device::bf16_arithmetic;
+  for (const OperandType type : all_types) {
+    const TensorCoreArithmetic& model = cpu_device::arithmetic_of(type);
     const int K = model.products;
-    const Bits mask = tf32 ? cpu_device::tf32_mask : 0xffff0000;
-    // Exponents around a centre, so that some products cancel, some are lost, and some are too large.
-    const auto draw = [&](int centre, int spread, Bits bits_kept) {
-      const int exponent =
-          std::clamp(centre + static_cast<int>(random() % (2 * spread + 1)) - spread, 0, 254);
-      const Bits bits = (static_cast<Bits>(random()) & 0x807fffff) | static_cast<Bits>(exponent) << 23;
-      return random() % 9 == 0 ? 0 : bits & bits_kept;
-    };
-    const int a_centre = static_cast<int>(random() % 255), b_centre = static_cast<int>(random() % 255);
-    const int spread = 1 + static_cast<int>(random() % 30);
-    std::vector<Bits> a(static_cast<std::size_t>(2 * K)), b(static_cast<std::size_t>(2 * K));
-    for (Bits& bits : a) bits = draw(a_centre, spread, mask);
-    for (Bits& bits : b) bits = draw(b_centre, spread, mask);
-    for (int k = 0; k < K; k += 2) {
-      if (random() % 2 == 0) a[k + 1] = a[k] ^ 0x80000000, b[k + 1] = b[k];
+    const bool fp16 = type == OperandType::fp16;
+    const int exponents = fp16 ? 31 : 255, fraction = fp16 ? 10 : type == OperandType::bf16 ? 7 : 23;
+    std::size_t subnormal = 0, infinities = 0, cut = 0;
+    for (int round = 0; round < 10000; ++round) {
+      // Exponents around a centre, so that some products cancel, some are lost, and some are too large.
+      const auto draw = [&](int centre, int spread, int all, int bits_below) -> Bits {
+        const int exponent =
+            std::clamp(centre + static_cast<int>(random() % (2 * spread + 1)) - spread, 0, all - 1);
+        const Bits below = static_cast<Bits>(random()) & ((Bits{1} << bits_below) - 1);
+        const Bits sign = static_cast<Bits>(random() % 2) << (all == 31 ? 15 : bits_below + 8);
+        return random() % 9 == 0 ? 0 : sign | static_cast<Bits>(exponent) << bits_below | below;
+      };
+      const int a_centre = static_cast<int>(random() % exponents),
+                b_centre = static_cast<int>(random() % exponents);
+      const int spread = 1 + static_cast<int>(random() % 30);
+      const auto size = static_cast<std::size_t>(2 * K);
+      Stored a(type, size), b(type, size);
+      for (std::size_t i = 0; i < size; ++i) {
+        a.set(i, draw(a_centre, spread, exponents, fraction));
+        b.set(i, draw(b_centre, spread, exponents, fraction));
+      }
+      const Bits sign = type == OperandType::tf32 ? 0x80000000 : 0x8000;
+      for (std::size_t k = 0; k < size / 2; k += 2) {
+        if (random() % 2 == 0) a.set(k + 1, a.get(k) ^ sign), b.set(k + 1, b.get(k));
+      }
+      const int c_centre = a_centre + b_centre + (fp16 ? 127 - 2 * 15 : -127);
+      float d[4], c[4];
+      for (float& value : c) value = std::bit_cast<float>(draw(c_centre, 2 * spread, 255, 23));
+      std::copy(std::begin(c), std::end(c), d);
+      multiply_add(model, type, 2, 2, K, rows_of(type, a.data(), K), rows_of(type, b.data(), K), d);
+      for (int i = 0; i < 4; ++i) {
+        const float one = multiply_add(model, a.floats(i / 2, K), b.floats(i % 2, K), c[i]);
+        ASSERT_EQ(std::bit_cast<Bits>(d[i]), std::bit_cast<Bits>(one));
+        subnormal += one != 0 && std::fabs(one) < 0x1p-126f;
+        infinities += std::isinf(one);
+        cut += one != c[i];
+      }
     }
-    float d[4], c[4];
-    for (float& value : c) value = std::bit_cast<float>(draw(a_centre + b_centre - 127, 2 * spread, ~0u));
-    std::copy(std::begin(c), std::end(c), d);
-    multiply_add(model, 2, 2, K, a.data(), b.data(), d);
-    for (int i = 0; i < 4; ++i) {
-      const auto size = static_cast<std::size_t>(K);
-      const float one = multiply_add(model, {a.data() + i / 2 * K, size}, {b.data() + i % 2 * K, size}, c[i]);
-      ASSERT_EQ(std::bit_cast<Bits>(d[i]), std::bit_cast<Bits>(one));
-      subnormal += one != 0 && std::fabs(one) < 0x1p-126f;
-      infinities += std::isinf(one);
-    }
+    EXPECT_GT(cut, 10000u);
+    if (fp16) continue;  // its products are neither so small nor so large
+    EXPECT_GT(subnormal, 50u);
+    EXPECT_GT(infinities, 50u);
   }
-  EXPECT_GT(subnormal, 100u);
-  EXPECT_GT(infinities, 100u);
 }
 
 // ---- What a GPU gave -------------------------------------------------------------------------------------
@@ -236,22 +240,26 @@ TEST(Calibration, GivesWhatTheGpuGave) {
   };
   for (const auto& [type, part] : record.at("types").items()) {
     const bool tf32 = type == "tf32";
-    const TensorCoreArithmetic& model = tf32 ? cpu_device::tf32_arithmetic : cpu_device::bf16_arithmetic;
+    const OperandType operand_type = tf32 ? OperandType::tf32 : OperandType::bf16;
+    const TensorCoreArithmetic& model = cpu_device::arithmetic_of(operand_type);
     const auto operands = [&](const std::string& text) {
       std::vector<Bits> all;
       const std::size_t digits = tf32 ? 8 : 4;
       for (std::size_t at = 0; at < text.size(); at += digits) {
-        const Bits bits = number(text.substr(at, digits));
-        all.push_back(tf32 ? bits & cpu_device::tf32_mask : bits << 16);
+        all.push_back(number(text.substr(at, digits)));
       }
       return all;
     };
     const auto expect = [&](const std::string& what, const nlohmann::json& a, const nlohmann::json& b,
                             const nlohmann::json& c, const nlohmann::json& d) {
       const std::vector<Bits> x = operands(a), y = operands(b);
+      const int K = static_cast<int>(x.size());
+      Stored row(operand_type, x.size()), col(operand_type, y.size());
+      for (std::size_t k = 0; k < x.size(); ++k) row.set(k, x[k]), col.set(k, y[k]);
       float matrix = std::bit_cast<float>(number(c));
-      const float got = multiply_add(model, x, y, matrix);
-      multiply_add(model, 1, 1, static_cast<int>(x.size()), x.data(), y.data(), &matrix);
+      const float got = multiply_add(model, row.floats(0, K), col.floats(0, K), matrix);
+      multiply_add(model, operand_type, 1, 1, K, rows_of(operand_type, row.data(), K),
+                   rows_of(operand_type, col.data(), K), &matrix);
       for (const float result : {got, matrix}) {
         EXPECT_EQ(std::bit_cast<Bits>(result), number(d))
             << type << " " << what << " " << a << " " << b << " " << c;
