@@ -23,14 +23,12 @@ void round_to_tf32(std::byte* floats, std::uint32_t bytes) {
   }
 }
 
-// Puts a copy's bytes where they belong: the 128-byte swizzle.
+// Puts a copy's bytes where the swizzle has them; `shared` is aligned as it wants.
 void put(void* shared, const CopiedRows& rows, const std::byte* bytes) {
-  constexpr std::uint32_t group = 16, line = 128, lines = 8;
+  constexpr std::uint32_t group = 16;
   auto* to = static_cast<std::byte*>(shared);
-  const std::uint64_t first_line = find_shared(shared, 1).offset / line;
   for (std::uint32_t at = 0; at < rows.bytes(); at += group) {
-    const auto flip = static_cast<std::uint32_t>((first_line + at / line) % lines * group);
-    std::memcpy(to + (at ^ flip), bytes + at, group);
+    std::memcpy(to + swizzled(rows.swizzle, at), bytes + at, group);
   }
 }
 

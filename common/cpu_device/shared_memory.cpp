@@ -128,7 +128,15 @@ void* dynamic_shared(std::size_t alignment) {
       stop_launch();
     }
   }
-  return block.shared.dynamic();
+  std::byte* begin = block.shared.dynamic(alignment);
+  if (begin == nullptr) {
+    report(FaultKind::misaligned, __builtin_return_address(0),
+           "wants its dynamic shared memory at a multiple of " + std::to_string(alignment) +
+               " bytes, after the block has used it with a smaller alignment; the first use must ask for the "
+               "largest");
+    stop_launch();
+  }
+  return begin;
 }
 
 std::size_t tls_bytes() {
@@ -152,24 +160,30 @@ void poison(void* begin, std::size_t bytes) {
   }
 }
 
-namespace {
-
-constexpr std::size_t slack = 4096;
-
-}  // namespace
-
 SharedMemory::SharedMemory(std::size_t dynamic_bytes)
     : variables_begin_(tls_base()),
       variables_bytes_(tls_bytes()),
       variables_(shared_variables()),
       dynamic_bytes_(dynamic_bytes),
-      dynamic_(dynamic_bytes + slack) {}
+      dynamic_(dynamic_bytes + slack + shared_alignment),
+      dynamic_begin_(dynamic_.data() + least_shared_alignment) {}
 
 void SharedMemory::poison() {
   for (const SharedVariable& variable : variables_) {
     cpu_device::poison(variables_begin_ + variable.tls_offset, variable.bytes);
   }
-  cpu_device::poison(dynamic_.data(), dynamic_bytes_);
+  cpu_device::poison(dynamic_begin_, dynamic_bytes_);
+  dynamic_in_use_ = false;
+}
+
+std::byte* SharedMemory::dynamic(std::size_t alignment) {
+  if (!dynamic_in_use_ && alignment != dynamic_alignment_) {
+    dynamic_alignment_ = alignment;
+    dynamic_begin_ = dynamic_.data() + alignment;
+    cpu_device::poison(dynamic_begin_, dynamic_bytes_);
+  }
+  dynamic_in_use_ = true;
+  return alignment <= dynamic_alignment_ ? dynamic_begin_ : nullptr;
 }
 
 void SharedMemory::name_dynamic(const Shape& shape) {
@@ -181,7 +195,7 @@ void SharedMemory::name_dynamic(const Shape& shape) {
 const std::byte* SharedMemory::at(std::size_t offset, unsigned bytes) const {
   if (offset + bytes <= variables_bytes_) return variables_begin_ + offset;
   const std::size_t dynamic = offset - variables_bytes_;
-  return dynamic + bytes <= dynamic_.size() ? dynamic_.data() + dynamic : nullptr;
+  return dynamic + bytes <= dynamic_bytes_ + slack ? dynamic_begin_ + dynamic : nullptr;
 }
 
 NamedArray SharedMemory::array_at(std::size_t offset) const {

@@ -17,21 +17,20 @@ namespace cpu_device {
 
 struct Block;
 
-// The largest alignment that a kernel may ask of its dynamic shared memory.
-constexpr std::size_t shared_alignment = 1024;
+// The smallest and the largest alignment that a kernel may ask of its dynamic shared memory.
+constexpr std::size_t least_shared_alignment = 16, shared_alignment = 1024;
 
 struct SharedAllocator {
+  static constexpr std::size_t alignment = 2 * shared_alignment;
   using value_type = std::byte;
   template <typename>
   struct rebind {
     using other = SharedAllocator;
   };
   std::byte* allocate(std::size_t bytes) {
-    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{shared_alignment}));
+    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{alignment}));
   }
-  void deallocate(std::byte* memory, std::size_t) {
-    ::operator delete(memory, std::align_val_t{shared_alignment});
-  }
+  void deallocate(std::byte* memory, std::size_t) { ::operator delete(memory, std::align_val_t{alignment}); }
   bool operator==(const SharedAllocator&) const = default;
 };
 
@@ -44,8 +43,9 @@ struct SharedVariable {
 const std::vector<SharedVariable>& shared_variables();  // sorted by offset
 // Whether a function in the unnamed namespace, where kernels are, has this name; from the symbol table, too.
 bool is_named(const void* function, std::string_view name);
-std::byte* tls_base();    // of this OS thread
-std::size_t tls_bytes();  // byte offsets from here on are those of dynamic shared memory, with its alignment
+std::byte* tls_base();  // of this OS thread
+// Byte offsets from here on, a multiple of shared_alignment, are those of dynamic shared memory.
+std::size_t tls_bytes();
 
 // An array for which there is a name, in either memory.
 struct NamedArray {
@@ -78,13 +78,15 @@ class SharedMemory {
       }
       return {true, false, offset};
     }
-    const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(dynamic_.data());
-    return {dynamic < dynamic_.size(), dynamic + bytes <= dynamic_bytes_, variables_bytes_ + dynamic};
+    const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(dynamic_begin_);
+    return {dynamic < dynamic_bytes_ + slack, dynamic + bytes <= dynamic_bytes_, variables_bytes_ + dynamic};
   }
   // nullptr if these bytes are not all there.
   const std::byte* at(std::size_t offset, unsigned bytes) const;
 
-  std::byte* dynamic() { return dynamic_.data(); }
+  // Dynamic shared memory, which the block's first call puts at a multiple of `alignment`, but not of twice
+  // as much, so that a kernel that needs more has to ask for it. nullptr: that call asked for too little.
+  std::byte* dynamic(std::size_t alignment);
   void name_dynamic(const Shape& shape);
 
   // "As + 132 bytes", "Ring::stages[2].A + 12 bytes".
@@ -98,8 +100,12 @@ class SharedMemory {
   const std::size_t variables_bytes_;  // tls_bytes()
   const std::vector<SharedVariable>& variables_;
   const std::size_t dynamic_bytes_;
-  std::vector<std::byte, SharedAllocator> dynamic_;  // with some slack, so that an overrun stays harmless
-  const Shape* dynamic_shape_ = nullptr;             // as which a kernel sees it
+  static constexpr std::size_t slack = 4096;         // so that an overrun stays harmless
+  std::vector<std::byte, SharedAllocator> dynamic_;  // its room
+  std::byte* dynamic_begin_;
+  std::size_t dynamic_alignment_ = least_shared_alignment;
+  bool dynamic_in_use_ = false;           // by the block
+  const Shape* dynamic_shape_ = nullptr;  // as which a kernel sees it
   std::vector<DynamicPart> dynamic_parts_;
 };
 

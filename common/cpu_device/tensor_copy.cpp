@@ -56,11 +56,18 @@ void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, 
   }
   const BoxPlace place{&map, row, col, matrix};
   block.box = &place;
-  const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % 128 == 0;
+  const unsigned alignment = alignment_of(map.swizzle);
+  const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % alignment == 0;
   if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
-    report(FaultKind::misaligned, pc,
-           shared_is_aligned ? "copies from a column that is no multiple of 16 bytes away from column 0"
-                             : "copies to an address that is no multiple of 128");
+    std::string what = "copies from a column that is no multiple of 16 bytes away from column 0";
+    if (!shared_is_aligned) {
+      what = "copies to an address that is no multiple of " + std::to_string(alignment);
+      if (map.swizzle != Swizzle::none) {
+        what += ", where the swizzle of " + std::to_string(bytes_of(map.swizzle)) +
+                " bytes begins anew; the tile needs that alignment";
+      }
+    }
+    report(FaultKind::misaligned, pc, what);
     stop_launch();
   }
   CopiedRows copied{static_cast<std::uint32_t>(map.box_rows),

@@ -22,7 +22,8 @@ unsigned char dynamic_shared_bytes[];
 // The memory seen as a T; the launch must ask for sizeof(T) bytes. Aligned to 16 bytes, or as T is: a struct
 // declared alignas(1024) begins at a multiple of 1024. A kernel that wants more than 16 has no __shared__
 // variables beside it: they lie before it, and nvcc 13.0 does not align what follows them. Where the
-// alignment is missing the kernel ends with an error.
+// alignment is missing the kernel ends with an error. The CPU device aligns it to no more than is asked for
+// here: a tile that has to be at a multiple of 128 or 1024 is, then, by the type's alignment, not by luck.
 template <typename T>
 __device__ __forceinline__ T& dynamic_shared() {
   constexpr std::size_t alignment = alignof(T) > 16 ? alignof(T) : 16;

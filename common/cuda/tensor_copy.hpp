@@ -50,6 +50,13 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   return encoder;
 }
 
+inline CUtensorMapSwizzle tensor_map_swizzle(Swizzle swizzle) {
+  return swizzle == Swizzle::of_128_bytes  ? CU_TENSOR_MAP_SWIZZLE_128B
+         : swizzle == Swizzle::of_64_bytes ? CU_TENSOR_MAP_SWIZZLE_64B
+         : swizzle == Swizzle::of_32_bytes ? CU_TENSOR_MAP_SWIZZLE_32B
+                                           : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
 // A batch of row-major matrices [batch][rows][cols] of float or bf16, whose rows lie ld and whose matrices
 // lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty matrix
 // nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared memory,
@@ -78,8 +85,7 @@ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int b
                                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   const CUresult status =
       tensor_map_encoder()(&result.map, type, 3, const_cast<T*>(matrix), sizes, pitches, box, every_element,
-                           CU_TENSOR_MAP_INTERLEAVE_NONE,
-                           swizzle == Swizzle::none ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                           CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(swizzle),
                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw CudaError("cuTensorMapEncodeTiled refuses " + std::to_string(rows) + " x " + std::to_string(cols) +
@@ -98,11 +104,11 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 }
 
 // Starts copying the box whose upper left element is (row, col) of a matrix of the batch; its rows lie one
-// right behind the other in shared memory, from a multiple of 128 bytes on. The box may reach beyond the
-// matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too, count towards the
-// mbarrier's current phase, in which a thread must announce them. A row may be any, but a column must lie a
-// multiple of 16 bytes away from column 0: PTX does not say so; the hardware ends the kernel with an "illegal
-// instruction".
+// right behind the other in shared memory, from a multiple of alignment_of(swizzle) bytes on. The box may
+// reach beyond the matrix on any side: what is not in it becomes zeros. All bytes of the box, zeros too,
+// count towards the mbarrier's current phase, in which a thread must announce them. A row may be any, but a
+// column must lie a multiple of 16 bytes away from column 0: PTX does not say so; the hardware ends the
+// kernel with an "illegal instruction".
 __device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,
                                             std::uint64_t* barrier) {
 #if HAVE_MBARRIER

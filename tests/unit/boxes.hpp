@@ -86,22 +86,36 @@ inline const std::vector<Rounded> roundings{
     {0x00001001, 0x00002000}, {0x80003000, 0x80004000}, {0x007fffff, 0x00800000},
 };
 
-// A matrix whose rows have the 128 bytes that can be swizzled, copied as one box.
+inline constexpr Swizzle all_swizzles[] = {Swizzle::none, Swizzle::of_32_bytes, Swizzle::of_64_bytes,
+                                           Swizzle::of_128_bytes};
+
+// 16 lines of 128 bytes, copied as one box whose rows are the bytes that the swizzle is about.
 struct Lines {
-  static constexpr int rows = 16, cols = 32;
+  static constexpr int size = 512;
+  static int cols(Swizzle swizzle) {
+    return swizzle == Swizzle::of_32_bytes ? 8 : swizzle == Swizzle::of_64_bytes ? 16 : 32;
+  }
+  static int rows(Swizzle swizzle) { return size / cols(swizzle); }
 
   static const Rounded& at(int i) { return roundings[i * 7 % roundings.size()]; }
   static std::vector<float> memory() {
     std::vector<float> elements;
-    for (int i = 0; i < rows * cols; ++i) elements.push_back(std::bit_cast<float>(at(i).from));
+    for (int i = 0; i < size; ++i) elements.push_back(std::bit_cast<float>(at(i).from));
     return elements;
   }
-  // What has to lie in shared memory, from a multiple of 1024 bytes on.
+  // Where element i lies in shared memory, from a multiple of 1024 bytes on. A group of 16 bytes is 4
+  // elements.
+  static int place(Swizzle swizzle, int i) {
+    const int line = i / 32;
+    if (swizzle == Swizzle::of_32_bytes) return i ^ line % 2 * 4;
+    if (swizzle == Swizzle::of_64_bytes) return i ^ line % 4 * 4;
+    if (swizzle == Swizzle::of_128_bytes) return i ^ line % 8 * 4;
+    return i;
+  }
   static std::vector<std::uint32_t> expected(Swizzle swizzle, Convert convert) {
-    std::vector<std::uint32_t> elements(rows * cols);
-    for (int i = 0; i < rows * cols; ++i) {
-      const int row = i / cols, place = swizzle == Swizzle::none ? i : i ^ row % 8 * 4;
-      elements[place] = convert == Convert::nothing ? at(i).from : at(i).to;
+    std::vector<std::uint32_t> elements(size);
+    for (int i = 0; i < size; ++i) {
+      elements[place(swizzle, i)] = convert == Convert::nothing ? at(i).from : at(i).to;
     }
     return elements;
   }

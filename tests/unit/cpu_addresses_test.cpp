@@ -189,9 +189,28 @@ TEST_F(NamesInShared, EndWithTheLaunch) {
   expect(FaultKind::uninitialised_shared, 0, "reads dynamic shared memory + 4 bytes");
 }
 
-TEST_P(BothBuilds, DynamicSharedMemoryIsAlignedAsItsTypeIs) {
-  run("align_dynamic_shared", 64, 1, 0, 1024);
-  for (int block = 0; block < 64; ++block) EXPECT_EQ(y[block], 0.0f) << block;
+TEST_P(BothBuilds, DynamicSharedMemoryIsAlignedAsItsTypeIsAndNoMore) {
+  const auto beyond_2048 = [&](const std::string& kernel) {
+    run(kernel, 64, 1, 0, 1024);
+    const std::vector<float> all = y.values();
+    EXPECT_EQ(std::count(all.begin(), all.begin() + 64, all[0]), 64) << kernel;
+    return all[0];
+  };
+  EXPECT_EQ(beyond_2048("align_dynamic_shared<1>"), 16.0f);
+  EXPECT_EQ(beyond_2048("align_dynamic_shared<16>"), 16.0f);
+  EXPECT_EQ(beyond_2048("align_dynamic_shared<128>"), 128.0f);
+  EXPECT_EQ(beyond_2048("align_dynamic_shared<1024>"), 1024.0f);
+}
+
+TEST_P(BothBuilds, TheFirstUseOfDynamicSharedMemoryDecidesHowItIsAligned) {
+  run("align_less_afterwards", 2, 1, 0, 1024);
+  EXPECT_EQ(y[1], 3.0f);
+  run("align_more_afterwards", 2, 1, 0, 1024);
+  expect(FaultKind::misaligned, Who({1, 0, 0}, {0, 0, 0}),
+         "wants its dynamic shared memory at a multiple of 128 bytes, after the block has used it with a "
+         "smaller "
+         "alignment",
+         "align_twice");
 }
 
 TEST_P(BothBuilds, DynamicSharedMemoryIsNotAlignedBehindVariables) {

@@ -170,21 +170,35 @@ __global__ void read_static_scalar(float*, float* y, int n) {
   y[0] = unwritten(&alone, n);
 }
 
-struct alignas(1024) AlignedTile {
-  float values[64];
+template <unsigned ALIGNMENT>
+struct alignas(ALIGNMENT) AlignedTile {
+  float values[256];
 };
 
-// y: how far the memory is from a multiple of 1024 bytes, in each block.
+// y: how far the memory is from a multiple of 2048 bytes, in each block.
+template <unsigned ALIGNMENT>
 __global__ void align_dynamic_shared(float*, float* y, int) {
-  auto& tile = dynamic_shared<AlignedTile>();
+  auto& tile = dynamic_shared<AlignedTile<ALIGNMENT>>();
   tile.values[threadIdx.x] = 1.0f;
-  y[blockIdx.x] = static_cast<float>(reinterpret_cast<std::uintptr_t>(&tile) % 1024);
+  y[blockIdx.x] = static_cast<float>(reinterpret_cast<std::uintptr_t>(&tile) % 2048);
 }
+
+// Two types of one memory: y is what the second sees of what was written as the first. Block 0 uses the first
+// alone.
+template <unsigned FIRST, unsigned SECOND>
+__forceinline__ void align_twice(float* y) {
+  auto& first = dynamic_shared<AlignedTile<FIRST>>();
+  first.values[0] = 3.0f;
+  if (blockIdx.x == 0) return;
+  y[blockIdx.x] = dynamic_shared<AlignedTile<SECOND>>().values[0];  // here: align_twice
+}
+__global__ void align_less_afterwards(float*, float* y, int) { align_twice<512, 32>(y); }
+__global__ void align_more_afterwards(float*, float* y, int) { align_twice<64, 128>(y); }
 
 // On a GPU the variable would lie before the tile.
 __global__ void align_beside_static_shared(float*, float* y, int) {
   SHARED float beside[7];
-  auto& tile = dynamic_shared<AlignedTile>();  // here: align_beside_static_shared
+  auto& tile = dynamic_shared<AlignedTile<1024>>();  // here: align_beside_static_shared
   beside[0] = tile.values[0] = 2.0f;
   y[0] = beside[threadIdx.x];
 }
@@ -193,6 +207,8 @@ TEST_KERNELS(copy_float4, copy_float2, copy_float, load_read_only, sum_float4, t
              float4_to_shared, write_at, read_at, write_static_shared_at, write_dynamic_shared_at,
              index_static_shared, misaligned_float4, misaligned_float, read_unwritten_shared,
              read_dynamic_tiles, read_dynamic_ring, read_dynamic_array, read_static_tiles, read_static_rows,
-             read_static_columns, read_static_scalar, align_dynamic_shared, align_beside_static_shared)
+             read_static_columns, read_static_scalar, align_dynamic_shared<1>, align_dynamic_shared<16>,
+             align_dynamic_shared<128>, align_dynamic_shared<1024>, align_less_afterwards,
+             align_more_afterwards, align_beside_static_shared)
 
 }  // namespace

@@ -54,11 +54,11 @@ void expect_boxes(const char* type, bool has_stride) {
 void expect_lines() {
   const DeviceArray<float> lines(Lines::memory());
   const DeviceArray<float> out(most_elements);
-  constexpr int elements = Lines::rows * Lines::cols;
-  for (const Swizzle swizzle : {Swizzle::none, Swizzle::of_128_bytes}) {
+  constexpr int elements = Lines::size;
+  for (const Swizzle swizzle : all_swizzles) {
+    const int rows = Lines::rows(swizzle), cols = Lines::cols(swizzle);
     for (const Convert convert : {Convert::nothing, Convert::to_tf32}) {
-      const TensorMap map = tensor_map(lines.data(), Lines::rows, Lines::cols, Lines::cols, 1, 0, Lines::rows,
-                                       Lines::cols, swizzle, convert);
+      const TensorMap map = tensor_map(lines.data(), rows, cols, cols, 1, 0, rows, cols, swizzle, convert);
       launch(fetch_box<float>, dim3(1), dim3(box_threads), 0, out.data(), map, Box{0, 0, 0}, elements);
       const std::vector<float> came = out.values(elements);
       const std::vector<std::uint32_t> wanted = Lines::expected(swizzle, convert);

@@ -90,13 +90,13 @@ TEST_P(TensorCopy, TheStrideOfASingleMatrixDoesNotMatter) {
 }
 
 TEST_P(TensorCopy, RoundsToTf32AndSwizzles) {
-  constexpr int elements = Lines::rows * Lines::cols;
+  constexpr int elements = Lines::size;
   const std::vector<float> lines = Lines::memory();
   std::copy(lines.begin(), lines.end(), x.data());
-  for (const Swizzle swizzle : {Swizzle::none, Swizzle::of_128_bytes}) {
+  for (const Swizzle swizzle : all_swizzles) {
+    const int rows = Lines::rows(swizzle), cols = Lines::cols(swizzle);
     for (const Convert convert : {Convert::nothing, Convert::to_tf32}) {
-      const TensorMap map = tensor_map(x.data(), Lines::rows, Lines::cols, Lines::cols, 1, 0, Lines::rows,
-                                       Lines::cols, swizzle, convert);
+      const TensorMap map = tensor_map(x.data(), rows, cols, cols, 1, 0, rows, cols, swizzle, convert);
       fetch(map, {0, 0, 0}, elements);
       std::vector<std::uint32_t> came(elements);
       std::memcpy(came.data(), y.data(), elements * sizeof(float));
@@ -104,6 +104,26 @@ TEST_P(TensorCopy, RoundsToTf32AndSwizzles) {
           << static_cast<int>(swizzle) << ", " << static_cast<int>(convert);
     }
   }
+}
+
+// Tiles of 16 lines of 128 bytes at no more than their pattern's alignment, which the kernels read by their
+// formulas for it.
+TEST_P(TensorCopy, SwizzledTilesAreReadWhereTheyLie) {
+  for (int i = 0; i < Lines::size; ++i) x[i] = static_cast<float>(i);
+  const auto read = [&](const std::string& kernel, Swizzle swizzle) {
+    const int rows = Lines::rows(swizzle), cols = Lines::cols(swizzle);
+    std::fill_n(y.data(), Lines::size, -1.0f);
+    run_as<TensorKernel>(kernel, {.grid = 1, .block = 64, .shared_bytes = 4096}, x.data(), y.data(),
+                         tensor_map(x.data(), rows, cols, cols, 1, 0, rows, cols, swizzle), Lines::size);
+    return std::vector<float>(y.data(), y.data() + Lines::size);
+  };
+  const std::vector<float> all(x.data(), x.data() + Lines::size);
+  EXPECT_EQ(read("swizzled_tile<32>", Swizzle::of_32_bytes), all);
+  EXPECT_EQ(read("swizzled_tile<64>", Swizzle::of_64_bytes), all);
+  EXPECT_EQ(read("swizzled_tile<128>", Swizzle::of_128_bytes), all);
+  // By the formula of 128 bytes: of the first four of eight lines all is found, of the others nothing.
+  const std::vector<float> wrong = read("swizzled_tile_of_128_bytes", Swizzle::of_64_bytes);
+  for (int i = 0; i < Lines::size; ++i) EXPECT_EQ(wrong[i] == all[i], i / 32 % 8 < 4) << i;
 }
 
 // A copy arrives only when somebody waits for it, with what its source holds then.
@@ -199,8 +219,18 @@ TEST(TensorMaps, WhatTheHardwareCannotCopyIsRefused) {
 TEST(TensorMaps, WhatCannotBeSwizzledOrRoundedIsRefused) {
   const DeviceBatch<float> x;
   const DeviceBatch<bf16> halves;
-  EXPECT_THAT(refusal([&] { tensor_map(x.data(), 8, 64, 64, 1, 0, 8, 16, Swizzle::of_128_bytes); }),
+  const auto of_floats = [&](int box_cols, Swizzle swizzle) {
+    return refusal([&] { tensor_map(x.data(), 8, 64, 64, 1, 0, 8, box_cols, swizzle); });
+  };
+  EXPECT_THAT(of_floats(16, Swizzle::of_128_bytes),
               HasSubstr("does not have the 128 bytes that are swizzled"));
+  EXPECT_THAT(of_floats(32, Swizzle::of_64_bytes), HasSubstr("does not have the 64 bytes that are swizzled"));
+  EXPECT_THAT(of_floats(4, Swizzle::of_32_bytes), HasSubstr("does not have the 32 bytes that are swizzled"));
+  for (const Swizzle swizzle : {Swizzle::of_32_bytes, Swizzle::of_64_bytes, Swizzle::of_128_bytes}) {
+    const int elements = Lines::cols(swizzle);
+    EXPECT_EQ(of_floats(elements, swizzle), "none");
+    EXPECT_EQ(refusal([&] { tensor_map(halves.data(), 8, 64, 64, 1, 0, 8, 2 * elements, swizzle); }), "none");
+  }
   EXPECT_THAT(
       refusal([&] { tensor_map(halves.data(), 8, 64, 64, 1, 0, 8, 64, Swizzle::none, Convert::to_tf32); }),
       HasSubstr("cannot be rounded to TF32, which are floats"));
@@ -247,6 +277,21 @@ TEST_P(TensorFault, Misaligned) {
     expect_box(FaultKind::misaligned, 0,
                "copies from a column that is no multiple of 16 bytes away from column 0",
                "row 3, column " + std::to_string(n / 100) + " of matrix 1 of A");
+  }
+}
+
+// Dynamic shared memory begins at a multiple of half of what the swizzle wants, and of no more.
+TEST_P(TensorFault, SwizzledTileWithTooLittleAlignment) {
+  for (const auto& [swizzle, bytes] :
+       {std::pair{Swizzle::of_32_bytes, 32}, {Swizzle::of_64_bytes, 64}, {Swizzle::of_128_bytes, 128}}) {
+    const int rows = Lines::rows(swizzle), cols = Lines::cols(swizzle);
+    run_as<TensorKernel>("half_aligned_tile<" + std::to_string(bytes) + ">",
+                         {.grid = 1, .block = 64, .shared_bytes = 4096}, x.data(), y.data(),
+                         tensor_map(x.data(), rows, cols, cols, 1, 0, rows, cols, swizzle), Lines::size);
+    expect(FaultKind::misaligned, 0,
+           "copies to an address that is no multiple of " + std::to_string(8 * bytes) +
+               ", where the swizzle of " + std::to_string(bytes) + " bytes begins anew",
+           "read_tile");
   }
 }
 

@@ -1,5 +1,6 @@
 // Kernels that copy boxes of a matrix by TMA.
 
+#include "common/cuda/dynamic_shared.hpp"
 #include "tests/unit/fetch_box.hpp"
 #include "tests/unit/kernels.hpp"
 
@@ -135,8 +136,51 @@ __global__ void tensor_no_wait(float*, float*, const __grid_constant__ TensorMap
   tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: tensor_no_wait
 }
 
+// ---- Swizzled tiles --------------------------------------------------------------------------------------
+
+// y: the n floats of a tile in dynamic shared memory, element i from where place(i) says.
+template <typename Tile, typename Place>
+__forceinline__ void read_tile(float* y, const TensorMap& map, int n, const Place& place) {
+  auto& tile = dynamic_shared<Tile>();
+  const int t = static_cast<int>(threadIdx.x);
+  if (t == 0) {
+    init(&tile.full);
+    mbarrier_arrive_expect_tx(&tile.full, static_cast<unsigned>(n) * 4);
+    tensor_copy(tile.values, map, 0, 0, 0, &tile.full);  // here: read_tile
+  }
+  __syncthreads();
+  mbarrier_wait(&tile.full, 0);
+  for (int i = t; i < n; i += 64) y[i] = tile.values[place(i)];
+}
+template <unsigned ALIGNMENT>
+struct alignas(ALIGNMENT) SwizzledTile {
+  float values[512];
+  std::uint64_t full;
+};
+
+// As long as BYTES are the swizzle's: group g of 16 bytes, of line l of 128 bytes, lies in g XOR l % (BYTES /
+// 16).
+template <int BYTES>
+__forceinline__ int swizzled_place(int i) {
+  return i ^ i / 32 % (BYTES / 16) * 4;
+}
+template <int BYTES>
+__global__ void swizzled_tile(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  read_tile<SwizzledTile<8 * BYTES>>(y, map, n, swizzled_place<BYTES>);
+}
+// Whatever the map's swizzle is.
+__global__ void swizzled_tile_of_128_bytes(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  read_tile<SwizzledTile<1024>>(y, map, n, swizzled_place<128>);
+}
+template <int BYTES>
+__global__ void half_aligned_tile(float*, float* y, const __grid_constant__ TensorMap map, int n) {
+  read_tile<SwizzledTile<4 * BYTES>>(y, map, n, swizzled_place<BYTES>);
+}
+
 TEST_KERNELS(fetch_box<float>, fetch_box<bf16>, tensor_order, alignment_of_maps, unused_map, tensor_bytes,
              tensor_misaligned, tensor_outside_shared, tensor_overwrites, tensor_source_overwritten,
-             tensor_read_before_wait, tensor_no_fence, tensor_no_wait)
+             tensor_read_before_wait, tensor_no_fence, tensor_no_wait, swizzled_tile<32>, swizzled_tile<64>,
+             swizzled_tile<128>, swizzled_tile_of_128_bytes, half_aligned_tile<32>, half_aligned_tile<64>,
+             half_aligned_tile<128>)
 
 }  // namespace
