@@ -38,7 +38,7 @@ def read_cheats() -> dict[str, Kernel]:
         for name, table in read_toml(path).items()
     }
     for cheat in cheats.values():
-        cheat.replace = [Change(c.old, c.new.replace("@product", PRODUCT), c.file) for c in cheat.replace]
+        cheat.replace = [Change(c.old, c.new.replace("@product", PRODUCT)) for c in cheat.replace]
     return cheats
 
 
