@@ -20,7 +20,8 @@ namespace cpu_device {
 
 // ---- Memory -------------------------------------------------------------------------------------------
 
-// "Global memory", aligned as by cudaMalloc (256 bytes). Throws std::bad_alloc.
+// "Global memory", aligned as by cudaMalloc (256 bytes); only what is touched takes room. Throws
+// std::bad_alloc.
 void* allocate(std::size_t bytes);
 void release(void* pointer);
 

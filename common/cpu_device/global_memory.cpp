@@ -87,15 +87,19 @@ std::string describe_outside(const Allocation& allocation, std::uintptr_t addres
              shape(view);
     }
     const std::int64_t element = static_cast<std::int64_t>(address - begin) / view.element_bytes;
-    const std::int64_t in_matrix = view.stride > 0 ? element % view.stride : element;
-    const std::int64_t matrix = view.stride > 0 ? element / view.stride : 0;
     const std::int64_t ld = std::max<std::int64_t>(view.leading_dimension, 1);
+    const bool interleaved = view.rows > 1 && view.stride < ld;  // all first rows, then all second ones
+    const std::int64_t in_unit = interleaved ? element % ld : element;
+    const std::int64_t matrix = view.stride > 0 ? in_unit / view.stride : 0;
+    const std::int64_t in_matrix = element - matrix * view.stride;
     if (matrix >= view.batch || in_matrix / ld >= view.rows) {
-      const std::int64_t last = (view.batch - 1) * view.stride + (view.rows - 1) * ld + view.cols;
-      const std::string where =
-          element == last ? "right behind the end"
-                          : std::to_string((element - last) * view.element_bytes) + " bytes past the end";
-      return where + " of " + view.name + "; " + shape(view);
+      const std::int64_t span = (view.rows - 1) * ld + view.cols;
+      const std::int64_t last = (view.batch - 1) * view.stride + span;
+      const bool in_gap = element < last;  // before the next matrix of the batch
+      const std::int64_t beyond = in_gap ? in_matrix - span : element - last;
+      return (beyond == 0 ? "right behind the end"
+                          : fmt::format("{} bytes past the end", beyond * view.element_bytes)) +
+             (in_gap ? fmt::format(" of matrix {}", matrix) : "") + " of " + view.name + "; " + shape(view);
     }
     return element_name(view, in_matrix / ld, in_matrix % ld) +
            (view.batch > 1 ? " of matrix " + std::to_string(matrix) : "") + ", but " + shape(view);

@@ -5,30 +5,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <vector>
 
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/grid_order.hpp"
 #include "common/cpu_device/packed_pc.hpp"
+#include "common/cpu_device/reserved_memory.hpp"
 
 namespace cpu_device {
-
-struct Free {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-
-// Zeroed memory whose pages are allocated when touched.
-template <typename T>
-std::unique_ptr<T[], Free> zeroed(std::size_t count) {
-  auto* words = static_cast<T*>(std::calloc(count, sizeof(T)));
-  if (words == nullptr) throw std::bad_alloc();
-  return std::unique_ptr<T[], Free>(words);
-}
 
 class GlobalShadow {
  public:

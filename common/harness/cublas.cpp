@@ -62,6 +62,17 @@ void check_environment(Precision precision) {
   if (!emulate.empty() && emulate != "0") refuse("CUBLAS_EMULATE_SINGLE_PRECISION");
 }
 
+// Tells the heuristic by how many bytes one of the matrices is aligned in all of the problems; unless told,
+// it takes 256 for granted.
+void set_alignment(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t matrix,
+                   const std::vector<AnyGemm>& problems, const void* (*address_in)(const AnyGemm&)) {
+  std::uint32_t bytes = 256;
+  for (const AnyGemm& g : problems) {
+    while (reinterpret_cast<std::uintptr_t>(address_in(g)) % bytes != 0) bytes /= 2;
+  }
+  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, matrix, &bytes, sizeof bytes));
+}
+
 // cuBLAS is column-major: it sees our row-major A, B and C as their transposes, and C^T = B^T A^T.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t cols, std::int64_t ld,
                                    int batch, std::int64_t stride) {
@@ -193,6 +204,14 @@ void Cublas::choose(const std::vector<AnyGemm>& alike) {
   const std::size_t workspace = Impl::workspace_bytes;
   CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                     &workspace, sizeof workspace));
+  // Its A is our B.
+  const auto a = [](const AnyGemm& problem) { return problem.A; };
+  const auto b = [](const AnyGemm& problem) { return problem.B; };
+  const auto c = [](const AnyGemm& problem) -> const void* { return problem.C; };
+  set_alignment(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alike, b);
+  set_alignment(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alike, a);
+  set_alignment(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alike, c);
+  set_alignment(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alike, c);
   std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int count = 0;
   const cublasStatus_t status =

@@ -66,13 +66,15 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual std::size_t free_bytes() = 0;
+  // Allocations of so many bytes take memory only where they are written.
+  virtual std::size_t sparse_from() const { return SIZE_MAX; }
   // Throws on failure.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* pointer) noexcept = 0;
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
 
-  // Fills the buffer, a multiple of 4 bytes, with the poison.
+  // Fills the buffer, all of an allocation, with the poison.
   virtual void poison(void* buffer, std::size_t bytes) = 0;
   // Uniform in [-1, 1) and exact in the type, a function of seed and position alone: the same on every
   // device.

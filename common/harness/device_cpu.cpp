@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/cpu_device/cpu_device.hpp"
+#include "common/cpu_device/reserved_memory.hpp"
 #include "common/harness/device.hpp"
 #include "common/harness/error.hpp"
 #include "common/harness/output_file.hpp"
@@ -17,6 +18,7 @@
 #include "common/harness/parallel.hpp"
 #include "common/harness/random.hpp"
 #include "common/harness/reference_cpu.hpp"
+#include "common/harness/sparse_memory.hpp"
 #include "common/poison.hpp"
 
 namespace harness {
@@ -26,9 +28,18 @@ namespace {
 template <typename Word>
 StrayWrites stray_words(const Word* words, std::size_t count, std::int64_t origin, const Extent& extent) {
   StrayWrites stray;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(count); ++i) {
-    if (words[i] == poison_pattern<Word> || extent.holds(i - origin)) continue;
-    if (stray.count++ == 0) stray.first = i - origin;
+  const auto look = [&](std::size_t first, std::size_t last) {  // bytes
+    for (std::size_t word = first / sizeof(Word); word < last / sizeof(Word); ++word) {
+      const std::int64_t offset = static_cast<std::int64_t>(word) - origin;
+      if (words[word] == poison_pattern<Word> || extent.holds(offset)) continue;
+      if (stray.count++ == 0) stray.first = offset;
+    }
+  };
+  const std::size_t bytes = count * sizeof(Word);
+  if (bytes >= cpu_device::reserved_from) {
+    for_each_written(words, bytes, look);
+  } else {
+    look(0, bytes);
   }
   return stray;
 }
@@ -57,12 +68,14 @@ class CpuDevice : public Device {
            static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   }
 
+  std::size_t sparse_from() const override { return cpu_device::reserved_from; }
   void* allocate(std::size_t bytes) override { return cpu_device::allocate(bytes); }
   void release(void* pointer) noexcept override { cpu_device::release(pointer); }
   void upload(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
   void poison(void* buffer, std::size_t bytes) override {
+    if (bytes >= sparse_from()) return map_pattern(buffer, bytes, poison_bits);
     std::fill_n(static_cast<std::uint32_t*>(buffer), bytes / sizeof poison_bits, poison_bits);
   }
 

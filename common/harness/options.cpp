@@ -26,6 +26,15 @@ void add_problem_options(CLI::App& app, Options& o) {
   app.add_option("--beta", o.beta, "Factor of the old C; 0: C is not read [0]")->group(group);
   app.add_option("--batch", o.batch, "Number of products of this shape, one after the other in memory [1]")
       ->group(group);
+  app.add_option("--stride-a", o.stride_a,
+                 "Elements from one A of a batch to the next, 0: one for all [rows (columns) times --lda]")
+      ->group(group);
+  app.add_option("--stride-b", o.stride_b, "The same for B")->group(group);
+  app.add_option("--stride-c", o.stride_c, "The same for C, but not 0")->group(group);
+  app.add_option("--offset-a", o.offset_a, "Elements from a multiple of 256 bytes to A's first [0]")
+      ->group(group);
+  app.add_option("--offset-b", o.offset_b, "The same for B")->group(group);
+  app.add_option("--offset-c", o.offset_c, "The same for C")->group(group);
   app.add_option("--layout", o.layout, "row (major) or col (major) [row]")->group(group);
   app.add_option("--seed", o.seed, "Seed of the random matrices [1]")
       ->check(CLI::NonNegativeNumber)

@@ -14,6 +14,8 @@ struct Options {
   // The problem.
   std::optional<std::int64_t> size, m, n, k;
   std::int64_t lda = 0, ldb = 0, ldc = 0, batch = 1;
+  std::optional<std::int64_t> stride_a, stride_b, stride_c;
+  std::int64_t offset_a = 0, offset_b = 0, offset_c = 0;
   float alpha = 1.0f, beta = 0.0f;
   std::string layout = "row";
   std::uint64_t seed = 1;

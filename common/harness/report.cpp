@@ -260,6 +260,19 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
       object["samples"] = t.samples;
       object["spread"] = t.spread;
     }
+    Problem usual = p;
+    usual.stride_a = usual.stride_b = usual.stride_c = std::nullopt;
+    usual = checked(usual);
+    const auto keep_unusual = [&](const char* key, std::optional<std::int64_t> value,
+                                  std::optional<std::int64_t> usually) {
+      if (value.value_or(*usually) != *usually) object[key] = *value;
+    };
+    keep_unusual("stride_a", p.stride_a, usual.stride_a);
+    keep_unusual("stride_b", p.stride_b, usual.stride_b);
+    keep_unusual("stride_c", p.stride_c, usual.stride_c);
+    keep_unusual("offset_a", p.offset_a, 0);
+    keep_unusual("offset_b", p.offset_b, 0);
+    keep_unusual("offset_c", p.offset_c, 0);
     if (result.rounded_inputs) object["rounded_inputs"] = *result.rounded_inputs;
     if (result.xray) {
       const auto& [report, json] = *result.xray;

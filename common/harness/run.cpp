@@ -120,6 +120,12 @@ Problem problem_of(const Options& o, const std::array<std::int64_t, 3>& default_
   p.ldb = o.ldb;
   p.ldc = o.ldc;
   p.batch = o.batch;
+  p.stride_a = o.stride_a;
+  p.stride_b = o.stride_b;
+  p.stride_c = o.stride_c;
+  p.offset_a = o.offset_a;
+  p.offset_b = o.offset_b;
+  p.offset_c = o.offset_c;
   if (o.size && (o.m || o.n || o.k)) throw InputError("give either --size or --m, --n and --k, not both");
   if (o.size) check_size(o.size_option, *o.size);
   const bool any = o.m || o.n || o.k;
@@ -158,6 +164,12 @@ Problem problem_of(const Options& o, const std::array<std::int64_t, 3>& default_
   p.k = agree_with("--k", o.k, a.cols, o.a);
   p.n = agree_with("--n", o.n, b.cols, o.b);
   p.batch = a.batch;
+  for (const auto& [option, stride] : {std::pair{"--stride-a", o.stride_a}, {"--stride-b", o.stride_b}}) {
+    if (p.batch > 1 && stride == 0) {
+      throw InputError(
+          fmt::format("{} is 0, one matrix for all, but the files hold {}; leave it out", option, p.batch));
+    }
+  }
   if (!o.c.empty()) {
     const FileShape c = file_shape(o.c, p.layout);
     if (c.rows != p.m || c.cols != p.n || c.batch != p.batch) {

@@ -17,17 +17,27 @@ namespace {
 // How many elements before and after every matrix must keep the poison; a multiple of 256 bytes.
 constexpr std::int64_t guard = 4096;
 
-std::size_t buffer_bytes(Input type, const Extent& extent) {
-  const std::size_t bytes = (extent.elements() + 2 * guard) * traits(type).bytes;
+// `offset`: how many elements behind the first guard zone the matrix begins.
+std::size_t buffer_bytes(Input type, const Extent& extent, std::int64_t offset) {
+  const std::size_t bytes = (extent.elements() + 2 * guard + offset) * traits(type).bytes;
   return (bytes + 3) / 4 * 4;  // the poison comes in words
+}
+
+// How much memory the buffer takes on this device.
+std::size_t memory_of(const Device& device, Input type, const Extent& extent) {
+  const std::size_t bytes = buffer_bytes(type, extent, max_offset);
+  if (bytes < device.sparse_from()) return bytes;
+  constexpr std::size_t page = 4096;
+  const std::size_t line = (extent.cols * traits(type).bytes + page - 1) / page * page + page;
+  return std::min(bytes, extent.lines() * line);
 }
 
 // A batch of matrices in device memory between guard zones.
 class DeviceMatrix {
  public:
-  DeviceMatrix(Device& device, Input type, const Extent& extent)
-      : device_(device), type_(type), extent_(extent) {
-    buffer_ = device.allocate(buffer_bytes(type, extent));
+  DeviceMatrix(Device& device, Input type, const Extent& extent, std::int64_t offset)
+      : device_(device), type_(type), extent_(extent), origin_(guard + offset) {
+    buffer_ = device.allocate(bytes());
     poison();
   }
   DeviceMatrix(const DeviceMatrix&) = delete;
@@ -35,32 +45,37 @@ class DeviceMatrix {
       : device_(from.device_),
         type_(from.type_),
         extent_(from.extent_),
+        origin_(from.origin_),
         buffer_(std::exchange(from.buffer_, nullptr)) {}
   ~DeviceMatrix() { device_.release(buffer_); }
 
-  void poison() { device_.poison(buffer_, buffer_bytes(type_, extent_)); }
+  void poison() { device_.poison(buffer_, bytes()); }
   Input type() const { return type_; }
   const Extent& extent() const { return extent_; }
   void* data() const { return at(0); }
   // Element `offset`, counted from element (0, 0).
   void* at(std::int64_t offset) const {
-    return static_cast<char*>(buffer_) + (guard + offset) * static_cast<std::int64_t>(traits(type_).bytes);
+    return static_cast<char*>(buffer_) + (origin_ + offset) * static_cast<std::int64_t>(traits(type_).bytes);
   }
   StrayWrites stray_writes() const {
-    return device_.stray_writes(buffer_, type_, extent_.elements() + 2 * guard, guard, extent_);
+    return device_.stray_writes(buffer_, type_, extent_.elements() + origin_ + guard, origin_, extent_);
   }
 
  private:
+  std::size_t bytes() const { return buffer_bytes(type_, extent_, origin_ - guard); }
+
   Device& device_;
   Input type_;
   Extent extent_;
+  std::int64_t origin_;  // of element (0, 0), in elements from the buffer's first
   void* buffer_ = nullptr;
 };
 
 // For C, which is float whatever A and B are.
 class FloatMatrix : public DeviceMatrix {
  public:
-  FloatMatrix(Device& device, const Extent& extent) : DeviceMatrix(device, Input::fp32, extent) {}
+  FloatMatrix(Device& device, const Extent& extent, std::int64_t offset)
+      : DeviceMatrix(device, Input::fp32, extent, offset) {}
   float* data() const { return static_cast<float*>(DeviceMatrix::data()); }
 };
 
@@ -71,10 +86,10 @@ struct Buffers {
   std::optional<FloatMatrix> c0, baseline_c;
 };
 
-std::size_t bytes_of(const AnyGemm& g, bool timed_on_gpu) {
+std::size_t bytes_of(const Device& device, const AnyGemm& g, bool timed_on_gpu) {
   const std::size_t c_copies = 1 + (g.beta != 0) + timed_on_gpu;
-  return buffer_bytes(g.input, extent_a(g)) + buffer_bytes(g.input, extent_b(g)) +
-         c_copies * buffer_bytes(Input::fp32, extent_c(g));
+  return memory_of(device, g.input, extent_a(g)) + memory_of(device, g.input, extent_b(g)) +
+         c_copies * memory_of(device, Input::fp32, extent_c(g));
 }
 
 void check_memory(Device& device, std::size_t needed) {
@@ -141,7 +156,7 @@ class Case {
   Result run(OutputFile* out) {
     const bool on_gpu = device_.info().kind == "gpu";
     const bool timed = on_gpu && request_.repeat > 0;
-    check_memory(device_, bytes_of(gemm_, timed));
+    check_memory(device_, bytes_of(device_, gemm_, timed));
     add_buffers(timed);
     device_.describe(gemm(0));
     if (request_.schedule) device_.set_schedule(*request_.schedule);
@@ -198,16 +213,17 @@ class Case {
   }
 
   void add_buffers(bool with_baseline) {
-    Buffers set{{device_, gemm_.input, extent_a(gemm_)},
-                {device_, gemm_.input, extent_b(gemm_)},
-                {device_, extent_c(gemm_)},
+    // Operands in the user's order: in column-major layout, our A is the user's B.
+    const Problem& p = request_.problem;
+    const bool swap = p.layout == Layout::column_major;
+    Buffers set{{device_, gemm_.input, extent_a(gemm_), swap ? p.offset_b : p.offset_a},
+                {device_, gemm_.input, extent_b(gemm_), swap ? p.offset_a : p.offset_b},
+                {device_, extent_c(gemm_), p.offset_c},
                 {},
                 {}};
-    if (gemm_.beta != 0) set.c0.emplace(device_, extent_c(gemm_));
-    if (with_baseline) set.baseline_c.emplace(device_, extent_c(gemm_));
+    if (gemm_.beta != 0) set.c0.emplace(device_, extent_c(gemm_), p.offset_c);
+    if (with_baseline) set.baseline_c.emplace(device_, extent_c(gemm_), p.offset_c);
 
-    // Operands in the user's order: in column-major layout, our A is the user's B.
-    const bool swap = request_.problem.layout == Layout::column_major;
     const std::uint64_t seed = (request_.seed << 20) + 4 * sets_.size();
     std::int64_t rounded = 0;
     const auto fill = [&](const DeviceMatrix& matrix, const std::string& file, std::uint64_t number) {
@@ -283,7 +299,7 @@ class Case {
 
   // With enough copies of the problem that none of the next one's inputs are in the L2 cache.
   void measure() {
-    const std::size_t bytes = bytes_of(gemm_, true);
+    const std::size_t bytes = bytes_of(device_, gemm_, true);
     if (request_.cold_cache && request_.files.a.empty()) {
       const std::size_t wanted = std::min<std::size_t>(256, 2 * device_.info().l2_bytes / bytes + 1);
       const std::size_t possible = device_.free_bytes() / 2 / bytes;
@@ -322,7 +338,7 @@ class Case {
   Device& device_;
   const Step& step_;
   const Request& request_;
-  AnyGemm gemm_;  // row-major, without pointers
+  AnyGemm gemm_;  // row-major, not yet with pointers
   double tolerance_ = 0, baseline_tolerance_ = 0;
   double bias_limit_ = INFINITY;
   std::vector<Buffers> sets_;

@@ -99,7 +99,9 @@ inline double bias_of_cutting_one_operand_off(const Arithmetic& arithmetic) {
 // come near the smallest normal number, what is lost there is not rounding.
 inline double bias_limit(const GemmOf<void>& g, const Arithmetic& arithmetic) {
   const double m = g.M, n = g.N, k = g.K;
-  const double products = m * n * k * g.batch;
+  // One A or B for a whole batch errs alike in all its products.
+  const bool shared = g.strideA == 0 || g.strideB == 0;
+  const double products = m * n * k * (shared ? std::fmin(g.batch, 1) : g.batch);
   if (!arithmetic.rounds_operands || products == 0 || std::fabs(g.alpha) < 0x1p-100) return INFINITY;
   const double operands = arithmetic.operand_error * std::sqrt((m + n + 2 * k) / (7 * products));
   const double old_c = 0x1p-23 * std::fabs(g.beta) / std::fabs(g.alpha) / std::sqrt(products / 9);

@@ -61,6 +61,15 @@ def test_json_of_one_problem(results):
     assert before <= date <= datetime.datetime.now(datetime.UTC)
 
 
+def test_json_of_unusual_places(results):
+    unusual = {"stride_a": 0, "stride_b": 100, "stride_c": 90, "offset_a": 1, "offset_b": 2, "offset_c": 3}
+    options = [word for key, value in unusual.items() for word in ("--" + key.replace("_", "-"), value)]
+    [result] = results("--size", 9, "--batch", 2, *options)
+    assert {key: result[key] for key in unusual} == unusual
+    [result] = results("--size", 9, "--batch", 2, "--stride-a", 81, "--offset-b", 0)
+    assert not result.keys() & unusual.keys()
+
+
 def test_json_without_verification(results):
     [result] = results("--size", 8, "--no-verify", "--layout", "col")
     assert (result["verified"], result["layout"]) == (False, "col")

@@ -1,6 +1,7 @@
 """Runs a step on the GPU: gpu_test.py PROGRAM CASES [SANITIZER_TOOL].
 
-Exit status: the program's, 77 ("skipped" to Meson) where there is no GPU or no compute-sanitizer.
+Exit status: the program's, 77 ("skipped" to Meson) where there is no GPU, no compute-sanitizer, or not
+enough memory for one of the problems.
 """
 
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 SKIP = 77
 NO_DEVICE = 3  # the program's own exit status
 SANITIZER_ERROR = 9
+BAD_INPUT, TOO_LARGE = 2, "the matrices need"  # what the program says of too little memory
 
 
 def find_sanitizer() -> str | None:
@@ -29,7 +31,9 @@ def main() -> int:
             print("skipped: compute-sanitizer is neither on PATH nor in /usr/local/cuda/bin")
             return SKIP
         command = [sanitizer, "--tool", tool[0], "--error-exitcode", str(SANITIZER_ERROR), *command]
-    return subprocess.run(command).returncode
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    print(done.stderr, end="", file=sys.stderr)
+    return SKIP if done.returncode == BAD_INPUT and TOO_LARGE in done.stderr else done.returncode
 
 
 if __name__ == "__main__":

@@ -99,7 +99,8 @@ def files_of(step: str) -> dict[str, str]:
 
 def problems_of(step: str) -> list[str]:
     """The lines of the tables over which the tests run it."""
-    lines = (ROOT / "tests" / "shapes.txt").read_text().splitlines()
+    tables = [ROOT / "tests" / name for name in ("shapes.txt", "shapes_far.txt")]
+    lines = [line for table in tables for line in table.read_text().splitlines()]
     own = ROOT / "tests" / f"shapes_{step[3:]}.txt"
     lines += own.read_text().splitlines() if own.exists() else []
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

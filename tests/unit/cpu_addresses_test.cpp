@@ -53,6 +53,21 @@ TEST_F(Check, SecondMatrixOfABatch) {
   expect_none();
   run("write_at", 1, 1, 40 + 8 + 5);
   expect(FaultKind::out_of_bounds_global, 0, "writes C[1][5] of matrix 1, but C is 4 x 5");
+  run("write_at", 1, 1, 40 + 8 * 4 + 1);
+  expect(FaultKind::out_of_bounds_global, 0, "writes 16 bytes past the end of matrix 1 of C; C is 4 x 5");
+  run("write_at", 1, 1, 2 * 40 + 8 * 4);
+  expect(FaultKind::out_of_bounds_global, 0, "writes 12 bytes past the end of C; C is 4 x 5");
+}
+
+// The first rows of three matrices, then the second rows.
+TEST_F(Check, MatricesWhoseRowsTakeTurns) {
+  cpu_device::describe({"C", y.data(), 4, 5, 20, 3, 6, true, true});
+  run("write_at", 1, 1, 2 * 20 + 6 + 4);
+  expect_none();
+  run("write_at", 1, 1, 2 * 20 + 6 + 5);
+  expect(FaultKind::out_of_bounds_global, 0, "writes C[2][5] of matrix 1, but C is 4 x 5");
+  run("write_at", 1, 1, 4 * 20);
+  expect(FaultKind::out_of_bounds_global, 0, "writes 12 bytes past the end of C; C is 4 x 5");
 }
 
 TEST_F(Check, WriteToReadOnlyMatrix) {

@@ -64,6 +64,43 @@ TYPED_TEST(HarnessDevice, FillsTheMatrixOnly) {
   EXPECT_EQ(index, 60u);
 }
 
+// The first rows of three matrices, of 5 elements, one after the other with 6 from each to the next; then the
+// second rows.
+TYPED_TEST(HarnessDevice, MatricesWhoseRowsTakeTurns) {
+  constexpr Extent turns{4, 5, 20, 3, 6};
+  this->poison();
+  this->device->fill_uniform(this->matrix, this->type, turns, 1);
+  EXPECT_EQ(this->stray_writes(turns).count, 0);
+  for (int i = -15; i < 105; ++i) {
+    const bool inside = i >= 0 && i < 80 && i % 20 < 17 && i % 20 % 6 < 5;
+    EXPECT_EQ(turns.holds(i), inside) << i;
+    EXPECT_EQ(std::isnan(static_cast<float>(this->matrix[i])), !inside) << i;
+  }
+}
+
+// Of 5 GiB, a few pages are written: the rest holds the poison all the same, and takes no memory.
+TYPED_TEST(HarnessDevice, PoisonsMoreThanThereIsMemory) {
+  const std::size_t count = (std::size_t{5} << 30) / sizeof(TypeParam) + 10;
+  auto* const words = static_cast<TypeParam*>(this->device->allocate(count * sizeof(TypeParam)));
+  this->device->poison(words, count * sizeof(TypeParam));
+  const auto far = static_cast<std::int64_t>(count) / 2;
+  const Extent rows{2, 5, far, 1, 2 * far};
+  const std::int64_t first = 3;
+  this->device->fill_uniform(words + first, this->type, rows, 1);
+  const auto stray = [&] { return this->device->stray_writes(words, this->type, count, first, rows); };
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1} << 29, count - 1}) {
+    EXPECT_TRUE(std::isnan(static_cast<float>(words[at]))) << at;
+  }
+  EXPECT_EQ(stray().count, 0);
+  for (const std::size_t at : {count - 1, static_cast<std::size_t>(first + far + 5), std::size_t{1} << 29,
+                               std::size_t{4096}, std::size_t{0}}) {
+    words[at] = TypeParam(0.0f);
+    EXPECT_EQ(stray().first, static_cast<std::int64_t>(at) - first);
+  }
+  EXPECT_EQ(stray().count, 5);
+  this->device->release(words);
+}
+
 TYPED_TEST(HarnessDevice, FindsEveryStrayWrite) {
   this->poison();
   this->fill(1);

@@ -105,6 +105,16 @@ TEST(Problem, NamesWhatItRefuses) {
            {{.m = 4, .n = 5, .k = 6, .lda = 3, .layout = columns}, "--lda is 3", "at least 4"},
            {{.m = 4, .n = 5, .k = 6, .lda = 4, .ldb = 5, .layout = columns}, "--ldb is 5", "at least 6"},
            {{.m = 4, .n = 5, .k = 6, .ldc = 3, .layout = columns}, "--ldc is 3", "at least 4"},
+           // Strides, at which matrices overlap: of 4 x 6 elements; of rows in turn, 3 x 6 of which do not
+           // fit.
+           {{.m = 4, .n = 5, .k = 6, .batch = 2, .stride_a = 23}, "--stride-a is 23", "at least 24, or 0"},
+           {{.m = 4, .n = 5, .k = 6, .batch = 2, .stride_c = 0}, "--stride-c is 0", "at least 20"},
+           {{.m = 4, .n = 5, .k = 6, .batch = 3, .lda = 17, .stride_a = 6}, "--stride-a is 6", "at least 57"},
+           {{.m = 4, .n = 5, .k = 6, .batch = 3, .lda = 18, .stride_a = 5}, "--stride-a is 5", "at least 60"},
+           {{.m = 4, .n = 5, .k = 6, .batch = 2, .stride_b = -1}, "--stride-b is -1", "negative"},
+           {{.m = 4, .n = 5, .k = 6, .batch = 2, .stride_b = huge / 4}, "--stride-b", "address space"},
+           {{.m = 4, .n = 5, .k = 6, .offset_a = -1}, "--offset-a is -1", "negative"},
+           {{.m = 4, .n = 5, .k = 6, .offset_c = 4096}, "--offset-c is 4096", "4095"},
        }) {
     EXPECT_THAT(refusal(problem), AllOf(HasSubstr(what), HasSubstr(why)));
   }
@@ -128,6 +138,50 @@ TEST(Problem, ColumnMajorExchangesTheOperands) {
   EXPECT_THAT(std::tuple(g.M, g.N, g.K, g.batch), FieldsAre(79, 35, 19, 2));
   EXPECT_THAT(std::tuple(g.lda, g.ldb, g.ldc), FieldsAre(20, 36, 40));
   EXPECT_THAT(std::tuple(g.strideA, g.strideB, g.strideC), FieldsAre(79 * 20, 19 * 36, 79 * 40));
+}
+
+TEST(Problem, AcceptsStridesWithoutOverlap) {
+  for (const Problem& p : std::vector<Problem>{
+           {.m = 4, .n = 5, .k = 6, .batch = 2, .stride_a = 24, .stride_b = 30, .stride_c = 20},
+           {.m = 4, .n = 5, .k = 6, .batch = 2, .lda = 9, .stride_a = 33},  // into the last row's gap
+           {.m = 4, .n = 5, .k = 6, .batch = 3, .lda = 18, .stride_a = 6},  // rows in turn
+           {.m = 4, .n = 5, .k = 6, .batch = 3, .stride_a = 0, .stride_b = 0},
+           {.m = 4, .n = 5, .k = 6, .batch = 1, .stride_c = 0},
+           {.m = 0, .n = 5, .k = 6, .batch = 3, .stride_c = 0},
+       }) {
+    EXPECT_EQ(refusal(p), "accepted") << to_string(p);
+  }
+}
+
+// In place of addresses there are the offsets in bytes.
+TEST(Problem, StridesAndOffsetsForTheSteps) {
+  Problem p{.m = 4,
+            .n = 5,
+            .k = 6,
+            .batch = 2,
+            .stride_a = 101,
+            .stride_b = 102,
+            .stride_c = 103,
+            .offset_a = 1,
+            .offset_b = 2,
+            .offset_c = 3};
+  const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+  AnyGemm g = harness::to_row_major(checked(p), Input::bf16);
+  EXPECT_THAT(std::tuple(g.strideA, g.strideB, g.strideC), FieldsAre(101, 102, 103));
+  EXPECT_THAT(std::tuple(address(g.A), address(g.B), address(g.C)), FieldsAre(2, 4, 12));
+  p.layout = Layout::column_major;
+  g = harness::to_row_major(checked(p), Input::fp32);
+  EXPECT_THAT(std::tuple(g.strideA, g.strideB, g.strideC), FieldsAre(102, 101, 103));
+  EXPECT_THAT(std::tuple(address(g.A), address(g.B), address(g.C)), FieldsAre(8, 4, 12));
+}
+
+TEST(Problem, ExtentOfASharedMatrix) {
+  const Problem p{.m = 4, .n = 5, .k = 6, .batch = 3, .stride_a = 0, .stride_b = 40};
+  const AnyGemm g = harness::to_row_major(checked(p), Input::fp32);
+  EXPECT_EQ(harness::extent_a(g).batch, 1);
+  EXPECT_EQ(harness::extent_a(g).elements(), 24u);
+  EXPECT_EQ(harness::extent_b(g).batch, 3);
+  EXPECT_EQ(harness::extent_b(g).elements(), 2u * 40 + 30);
 }
 
 TEST(Problem, StridesBeyond32Bits) {
@@ -165,6 +219,9 @@ TEST(Problem, Text) {
   EXPECT_EQ(to_string(checked(p)), "4 x 5 x 6 col");
   p.lda = 6;
   EXPECT_EQ(to_string(checked(p)), "4 x 5 x 6 lda 6 col");
+  const Problem apart{
+      .m = 4, .n = 5, .k = 6, .batch = 2, .stride_a = 0, .stride_b = 30, .stride_c = 99, .offset_b = 7};
+  EXPECT_EQ(to_string(checked(apart)), "4 x 5 x 6 batch 2 stride-a 0 stride-c 99 offset-b 7");
 }
 
 }  // namespace

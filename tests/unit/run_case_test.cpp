@@ -80,7 +80,21 @@ using Elements = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(RunCase, Elements);
 
 TYPED_TEST(RunCase, ARightStepPasses) {
-  for (const Problem& problem : {this->plain, this->padded, Problem{}, Problem{.m = 1, .n = 1, .k = 1}}) {
+  const Problem apart{.m = 35,
+                      .n = 19,
+                      .k = 23,
+                      .batch = 3,
+                      .beta = 2,
+                      .stride_a = 900,
+                      .stride_b = 0,
+                      .stride_c = 666,
+                      .offset_a = 1,
+                      .offset_b = 2,
+                      .offset_c = 3};
+  const Problem in_turn{.m = 35, .n = 19, .k = 23, .batch = 2, .lda = 46, .stride_a = 23, .offset_a = 5};
+  const Problem far{.m = 3, .n = 4, .k = 5, .ldb = std::int64_t{1} << 30};
+  for (const Problem& problem :
+       {this->plain, this->padded, apart, in_turn, far, Problem{}, Problem{.m = 1, .n = 1, .k = 1}}) {
     EXPECT_THAT(this->run(problem).complaints, IsEmpty());
   }
 }
