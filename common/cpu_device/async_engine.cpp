@@ -39,14 +39,13 @@ void AsyncEngine::new_block() {
   started_by_.clear();
 }
 
-void AsyncEngine::copy(void* shared, const CopiedRows& rows, const void* mbarrier, unsigned thread,
-                       const void* pc) {
-  waiting_.push_back({shared, rows, 0, mbarrier, thread, pc});
+void AsyncEngine::copy(const CopyTarget& target, const CopiedRows& rows, unsigned thread, const void* pc) {
+  waiting_.push_back({target, rows, 0, thread, pc});
 }
 
-void AsyncEngine::arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies,
+void AsyncEngine::arrive_after_copies(const CopyTarget& target, unsigned thread, std::uint64_t copies,
                                       const void* pc) {
-  waiting_.push_back({nullptr, {}, copies, mbarrier, thread, pc});
+  waiting_.push_back({target, {}, copies, thread, pc});
 }
 
 unsigned AsyncEngine::started_by(unsigned engine, Tick tick) const {
@@ -59,8 +58,13 @@ bool AsyncEngine::act(Block& block) {
   const Work work = waiting_.front();
   waiting_.pop_front();
   block.current = work.thread;  // blame whoever issued it
-  const auto found = block.sync.mbarriers.find(work.mbarrier);
-  if (found == block.sync.mbarriers.end()) {
+  Block& target = *work.target.block;
+  if (target.alive == 0) {
+    report_outliving(work);
+    return true;
+  }
+  const auto found = target.sync.mbarriers.find(work.target.mbarrier);
+  if (found == target.sync.mbarriers.end()) {
     report(FaultKind::mbarrier_misuse, work.pc,
            "was to complete on an mbarrier that has been invalidated since");
     return true;
@@ -69,9 +73,9 @@ bool AsyncEngine::act(Block& block) {
   Tick tick = 0;
   if (block.clocks) {
     tick = block.clocks->engine_release(b.engine, b.arrivals);
-    started_by_[{b.engine, tick}] = work.thread;
+    target.engine.started_by_[{b.engine, tick}] = block.actor(work.thread);
   }
-  if (work.shared == nullptr) {
+  if (work.target.shared == nullptr) {
     finish_copies(block, work.thread, work.copies, &b, tick);
     if (b.pending == 0) {
       report(FaultKind::mbarrier_misuse, work.pc,
@@ -84,7 +88,7 @@ bool AsyncEngine::act(Block& block) {
   const CopiedRows& rows = work.rows;
   const bool in_place = rows.swizzle == Swizzle::none;
   std::vector<std::byte> elsewhere(in_place ? 0 : rows.bytes());
-  std::byte* to = in_place ? static_cast<std::byte*>(work.shared) : elsewhere.data();
+  std::byte* to = in_place ? static_cast<std::byte*>(work.target.shared) : elsewhere.data();
   std::memset(to, 0, rows.bytes());
   rows.for_rows_read([&](std::size_t offset, const std::byte* source) {
     std::memcpy(to + offset, source, rows.read.row_bytes);
@@ -94,25 +98,30 @@ bool AsyncEngine::act(Block& block) {
                        work.pc);
     }
   });
-  if (!in_place) put(work.shared, rows, to);
-  if (block.clocks) fill_shared(work.shared, rows.bytes(), b.engine, tick, work.pc);
-  b.deliver(block, rows.bytes());
+  if (!in_place) put(work.target.shared, rows, to);
+  if (block.clocks) fill_shared(work.target.shared, rows.bytes(), b.engine, tick, work.pc);
+  b.deliver(target, rows.bytes());
   return true;
+}
+
+void AsyncEngine::report_outliving(const Work& work) {
+  report(FaultKind::copy_outlives_block, work.pc,
+         "asked for " + std::to_string(work.rows.bytes()) +
+             " bytes that nobody has waited for when the block ends; they may come into shared memory that "
+             "is another block's by then");
 }
 
 void AsyncEngine::end_block(Block& block) const {
   for (const Work& work : waiting_) {
-    if (work.shared == nullptr) continue;
+    if (work.target.shared == nullptr) continue;
     block.current = work.thread;
-    report(FaultKind::copy_outlives_block, work.pc,
-           "asked for " + std::to_string(work.rows.bytes()) +
-               " bytes that nobody has waited for when the block ends; they may come into shared memory that "
-               "is another block's by then");
+    report_outliving(work);
   }
 }
 
-void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
-  const void* pc = __builtin_return_address(0);
+namespace {
+
+CopiedRows bulk_rows(const void* shared, const void* global, std::uint32_t bytes, const void* pc) {
   const auto from = reinterpret_cast<std::uintptr_t>(global), to = reinterpret_cast<std::uintptr_t>(shared);
   if ((from | to | bytes) % 16 != 0) {
     report(FaultKind::misaligned, pc,
@@ -124,13 +133,29 @@ void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint6
   }
   CopiedRows rows{1, bytes, {}};
   if (bytes > 0) rows.read = {0, 1, 0, bytes, static_cast<const std::byte*>(global), 0};
-  start_copy(shared, rows, barrier, pc);
+  return rows;
 }
 
-void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc) {
-  Block& block = *current_block;
-  const std::uint32_t bytes = rows.bytes();
-  Mbarrier& b = mbarrier_at(barrier, "completes a copy on", pc);
+}  // namespace
+
+void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
+  const void* pc = __builtin_return_address(0);
+  start_copy({{current_block, shared, barrier}}, bulk_rows(shared, global, bytes, pc), pc);
+}
+
+void bulk_copy_multicast(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier,
+                         std::uint16_t blocks) {
+  const void* pc = __builtin_return_address(0);
+  const CopiedRows rows = bulk_rows(shared, global, bytes, pc);
+  start_copy(targets_of_multicast(shared, barrier, blocks, pc), rows, pc);
+}
+
+namespace {
+
+// Makes the destination one that nobody may touch before the copy arrives.
+void prepare(const CopyTarget& target, std::uint32_t bytes, const void* pc) {
+  const Block& block = *current_block;
+  const Mbarrier& b = mbarrier_of(*target.block, target.mbarrier, "completes a copy on", pc);
   if (!b.known_to_engine) {
     report(FaultKind::mbarrier_misuse, pc,
            "completes a copy on " + b.name() +
@@ -143,27 +168,42 @@ void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, co
     request.pc = pc;
     request.operation = Operation::copy;
     request.bytes = bytes;
-    request.block = block.number;
+    request.block = target.block->number;
     request.warp = block.current / warpSize;
-    if (rows.read.rows > 0) {  // a copy of zeros reads nothing
-      request.space = Space::global;
-      request.addresses[0] = reinterpret_cast<std::uintptr_t>(rows.read.source);
-      request.rows = {rows.read.rows, rows.read.row_bytes, rows.read.pitch};
-      tell_request(request);
-      rows.for_rows_read([&](std::size_t, const std::byte* source) {
-        check_memory(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, false, pc);
-      });
-    }
     request.space = Space::shared;
-    request.addresses[0] = find_shared(shared, 1).offset;
-    request.rows = {};
+    request.addresses[0] = find_shared(target.shared, 1).offset;
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
-    check_memory(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc);
-    mark_pending(shared, bytes, true);
+    check_memory(reinterpret_cast<std::uintptr_t>(target.shared), bytes, true, pc);
+    mark_pending(target.shared, bytes, true);
   }
-  poison(shared, bytes);
-  block.engine.copy(shared, rows, barrier, block.current, pc);
+  poison(target.shared, bytes);
+}
+
+}  // namespace
+
+void start_copy(const std::vector<CopyTarget>& targets, const CopiedRows& rows, const void* pc) {
+  Block& block = *current_block;
+  const std::uint32_t bytes = rows.bytes();
+  if (block.launch.checked && rows.read.rows > 0) {  // a copy of zeros reads nothing
+    CollectiveRequest request;
+    request.pc = pc;
+    request.operation = Operation::copy;
+    request.bytes = bytes;
+    request.block = block.number;
+    request.warp = block.current / warpSize;
+    request.space = Space::global;
+    request.addresses[0] = reinterpret_cast<std::uintptr_t>(rows.read.source);
+    request.rows = {rows.read.rows, rows.read.row_bytes, rows.read.pitch};
+    tell_request(request);
+    rows.for_rows_read([&](std::size_t, const std::byte* source) {
+      check_memory(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, false, pc);
+    });
+  }
+  for (const CopyTarget& target : targets) {
+    prepare(target, bytes, pc);
+    block.engine.copy(target, rows, block.current, pc);
+  }
 }
 
 }  // namespace cpu_device

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/cluster_memory.hpp"
 #include "common/cuda/tensor_shape.hpp"
 
 namespace cpu_device {
@@ -44,9 +45,9 @@ class AsyncEngine {
  public:
   void new_block();
   // Copies to shared memory, then tells the mbarrier how many bytes have arrived.
-  void copy(void* shared, const CopiedRows& rows, const void* mbarrier, unsigned thread, const void* pc);
+  void copy(const CopyTarget& target, const CopiedRows& rows, unsigned thread, const void* pc);
   // Arrives at the mbarrier when everything that the thread has issued with async_copy() has arrived.
-  void arrive_after_copies(const void* mbarrier, unsigned thread, std::uint64_t copies, const void* pc);
+  void arrive_after_copies(const CopyTarget& target, unsigned thread, std::uint64_t copies, const void* pc);
 
   // Does the oldest pending work; returns false if there is none.
   bool act(Block& block);
@@ -55,18 +56,18 @@ class AsyncEngine {
   // memory that may belong to another block by then.
   void end_block(Block& block) const;
 
-  // The thread that issued what an engine did at this tick.
+  // The thread, as an actor, that issued what one of the block's engines did at this tick.
   unsigned started_by(unsigned engine, Tick tick) const;
 
  private:
   struct Work {
-    void* shared;  // nullptr: only arrives
+    CopyTarget target;  // no `shared`: only arrives
     CopiedRows rows;
     std::uint64_t copies;  // of the thread's own that must have arrived
-    const void* mbarrier;
     unsigned thread;
     const void* pc;
   };
+  static void report_outliving(const Work& work);
   std::deque<Work> waiting_;
   std::map<std::pair<unsigned, Tick>, unsigned> started_by_;  // checked launches only
 };
@@ -80,6 +81,6 @@ void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mb
 
 // The running thread issues a copy to shared memory that completes on an mbarrier. Reports what is wrong with
 // it.
-void start_copy(void* shared, const CopiedRows& rows, std::uint64_t* barrier, const void* pc);
+void start_copy(const std::vector<CopyTarget>& targets, const CopiedRows& rows, const void* pc);
 
 }  // namespace cpu_device

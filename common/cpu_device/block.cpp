@@ -48,6 +48,7 @@ void Block::begin(std::uint64_t block_number) {
   box = nullptr;
   spin.end();
   sync.new_block();
+  visits.begin();
   engine.new_block();
   shared.poison();
 }

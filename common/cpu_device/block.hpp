@@ -10,6 +10,7 @@
 
 #include "common/cpu_device/async_engine.hpp"
 #include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/cluster_memory.hpp"
 #include "common/cpu_device/grid_order.hpp"
 #include "common/cpu_device/launch.hpp"
 #include "common/cpu_device/race.hpp"
@@ -76,6 +77,7 @@ struct Block {
   Spin spin;
   AsyncEngine engine;
   SharedMemory shared;
+  Visits visits;  // checked launches only
 
   // Checked launches only.
   Clocks* const clocks;  // of the cluster

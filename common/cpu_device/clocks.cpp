@@ -34,6 +34,14 @@ void Clocks::add_barriers(Clock& clock, unsigned thread) const {
   if (warp_barrier_[warp] > known) raise(clock, warp * 32, warp * 32 + 32, warp_barrier_[warp] - 1);
 }
 
+bool Clocks::knows_of(unsigned thread, unsigned block) const {
+  if (known_to_all_ > began_ || thread / threads_ == block) return true;
+  for (unsigned actor = first_thread(block); actor < first_thread(block + 1); ++actor) {
+    if (at(clocks_[thread], actor) > 0 || at(seen_by_block_[thread / threads_], actor) > 0) return true;
+  }
+  return false;
+}
+
 bool Clocks::begin() {
   if (in_use_) {
     for (Clock& clock : clocks_) clock.clear();

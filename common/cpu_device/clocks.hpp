@@ -69,6 +69,9 @@ class Clocks {
     return tick <= at(clocks_[thread], actor) || tick <= at(seen_by_block_[thread / threads_], actor);
   }
 
+  // Whether `thread` has seen anything of that block.
+  bool knows_of(unsigned thread, unsigned block) const;
+
   static void join(Clock& into, const Clock& from);
 
  private:

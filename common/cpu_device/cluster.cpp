@@ -10,7 +10,7 @@
 
 namespace cpu_device {
 
-Cluster::Cluster(Launch& launch_, Stacks& stacks_) : launch(launch_), stacks(stacks_) {
+Cluster::Cluster(Launch& launch_, Stacks& stacks_) : launch(launch_), stacks(stacks_), barrier(*this) {
   if (launch.checked) {
     clocks = std::make_unique<Clocks>(launch.threads_per_block, launch.blocks_per_cluster);
     grid_order = std::make_unique<GridOrder>(*clocks);
@@ -108,6 +108,7 @@ void Cluster::run(std::uint64_t cluster_number) {
     block->begin(launch.block_in(number, block->rank));
     if (forget) block->shadow->forget();
   }
+  barrier.begin();
   if (grid_order != nullptr) grid_order->begin(number);
   while (true) {
     if (run_ready(false)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/cpu_device/block.hpp"
+#include "common/cpu_device/cluster_barrier.hpp"
 #include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
@@ -26,7 +27,7 @@ struct Cluster {
 
   // In race detection an actor is a thread of any block, or an engine; see Block::actor().
   Block& block_of(unsigned actor) { return *blocks[clocks->block_of(actor)]; }
-  // The thread that issued what an engine did at this tick.
+  // The thread, as an actor, that issued what an engine did at this tick.
   unsigned started_by(unsigned engine, Tick tick);
   // "thread (3,0,0)", followed by its block if that is not this one.
   std::string actor_name(const Block& seen_from, unsigned actor);
@@ -35,6 +36,7 @@ struct Cluster {
   Stacks& stacks;
   std::uint64_t number = 0;  // linear, x fastest
   std::vector<std::unique_ptr<Block>> blocks;
+  ClusterBarrier barrier;
   std::unique_ptr<Clocks> clocks;                   // checked launches only
   std::unique_ptr<GridOrder> grid_order;            // likewise
   bool ended = false;                               // by a fault that it cannot survive

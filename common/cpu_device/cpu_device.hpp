@@ -65,6 +65,7 @@ enum class FaultKind {
   unrounded_operand,
   deadlock,
   no_progress,
+  peer_gone,
 };
 
 // "data race on shared memory" and so on: the words that users and tests see.
@@ -107,9 +108,7 @@ void set_watchdog(double seconds);
 // Called before a crash in a kernel ends the program, unless it is nullptr. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;
 
-// What a launch asks for. Of a cluster only the sizes are checked: its blocks run like any others, one by
-// one, in any order. Kernels cannot tell the difference, as this device lacks everything that only the blocks
-// of a cluster can do: wait for each other, access each other's shared memory, receive a multicast copy.
+// What a launch asks for. The blocks of a cluster run together, in turns, on one OS thread.
 struct LaunchShape {
   const void* kernel = nullptr;  // see function_name()
   dim3 grid, block;

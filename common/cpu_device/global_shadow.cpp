@@ -29,7 +29,7 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
   const Launch& launch = block.launch;
   unsigned actor = other.actor();
   if (block.clocks->is_engine(actor) && other.cluster() == cluster_number(block.cluster.number)) {
-    actor = block.cluster.block_of(actor).actor(block.cluster.started_by(actor, other.tick));
+    actor = block.cluster.started_by(actor, other.tick);
   }
   const unsigned rank = block.clocks->block_of(actor);
   const unsigned other_thread = actor - block.clocks->first_thread(rank);

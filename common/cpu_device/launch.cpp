@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -154,6 +156,13 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   if (checking) {
     forget_global_accesses();
     tell_launch(shape);
+  }
+  if (launch.blocks_per_cluster > 1) {
+    if (const std::string variable = variable_of(kernel); !variable.empty()) {
+      throw std::invalid_argument(
+          "launch: the kernel has the __shared__ variable " + variable +
+          "; here a kernel in clusters has its shared memory through dynamic_shared()");
+    }
   }
   shared_variables();  // reads the symbol table before the workers need it
   const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());

@@ -28,9 +28,13 @@ std::string name_of(const void* address) { return "the mbarrier " + describe_sha
 std::string Mbarrier::name() const { return name_of(address); }
 
 Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc) {
-  Block& block = *current_block;
-  const auto found = block.sync.mbarriers.find(address);
-  if (found == block.sync.mbarriers.end()) {
+  return mbarrier_of(*current_block, address, does, pc);
+}
+
+Mbarrier& mbarrier_of(Block& owner, const void* address, const char* does, const void* pc) {
+  const Block& block = *current_block;
+  const auto found = owner.sync.mbarriers.find(address);
+  if (found == owner.sync.mbarriers.end()) {
     misuse(pc, std::string(does) + " " + name_of(address) + ", which has not been initialised");
   }
   Mbarrier& b = found->second;
@@ -38,11 +42,12 @@ Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc) {
     misuse(pc, std::string(does) + " " + b.name() + ", whose memory has been written to since");
   }
   if (block.clocks &&
-      !block.clocks->ordered(block.actor(b.init_thread), b.init_tick, block.actor(block.current)) &&
+      !block.clocks->ordered(owner.actor(b.init_thread), b.init_tick, block.actor(block.current)) &&
       !reported_before(FaultKind::race_shared, pc)) {
     report(FaultKind::race_shared, pc,
-           std::string(does) + " " + b.name() + ", which " + thread_name(block, b.init_thread) +
-               " initialised at " + place_of(b.init_pc) + "; no barrier stands between");
+           std::string(does) + " " + b.name() + ", which " +
+               block.cluster.actor_name(block, owner.actor(b.init_thread)) + " initialised at " +
+               place_of(b.init_pc) + "; no barrier stands between");
   }
   return b;
 }
@@ -162,7 +167,10 @@ void mbarrier_expect(std::uint64_t* barrier, std::uint32_t bytes, bool arrives) 
 }
 
 bool mbarrier_wait(std::uint64_t* barrier, unsigned parity, bool may_fail) {
-  const void* pc = __builtin_return_address(0);
+  return wait_for_mbarrier(barrier, parity, may_fail, __builtin_return_address(0));
+}
+
+bool wait_for_mbarrier(std::uint64_t* barrier, unsigned parity, bool may_fail, const void* pc) {
   Block& block = *current_block;
   Mbarrier& b = mbarrier_at(barrier, "waits for", pc);
   if (parity > 1) {
@@ -183,7 +191,8 @@ void mbarrier_arrive_after_copies(std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
   Block& block = *current_block;
   mbarrier_at(barrier, "has its copies arrive at", pc);
-  block.engine.arrive_after_copies(barrier, block.current, block.async_copies[block.current].asked, pc);
+  block.engine.arrive_after_copies({&block, nullptr, barrier}, block.current,
+                                   block.async_copies[block.current].asked, pc);
 }
 
 }  // namespace cpu_device

@@ -81,6 +81,7 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   const SharedPlace place = find_shared(block, address, bytes);
   if (place.block != nullptr) {
     if (!place.inside) stop_outside_shared(bytes, write, pc);
+    if (place.block != &block) check_exists(block, *place.block, write ? "writes" : "reads", pc);
     if (!told) tell(block, pc, place.offset, bytes, Space::shared, write, copy, source);
     check_shared(block, place, bytes, write, pc);
     return;

@@ -115,6 +115,8 @@ const char* to_string(FaultKind kind) {
       return "deadlock";
     case FaultKind::no_progress:
       return "no progress";
+    case FaultKind::peer_gone:
+      return "access to a block that may not be there";
   }
   return "fault";
 }

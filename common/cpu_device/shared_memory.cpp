@@ -104,6 +104,11 @@ const TlsLayout& layout() {
 
 const std::vector<SharedVariable>& shared_variables() { return layout().shared; }
 
+std::string variable_of(const void* kernel) {
+  const auto found = layout().of_kernel.find(kernel);
+  return found == layout().of_kernel.end() ? "" : found->second;
+}
+
 bool is_named(const void* function, std::string_view name) {
   const auto found = layout().functions.find(function);
   if (found == layout().functions.end()) return false;
@@ -184,6 +189,10 @@ std::byte* SharedMemory::dynamic(std::size_t alignment) {
   }
   dynamic_in_use_ = true;
   return alignment <= dynamic_alignment_ ? dynamic_begin_ : nullptr;
+}
+
+void SharedMemory::align_like(const SharedMemory& other) {
+  if (!dynamic_in_use_) dynamic(other.dynamic_alignment_);
 }
 
 void SharedMemory::name_dynamic(const Shape& shape) {

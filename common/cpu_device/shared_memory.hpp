@@ -43,6 +43,8 @@ struct SharedVariable {
 const std::vector<SharedVariable>& shared_variables();  // sorted by offset
 // Whether a function in the unnamed namespace, where kernels are, has this name; from the symbol table, too.
 bool is_named(const void* function, std::string_view name);
+// A __shared__ variable of this kernel; "": it has none.
+std::string variable_of(const void* kernel);
 std::byte* tls_base();  // of this OS thread
 // Byte offsets from here on, a multiple of shared_alignment, are those of dynamic shared memory.
 std::size_t tls_bytes();
@@ -87,6 +89,8 @@ class SharedMemory {
   // Dynamic shared memory, which the block's first call puts at a multiple of `alignment`, but not of twice
   // as much, so that a kernel that needs more has to ask for it. nullptr: that call asked for too little.
   std::byte* dynamic(std::size_t alignment);
+  // Puts it where another block has its own, if this one has not used it yet.
+  void align_like(const SharedMemory& other);
   void name_dynamic(const Shape& shape);
 
   // "As + 132 bytes", "Ring::stages[2].A + 12 bytes".

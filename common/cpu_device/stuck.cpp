@@ -102,6 +102,13 @@ void report_stuck_block(const Block& block) {
   }
   std::string detail = "waits here for " + block.threads[first].wait.on->awaited_by(block, first);
   if (other != none) detail += ", while " + thread_name(block, other) + " " + doing(block, other);
+  for (const auto& peer : block.cluster.blocks) {  // one thread of each speaks for it
+    unsigned i = 0;
+    while (i < peer->threads.size() && peer->has_exited(i)) ++i;
+    if (peer.get() == &block || i == peer->threads.size()) continue;
+    detail += ", while " + thread_name(*peer, i) + " of " + block_name(block.launch.grid, peer->number) +
+              " " + doing(*peer, i);
+  }
   if (exited != none) detail += "; " + thread_name(block, exited) + " has left the kernel";
   say(FaultKind::deadlock, first, detail + "; no thread can go on");
 }

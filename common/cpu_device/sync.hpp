@@ -177,6 +177,10 @@ using Mbarriers = std::map<const void*, Mbarrier>;  // of the block, by address
 // The mbarrier at that address, for the running thread; ends the launch if there is none. `does`: "arrives
 // at".
 Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc);
+// The same for one of any block of the running cluster.
+Mbarrier& mbarrier_of(Block& owner, const void* address, const char* does, const void* pc);
+// mbarrier_wait(), for a return address.
+bool wait_for_mbarrier(std::uint64_t* barrier, unsigned parity, bool may_fail, const void* pc);
 
 // ---- stuck.cpp -------------------------------------------------------------------------------------------
 

@@ -46,16 +46,17 @@ std::string BoxPlace::text() const {
          (name.empty() ? "a matrix" : std::string(name));
 }
 
-void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
-  const void* pc = __builtin_return_address(0);
-  Block& block = *current_block;
+namespace {
+
+// Of the box of a tensor map; reports what is wrong with it.
+CopiedRows box_rows(const void* shared, const BoxPlace& place, const void* pc) {
+  const auto& [map_pointer, row, col, matrix] = place;
+  const TensorMap& map = *map_pointer;
   if (map.data == nullptr) {
     report(FaultKind::out_of_bounds_global, pc,
            "copies by a tensor map that is that of an empty matrix, or has not been made");
     stop_launch();
   }
-  const BoxPlace place{&map, row, col, matrix};
-  block.box = &place;
   const unsigned alignment = alignment_of(map.swizzle);
   const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % alignment == 0;
   if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
@@ -83,8 +84,27 @@ void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, 
     copied.read = {first_row,        rows,         first_col * map.element_bytes, cols * map.element_bytes,
                    map.data + first, map.row_pitch};
   }
-  start_copy(shared, copied, barrier, pc);
-  block.box = nullptr;
+  return copied;
+}
+
+}  // namespace
+
+void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
+  const void* pc = __builtin_return_address(0);
+  const BoxPlace place{&map, row, col, matrix};
+  current_block->box = map.data == nullptr ? nullptr : &place;
+  start_copy({{current_block, shared, barrier}}, box_rows(shared, place, pc), pc);
+  current_block->box = nullptr;
+}
+
+void copy_box_multicast(void* shared, const TensorMap& map, int col, int row, int matrix,
+                        std::uint64_t* barrier, std::uint16_t blocks) {
+  const void* pc = __builtin_return_address(0);
+  const BoxPlace place{&map, row, col, matrix};
+  current_block->box = map.data == nullptr ? nullptr : &place;
+  const CopiedRows rows = box_rows(shared, place, pc);
+  start_copy(targets_of_multicast(shared, barrier, blocks, pc), rows, pc);
+  current_block->box = nullptr;
 }
 
 }  // namespace cpu_device

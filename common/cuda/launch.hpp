@@ -40,6 +40,10 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)));
   }
+  constexpr unsigned portable_cluster = 8;
+  if (cluster.x * cluster.y * cluster.z > portable_cluster) {
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  }
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1) {  // which GPUs before Hopper refuse

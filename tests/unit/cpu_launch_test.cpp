@@ -67,11 +67,11 @@ TEST(Launch, NamesTheBrokenLimit) {
            {{.grid = {6, 3, 3}, .block = 1, .cluster = {1, 1, 2}},
             "grid.z is 3",
             "a multiple of cluster.z, 2"},
-           {{.grid = 16, .block = 1, .cluster = 16}, "cluster.x is 16", "1 to 8"},
-           {{.grid = 16, .block = 1, .cluster = {1, 0}}, "cluster.y is 0", "1 to 8"},
-           {{.grid = {16, 16}, .block = 1, .cluster = {4, 4}},
-            "the number of blocks in a cluster is 16",
-            "1 to 8"},
+           {{.grid = 32, .block = 1, .cluster = 32}, "cluster.x is 32", "1 to 16"},
+           {{.grid = 16, .block = 1, .cluster = {1, 0}}, "cluster.y is 0", "1 to 16"},
+           {{.grid = {16, 16}, .block = 1, .cluster = {8, 4}},
+            "the number of blocks in a cluster is 32",
+            "1 to 16"},
        }) {
     EXPECT_EQ(refusal(config), std::string("launch: ") + what + ", outside the limits of CUDA: " + limit);
   }
