@@ -14,6 +14,7 @@ FAULT = re.compile(
 )
 WORDS = read_toml(Path(__file__).parent / "words.toml")
 WRONG = WORDS["wrong"]
+LEADING = WRONG["leading dimension"]
 BATCH = (
     "the batch: blockIdx.z counts its matrices, which lie strideA, strideB and strideC elements apart; the "
     "grid needs g.batch blocks in z."
@@ -31,6 +32,7 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
         return None
     says, look = WORDS["fault"][match["kind"]].values()
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
+    look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
@@ -50,11 +52,18 @@ def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Find
     details = [rest[0].upper() + rest[1:] + "."]
     look = next((look for words, look in WRONG.items() if words in rest), "")
     look = otherwise if otherwise and look in (WRONG["transposed"], WRONG["changed places"]) else look
-    look = look or otherwise or WRONG_ELSE
+    look = look or _where_options_point(otherwise or WRONG_ELSE, problem)
     if re.search(r"of matrix [1-9]", rest):
         details.append("All of the batch's first matrix is right.")
         look = BATCH
     return Finding("wrong result", f"The result is wrong with {problem}: {count}.", 0, details, look)
+
+
+def _where_options_point(look: str, problem: Problem) -> str:
+    """What to look at, first what sets this problem apart from plainer ones, which were right."""
+    if "--batch" in problem.options:
+        return f"{BATCH} Otherwise: {look}"
+    return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
 
 
 def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
