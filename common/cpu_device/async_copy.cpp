@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/cpu_device/block.hpp"
+#include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/report.hpp"
 
@@ -15,6 +16,13 @@ void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
   report(FaultKind::misaligned, pc,
          "copies " + std::to_string(bytes) + " bytes asynchronously at an address that is no multiple of " +
              std::to_string(bytes));
+}
+
+// The copy has read its source, as if `reader` had at this tick.
+void finish_read(Block& block, unsigned thread, const AsyncCopies::Copy& copy, unsigned reader, Tick tick) {
+  if (copy.global == nullptr) return;
+  finish_global_read(reinterpret_cast<std::uintptr_t>(copy.global), copy.bytes, block.actor(thread), reader,
+                     tick, copy.pc);
 }
 
 AsyncCopies& copies_of_running_thread() { return current_block->async_copies[current_block->current]; }
@@ -63,6 +71,8 @@ void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mb
       std::memcpy(copy->shared, copy->global, copy->bytes);
     }
     if (!block.launch.checked) continue;
+    finish_read(block, thread, *copy, by_engine == nullptr ? block.actor(thread) : by_engine->engine,
+                by_engine == nullptr ? block.clocks->now() : tick);
     if (by_engine != nullptr) {
       fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, copy->pc);
     } else {  // ... and again when it is waited for, at the latest
@@ -71,6 +81,13 @@ void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mb
     }
   }
   copies.waiting.erase(copies.waiting.begin(), copy);
+}
+
+void abandon_copies(Block& block, unsigned thread) {
+  if (!block.launch.checked) return;
+  for (const AsyncCopies::Copy& copy : block.async_copies[thread].waiting) {
+    finish_read(block, thread, copy, block.actor(thread), block.clocks->now());
+  }
 }
 
 }  // namespace cpu_device

@@ -94,8 +94,8 @@ bool AsyncEngine::act(Block& block) {
     std::memcpy(to + offset, source, rows.read.row_bytes);
     if (rows.convert == Convert::to_tf32) round_to_tf32(to + offset, rows.read.row_bytes);
     if (block.clocks) {
-      note_engine_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, b.engine, tick,
-                       work.pc);
+      finish_global_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes,
+                         block.actor(work.thread), b.engine, tick, work.pc);
     }
   });
   if (!in_place) put(work.target.shared, rows, to);
@@ -174,6 +174,7 @@ void prepare(const CopyTarget& target, std::uint32_t bytes, const void* pc) {
     request.addresses[0] = find_shared(target.shared, 1).offset;
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
+    check_fenced(target.shared, bytes, pc);
     check_memory(reinterpret_cast<std::uintptr_t>(target.shared), bytes, true, pc);
     mark_pending(target.shared, bytes, true);
   }
@@ -196,11 +197,13 @@ void start_copy(const std::vector<CopyTarget>& targets, const CopiedRows& rows, 
     request.addresses[0] = reinterpret_cast<std::uintptr_t>(rows.read.source);
     request.rows = {rows.read.rows, rows.read.row_bytes, rows.read.pitch};
     tell_request(request);
-    rows.for_rows_read([&](std::size_t, const std::byte* source) {
-      check_memory(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, false, pc);
-    });
   }
   for (const CopyTarget& target : targets) {
+    if (block.launch.checked) {
+      rows.for_rows_read([&](std::size_t, const std::byte* source) {
+        check_copy_source(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, pc);
+      });
+    }
     prepare(target, bytes, pc);
     block.engine.copy(target, rows, block.current, pc);
   }

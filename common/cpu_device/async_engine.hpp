@@ -77,6 +77,9 @@ class AsyncEngine {
 // The thread's own copies up to this number arrive; `by_engine`: for an mbarrier that waits for them.
 void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mbarrier* by_engine, Tick tick);
 
+// The thread leaves the kernel: what it has not waited for reads nothing later than this.
+void abandon_copies(Block& block, unsigned thread);
+
 // ---- async_engine.cpp ------------------------------------------------------------------------------------
 
 // The running thread issues a copy to shared memory that completes on an mbarrier. Reports what is wrong with

@@ -12,6 +12,8 @@
 namespace cpu_device {
 
 void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier);
+void fence_async_proxy();
+void fence_async_proxy_global();
 
 }  // namespace cpu_device
 
@@ -20,6 +22,5 @@ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t b
   cpu_device::bulk_copy(shared, global, bytes, barrier);
 }
 
-// Nothing to do: there are no copies from shared memory yet, so no asynchronous copy reads what threads have
-// written.
-__forceinline__ void fence_async_proxy() {}
+__forceinline__ void fence_async_proxy() { cpu_device::fence_async_proxy(); }
+__forceinline__ void fence_async_proxy_global() { cpu_device::fence_async_proxy_global(); }

@@ -14,6 +14,8 @@ Cluster::Cluster(Launch& launch_, Stacks& stacks_) : launch(launch_), stacks(sta
   if (launch.checked) {
     clocks = std::make_unique<Clocks>(launch.threads_per_block, launch.blocks_per_cluster);
     grid_order = std::make_unique<GridOrder>(*clocks);
+    shared_fences = std::make_unique<ProxyFences>(*clocks);
+    global_fences = std::make_unique<ProxyFences>(*clocks);
   }
   for (unsigned rank = 0; rank < launch.blocks_per_cluster; ++rank) {
     blocks.push_back(std::make_unique<Block>(launch, *this, rank, clocks.get(), grid_order.get()));
@@ -109,7 +111,11 @@ void Cluster::run(std::uint64_t cluster_number) {
     if (forget) block->shadow->forget();
   }
   barrier.begin();
-  if (grid_order != nullptr) grid_order->begin(number);
+  if (clocks != nullptr) {
+    grid_order->begin(number);
+    shared_fences->begin();
+    global_fences->begin();
+  }
   while (true) {
     if (run_ready(false)) {
       if (stopped()) return;

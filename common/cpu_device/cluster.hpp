@@ -9,6 +9,7 @@
 
 #include "common/cpu_device/block.hpp"
 #include "common/cpu_device/cluster_barrier.hpp"
+#include "common/cpu_device/proxy_fences.hpp"
 #include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
@@ -37,11 +38,12 @@ struct Cluster {
   std::uint64_t number = 0;  // linear, x fastest
   std::vector<std::unique_ptr<Block>> blocks;
   ClusterBarrier barrier;
-  std::unique_ptr<Clocks> clocks;                   // checked launches only
-  std::unique_ptr<GridOrder> grid_order;            // likewise
-  bool ended = false;                               // by a fault that it cannot survive
-  std::uint64_t progress = 0;                       // synchronisations so far
-  unsigned flag_waits = 0;                          // threads waiting for a flag
+  std::unique_ptr<Clocks> clocks;                             // checked launches only
+  std::unique_ptr<GridOrder> grid_order;                      // likewise
+  std::unique_ptr<ProxyFences> shared_fences, global_fences;  // likewise
+  bool ended = false;                                         // by a fault that it cannot survive
+  std::uint64_t progress = 0;                                 // synchronisations so far
+  unsigned flag_waits = 0;                                    // threads waiting for a flag
   std::uint64_t spins = 0;                          // how often a thread that spins has let others run
   std::vector<Recorded> faults;                     // in program order
   std::vector<RacingWrite> racing_writes;           // by the running thread, since it last waited

@@ -66,6 +66,7 @@ enum class FaultKind {
   deadlock,
   no_progress,
   peer_gone,
+  missing_proxy_fence,
 };
 
 // "data race on shared memory" and so on: the words that users and tests see.

@@ -49,6 +49,7 @@ void leave_to_scheduler() {
   for (Barrier& barrier : block.sync.barriers) barrier.thread_exited(block, thread);
   block.cluster.barrier.thread_exited(block, thread);
   block.visits.thread_exits(block, thread);
+  abandon_copies(block, thread);
   if (block.launch.checked && block.exited[warp] == ~0u) tell_warp_end(block.number, warp);
   block.threads[thread].wait = {};
   leave_to_scheduler();

@@ -159,6 +159,10 @@ void set_permission(Allocation& allocation, const MatrixView& view, unsigned per
   }
 }
 
+inline bool is_readable(Allocation& allocation, std::size_t word, unsigned bytes, const void* pc) {
+  return allocation.permission == nullptr || check_permission(allocation, word, bytes, false, pc);
+}
+
 inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
   if (allocation.permission != nullptr) {
     const std::uint8_t needed = for_bytes(bytes, write ? may_read | may_write : may_read);
@@ -241,11 +245,22 @@ bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const 
   return true;
 }
 
-void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, const void* pc) {
+  Allocation* allocation = find(address, current_block->cluster);
+  if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
+  for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
+    if (word >= allocation->words() || !is_readable(*allocation, word, mask, pc)) return;
+    if (allocation->shadow != nullptr) allocation->shadow->request_read(word, mask, by_bulk, pc);
+  });
+  return true;
+}
+
+void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,
+                        Tick tick, const void* pc) {
   Allocation* allocation = find(address);
   if (allocation == nullptr || allocation->shadow == nullptr) return;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
-    allocation->shadow->engine_read(word, mask, engine, tick, pc);
+    allocation->shadow->finish_read(word, mask, requester, reader, tick, pc);
   });
 }
 

@@ -17,8 +17,11 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
 // The same for an atomic or volatile operation on a word, which reads, writes or does both; these do not race
 // with each other.
 bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const void* pc);
-// An engine has read this; checks only for races.
-void note_engine_read(std::uintptr_t address, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+// The same for a copy that the running thread asks for, which reads this at any time until it is done, and
+// for the moment when it is: see GlobalShadow.
+bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, const void* pc);
+void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,
+                        Tick tick, const void* pc);
 bool is_allocated(std::uintptr_t address, unsigned bytes);
 void forget_global_accesses();                         // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation

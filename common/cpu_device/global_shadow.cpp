@@ -16,6 +16,7 @@ using Older = GlobalShadow::Older;
 // Inside a cluster the clocks tell what is ordered; between two, what one has let the other know.
 bool races(const Touch& other, unsigned bytes, const Block& block) {
   if (!other.any() || (other.bytes() & bytes) == 0) return false;
+  if (other.pending()) return true;
   const unsigned thread = block.actor(block.current);
   if (other.cluster() != cluster_number(block.cluster.number)) {
     return !block.grid_order->seen(other.cluster(), other.actor(), other.tick, thread);
@@ -35,9 +36,14 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
   const unsigned other_thread = actor - block.clocks->first_thread(rank);
   const std::uint64_t other_block = launch.block_in(other.cluster(), rank);
   const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
-    return (writes ? "writes " : "reads ") + element + ", which " + thread_name(block, thread) + " of " +
-           block_name(launch.grid, number) + (wrote ? " wrote" : " read") + " in the same launch at " +
-           place_of(at) + "; nothing orders the two";
+    std::string text = (writes ? "writes " : "reads ") + element + ", which ";
+    if (other.pending() && number == other_block && thread == other_thread) {
+      return text + "a copy that " + thread_name(block, thread) + " of " + block_name(launch.grid, number) +
+             " asked for at " + place_of(at) + " has yet to read: nobody has waited for it";
+    }
+    return text + thread_name(block, thread) + " of " + block_name(launch.grid, number) +
+           (wrote ? " wrote" : " read") + " in the same launch at " + place_of(at) +
+           "; nothing orders the two";
   };
   if (other.cluster() > block.cluster.number) {  // as if the clusters had run one after the other
     report_later_block(launch, FaultKind::race_global, other.pc(),
@@ -46,6 +52,14 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
   }
   if (reported_before(FaultKind::race_global, pc)) return;
   report(FaultKind::race_global, pc, text(write, other_thread, other_block, other_wrote, other.pc()));
+}
+
+// Whether a thread of the cluster wrote this, and no fence stands between that and the running thread. What
+// other clusters wrote is not looked at: a fence may stand on either side of what orders the two.
+bool is_unfenced(const Touch& write, unsigned bytes, const Block& block) {
+  return write.any() && (write.bytes() & bytes) != 0 &&
+         write.cluster() == cluster_number(block.cluster.number) && !block.clocks->is_engine(write.actor()) &&
+         !block.cluster.global_fences->between(write.actor(), write.tick, block.actor(block.current));
 }
 
 // Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
@@ -114,13 +128,50 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   if (older != nullptr) touched.read.what |= Touch::has_more;
 }
 
-void GlobalShadow::engine_read(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+void GlobalShadow::request_read(std::size_t word, unsigned bytes, bool by_bulk, const void* pc) {
+  const Block& block = *current_block;
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  stripe.older[&touched].push_back(
-      {Touch::make(pc, bytes, engine, current_block->cluster.number, tick), false});
+  std::vector<Older>& older = stripe.older[&touched];
+  const auto check = [&](const Touch& write) {
+    const auto name = [&] {
+      return describe_global(begin_ + word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+    };
+    if (races(write, bytes, block)) {
+      report_race(write, true, name(), false, pc);
+    } else if (by_bulk && is_unfenced(write, bytes, block) &&
+               !reported_before(FaultKind::missing_proxy_fence, pc)) {
+      report(FaultKind::missing_proxy_fence, pc,
+             "has a copy read " + name() + ", which " + block.cluster.actor_name(block, write.actor()) +
+                 " wrote at " + place_of(write.pc()) + "; no fence_async_proxy_global() stands between");
+    }
+  };
+  check(touched.write);
+  for (const Older& o : older) {
+    if (o.write) check(o.touch);
+  }
+  Touch pending =
+      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now());
+  pending.what |= Touch::is_pending;
+  older.push_back({pending, false});
   touched.read.what |= Touch::has_more;
+}
+
+void GlobalShadow::finish_read(std::size_t word, unsigned bytes, unsigned requester, unsigned reader,
+                               Tick tick, const void* pc) {
+  Stripe& stripe = stripes_[word % stripes_.size()];
+  const std::lock_guard lock(stripe.mutex);
+  const std::uint64_t cluster = current_block->cluster.number;
+  for (Older& o : stripe.older[&touched_[word]]) {
+    const Touch& t = o.touch;
+    if (!t.pending() || t.actor() != requester || t.bytes() != bytes || t.pc() != pc ||
+        t.cluster() != cluster_number(cluster)) {
+      continue;
+    }
+    o.touch = Touch::make(pc, bytes, reader, cluster, tick);
+    return;
+  }
 }
 
 }  // namespace cpu_device

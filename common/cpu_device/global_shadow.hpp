@@ -25,8 +25,13 @@ class GlobalShadow {
   // An access by the running thread to some bytes (bit i: byte i) of word `word`; reports races. Atomic
   // operations do not race with each other.
   void access(std::size_t word, unsigned bytes, bool write, bool atomic, const void* pc);
-  // The same for a read by an engine.
-  void engine_read(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+  // The running thread asks for a copy that reads these bytes, now or at any time until it is done: reports
+  // races with earlier writes, and from now on with every write. `by_bulk`: by a bulk or tensor copy, which
+  // needs a fence behind a write.
+  void request_read(std::size_t word, unsigned bytes, bool by_bulk, const void* pc);
+  // The copy that an actor has asked for at `pc` has read them, as if `reader` had at this tick.
+  void finish_read(std::size_t word, unsigned bytes, unsigned requester, unsigned reader, Tick tick,
+                   const void* pc);
 
   // An access to some bytes of a word; see make().
   struct Touch {
@@ -44,8 +49,11 @@ class GlobalShadow {
     unsigned actor() const { return what >> 36 & 0x3ffffff; }  // in its cluster
     ClusterNumber cluster() const { return where & ~is_atomic; }
     bool atomic() const { return (where & is_atomic) != 0; }
-    static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;  // in `where`
-    static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;   // in Touched::read
+    // A copy's read that is still to come; the actor has asked for it.
+    bool pending() const { return (what & is_pending) != 0; }
+    static constexpr std::uint64_t is_pending = std::uint64_t{1} << 62;  // in `what`
+    static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;   // in `where`
+    static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;    // in Touched::read
   };
 
   // Who touched a word in this launch: the latest write and the latest read. What they have replaced without

@@ -88,7 +88,9 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   }
 
   if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
-  if (!check_global(address, bytes, write, pc)) stop_at_wild_address(address, write, pc);
+  const bool exists = copy && !write ? request_global_read(address, bytes, told, pc)
+                                     : check_global(address, bytes, write, pc);
+  if (!exists) stop_at_wild_address(address, write, pc);
 }
 
 // `copy`: one side of an asynchronous copy, `source`: where it reads; see Access.
@@ -207,6 +209,10 @@ void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void
   tell_and_check(*current_block, address, bytes, write, pc, true, false, 0);
 }
 
+void check_copy_source(std::uintptr_t address, unsigned bytes, const void* pc) {
+  tell_and_check(*current_block, address, bytes, false, pc, true, true, 0);
+}
+
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
   const std::uintptr_t source = valid ? reinterpret_cast<std::uintptr_t>(global) : 0;
   if (valid) observe_access(source, bytes, false, pc, true, source);
@@ -233,41 +239,9 @@ SharedPlace find_shared(const void* address, unsigned bytes) {
   return find_shared(*current_block, reinterpret_cast<std::uintptr_t>(address), bytes);
 }
 
-std::string describe_shared(const void* shared) {
-  const SharedPlace place = find_shared(shared, 1);
-  const std::string name = place.block->shared.describe(place.offset);
-  return place.block == current_block
-             ? name
-             : name + " of " + block_name(place.block->launch.grid, place.block->number);
-}
-
 void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
   const SharedPlace place = find_shared(shared, bytes);
   if (place.inside) check_shared(*current_block, place, bytes, true, pc);
-}
-
-void mark_pending(const void* shared, unsigned bytes, bool pending) {
-  const SharedPlace place = find_shared(shared, bytes);
-  if (!place.inside) return;
-  for_words(place.offset, bytes,
-            [&](std::size_t word, unsigned mask) { place.block->shadow->mark_pending(word, mask, pending); });
-}
-
-void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
-  const SharedPlace place = find_shared(shared, bytes);
-  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
-    place.block->shadow->fill(word, mask, engine, tick, pc);
-  });
-}
-
-NamedArray shared_array_at(std::size_t offset) {
-  return current_block == nullptr ? NamedArray{"dynamic", tls_bytes()}
-                                  : current_block->shared.array_at(offset);
-}
-
-const std::byte* readable(Space space, std::uintptr_t address, unsigned bytes) {
-  if (space == Space::shared) return current_block->shared.at(address, bytes);
-  return is_allocated(address, bytes) ? reinterpret_cast<const std::byte*>(address) : nullptr;
 }
 
 void refuse(const char* why) { stop_program(why); }

@@ -120,6 +120,22 @@ void SharedShadow::thin_out(More& more) {
   if (more.size() > more.capacity() / 2) more.reserve(2 * more.capacity());
 }
 
+void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const void* pc) const {
+  const Touch& write = words_[index].write;
+  if (write.by_engine() || write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
+  const Block& running = *current_block;
+  for (std::uint32_t lanes = write.lanes; lanes != 0; lanes &= lanes - 1) {
+    const unsigned actor = write.group() * 32 + static_cast<unsigned>(std::countr_zero(lanes));
+    if (running.cluster.shared_fences->between(actor, write.tick, running.actor(running.current))) continue;
+    if (reported_before(FaultKind::missing_proxy_fence, pc)) return;
+    report(FaultKind::missing_proxy_fence, pc,
+           "has a copy overwrite " + block_.shared.describe(index * 4) + ", which " +
+               running.cluster.actor_name(running, actor) + " wrote at " + place_of(write.pc()) +
+               "; no fence_async_proxy() stands between");
+    return;
+  }
+}
+
 void SharedShadow::mark_pending(std::size_t index, unsigned bytes, bool pending) {
   Word& word = words_[index];
   word.pending = static_cast<std::uint8_t>(pending ? word.pending | bytes : word.pending & ~bytes);

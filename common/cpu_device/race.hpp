@@ -53,6 +53,10 @@ class SharedShadow {
   // not race with each other, but with all other accesses.
   void atomic(std::size_t word, unsigned thread, bool reads, const void* pc);
 
+  // The running thread asks for an asynchronous copy that reads these bytes or writes over them: reports
+  // writes by threads that no fence separates from it.
+  void check_fenced(std::size_t word, unsigned bytes, const void* pc) const;
+
   // An asynchronous copy to these bytes is in flight, so that nobody may touch them, or has finished.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
   // An engine has filled them at this tick; whoever has not acquired that must not touch them.

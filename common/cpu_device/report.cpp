@@ -117,6 +117,8 @@ const char* to_string(FaultKind kind) {
       return "no progress";
     case FaultKind::peer_gone:
       return "access to a block that may not be there";
+    case FaultKind::missing_proxy_fence:
+      return "no fence between a write and an asynchronous copy";
   }
   return "fault";
 }

@@ -23,10 +23,21 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, std:
 #endif
 }
 
-// What this thread wrote to shared memory before may be read by asynchronous copies after.
+// Bulk and tensor copies reach memory by a way of their own, the asynchronous proxy. What this thread has
+// done to shared memory, or has seen others do, they find as it is only behind this fence: to be called
+// between a thread's write and a request, by either thread or one between, for a copy that reads the place or
+// writes over it. Reads need no fence before a copy overwrites what was read, nor what a copy has brought
+// before it is read. PTX ISA, "membar/fence" (fence.proxy.async).
 __device__ __forceinline__ void fence_async_proxy() {
 #if HAVE_MBARRIER
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// The same for global memory that the same launch has written. What earlier launches wrote needs no fence.
+__device__ __forceinline__ void fence_async_proxy_global() {
+#if HAVE_MBARRIER
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
 }
 

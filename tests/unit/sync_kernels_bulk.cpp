@@ -119,6 +119,7 @@ __global__ void bulk_overwrites(float* x, float* y, int n) {
   __syncthreads();
   if (t == n) y[0] = slots[1];  // here: bulk_overwrites_reader
   if (t == 63) {
+    fence_async_proxy();
     mbarrier_arrive_expect_tx(&barrier, 16);
     bulk_copy(slots, x, 16, &barrier);  // here: bulk_overwrites
   }

@@ -368,7 +368,7 @@ TEST_P(TensorFault, SourceOverwritten) {
   for (const int n : {ld + 4, ld + 7, 4 * ld + 4, 4 * ld + 7}) {
     run("tensor_source_overwritten", 64, x.map({4, 4}), n);
     expect(FaultKind::race_global, 1,
-           "which thread (0,0,0) of block (0,0,0) read in the same launch at " + here("source_copied"));
+           "which a copy that thread (0,0,0) of block (0,0,0) asked for at " + here("source_copied"));
   }
 }
 

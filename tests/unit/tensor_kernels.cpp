@@ -1,5 +1,6 @@
 // Kernels that copy boxes of a matrix by TMA.
 
+#include "common/cuda/bulk_copy.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "tests/unit/fetch_box.hpp"
 #include "tests/unit/kernels.hpp"
@@ -83,6 +84,7 @@ __global__ void tensor_overwrites(float*, float* y, const __grid_constant__ Tens
   __syncthreads();
   if (t == n) y[0] = slots[1];  // here: tensor_overwrites_reader
   if (t == 63) {
+    fence_async_proxy();
     mbarrier_arrive_expect_tx(&barrier, 64);
     tensor_copy(slots, map, 0, 36, 0, &barrier);  // here: tensor_overwrites
   }
