@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "common/cpu_device/atomics.hpp"
 #include "common/cpu_device/dim3.hpp"
@@ -65,6 +66,10 @@ void barrier_warp(unsigned mask, int line);
 // fault, as on a GPU.
 void copy_vector(void* to, const void* from, unsigned bytes);
 
+// memcpy() and memset() of a kernel, which report what they touch: the compiler reports nothing of its own.
+void copy_bytes(void* to, const void* from, std::size_t bytes);
+void fill_bytes(void* to, int value, std::size_t bytes);
+
 // The block's dynamic shared memory, as many bytes as the launch asks for. A fault if it would lack this
 // alignment on a GPU.
 void* dynamic_shared(std::size_t alignment = 16);
@@ -90,6 +95,19 @@ inline __attribute__((always_inline)) void __syncthreads(int line = __builtin_LI
 inline
     __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffff, int line = __builtin_LINE()) {
   cpu_device::barrier_warp(mask, line);
+}
+
+// For pointers to anything but void these are better matches than the C library's. <cstring> comes first:
+// std::memcpy stays what it is.
+template <typename T, typename U>
+inline __attribute__((always_inline)) void* memcpy(T* to, const U* from, std::size_t bytes) {
+  cpu_device::copy_bytes(to, from, bytes);
+  return to;
+}
+template <typename T>
+inline __attribute__((always_inline)) void* memset(T* to, int value, std::size_t bytes) {
+  cpu_device::fill_bytes(to, value, bytes);
+  return to;
 }
 
 struct alignas(8) float2 {
