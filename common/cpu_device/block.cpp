@@ -46,6 +46,7 @@ void Block::begin(std::uint64_t block_number) {
   places.assign(clocks == nullptr ? 0 : warps, 0);
   alive = count;
   box = nullptr;
+  lets_next_begin = false;
   spin.end();
   sync.new_block();
   visits.begin();

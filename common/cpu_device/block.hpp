@@ -49,7 +49,8 @@ struct Block {
   volatile Watch watch;
   const unsigned rank;  // in its cluster
   const unsigned first_actor;
-  std::uint64_t number = 0;  // linear, x fastest
+  std::uint64_t number = 0;      // linear, x fastest
+  bool lets_next_begin = false;  // has let the next launch begin; checked launches only
   dim3 index;
 
   std::vector<Thread> threads;

@@ -103,6 +103,7 @@ void Cluster::run(std::uint64_t cluster_number) {
   ended = false;
   flag_waits = 0;
   racing_writes.clear();
+  launch_waits.begin();
   vain_ = 0;
   progress_seen_ = progress;
   const bool forget = clocks != nullptr && clocks->begin();

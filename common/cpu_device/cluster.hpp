@@ -9,6 +9,7 @@
 
 #include "common/cpu_device/block.hpp"
 #include "common/cpu_device/cluster_barrier.hpp"
+#include "common/cpu_device/overlap.hpp"
 #include "common/cpu_device/proxy_fences.hpp"
 #include "common/cpu_device/report.hpp"
 
@@ -47,6 +48,7 @@ struct Cluster {
   std::uint64_t spins = 0;                          // how often a thread that spins has let others run
   std::vector<Recorded> faults;                     // in program order
   std::vector<RacingWrite> racing_writes;           // by the running thread, since it last waited
+  LaunchWaits launch_waits;                         // checked launches only
   std::array<Allocation*, 4> latest_allocations{};  // accessed, most recent first
 
  private:

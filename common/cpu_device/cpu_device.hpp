@@ -55,6 +55,8 @@ enum class FaultKind {
   uninitialised_shared,
   race_shared,
   race_global,
+  noncoherent_load,
+  launch_overlap,
   async_not_arrived,
   copy_outlives_block,
   divergent_barrier,

@@ -61,6 +61,9 @@ void barrier_block(int line);
 void barrier_block(int line, const char* function);
 void barrier_warp(unsigned mask, int line);
 
+// What the next load reads must not be written during the launch.
+void note_noncoherent_load(const void* address, unsigned bytes);
+
 // Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, copying a
 // float4 may become four scalar accesses, and the observation would be wrong. A misaligned address is a
 // fault, as on a GPU.
@@ -132,9 +135,12 @@ struct alignas(16) float4 {
   }
 };
 
-// A load of what nobody writes during the launch; here an ordinary load.
+// A load of what nobody writes during the launch; here an ordinary load, of which the check is told.
 template <typename T>
 __forceinline__ T __ldg(const T* pointer) {
+#ifdef __SANITIZE_THREAD__
+  cpu_device::note_noncoherent_load(pointer, sizeof(T));
+#endif
   return *pointer;
 }
 // a * b + c, rounded once.

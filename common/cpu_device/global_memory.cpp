@@ -36,7 +36,8 @@ struct Allocation {
   std::vector<MatrixView> views;
   // One entry per 4-byte word, as soon as a view describes the allocation.
   std::unique_ptr<std::uint8_t[], Free> permission;
-  std::unique_ptr<GlobalShadow> shadow;  // during checked launches, if a view is writable
+  std::shared_ptr<GlobalShadow> shadow;  // of the latest checked launch, if a view is writable
+  std::vector<EarlierShadow> earlier;    // of launches that may still be running
 
   std::size_t words() const { return bytes / 4; }
 };
@@ -169,6 +170,7 @@ inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes,
     const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
     if ((needed & ~has) != 0 && !check_permission(allocation, word, bytes, write, pc)) return;
   }
+  if (!allocation.earlier.empty()) check_earlier(allocation.earlier, word, {bytes, write, false}, pc);
   if (allocation.shadow != nullptr) allocation.shadow->access(word, bytes, write, false, pc);
 }
 
@@ -186,6 +188,7 @@ void* allocate(std::size_t bytes) {
 
 void release(void* pointer) {
   if (pointer == nullptr) return;
+  forget_past_launches();  // as to free memory waits for the device
   const std::lock_guard lock(allocations_mutex);
   const auto found = allocations.find(reinterpret_cast<std::uintptr_t>(pointer));
   release_guarded(pointer, found->second.bytes);
@@ -215,12 +218,19 @@ void describe(const MatrixView& view) {
   views.push_back(view);
 }
 
-void forget_global_accesses() {
+void begin_global_accesses(LaunchRecord& record) {
   for (auto& [begin, allocation] : allocations) {
+    allocation.earlier.clear();
+    for (const auto& launch : record.before) {
+      const auto found = launch->shadows.find(begin);
+      if (found == launch->shadows.end()) continue;
+      allocation.earlier.push_back({launch, found->second});
+    }
     const auto writable = [](const MatrixView& view) { return view.writable; };
     if (std::none_of(allocation.views.begin(), allocation.views.end(), writable)) continue;
     allocation.shadow.reset();
-    allocation.shadow = std::make_unique<GlobalShadow>(begin, allocation.words());
+    allocation.shadow = std::make_shared<GlobalShadow>(begin, allocation.words());
+    record.shadows[begin] = allocation.shadow;
   }
 }
 
@@ -241,6 +251,7 @@ bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const 
     if (reads && !check_permission(*allocation, word, whole_word, false, pc)) return true;
     if (writes && !check_permission(*allocation, word, whole_word, true, pc)) return true;
   }
+  if (!allocation->earlier.empty()) check_earlier(allocation->earlier, word, {whole_word, writes, true}, pc);
   if (allocation->shadow != nullptr) allocation->shadow->access(word, whole_word, writes, true, pc);
   return true;
 }
@@ -250,9 +261,20 @@ bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, c
   if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
     if (word >= allocation->words() || !is_readable(*allocation, word, mask, pc)) return;
+    if (!allocation->earlier.empty()) check_earlier(allocation->earlier, word, {mask, false, false}, pc);
     if (allocation->shadow != nullptr) allocation->shadow->request_read(word, mask, by_bulk, pc);
   });
   return true;
+}
+
+void check_noncoherent(std::uintptr_t address, unsigned bytes, const void* pc) {
+  Allocation* allocation = find(address, current_block->cluster);
+  if (allocation == nullptr || allocation->shadow == nullptr) return;
+  for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
+    if (word >= allocation->words()) return;
+    check_earlier_writes(allocation->earlier, word, mask, pc);
+    allocation->shadow->noncoherent_read(word, mask, pc);
+  });
 }
 
 void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,

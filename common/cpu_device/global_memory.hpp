@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/overlap.hpp"
 #include "common/cpu_device/shared_memory.hpp"
 
 namespace cpu_device {
@@ -23,7 +24,9 @@ bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, c
 void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,
                         Tick tick, const void* pc);
 bool is_allocated(std::uintptr_t address, unsigned bytes);
-void forget_global_accesses();                         // at the start of a launch
+// A non-coherent load (__ldg): what is loaded is what nobody writes during the launch.
+void check_noncoherent(std::uintptr_t address, unsigned bytes, const void* pc);
+void begin_global_accesses(LaunchRecord& record);      // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
 // For signal handlers: writes ", 16 bytes past the end of packed" for an address that just misses an
 // allocation; otherwise nothing.

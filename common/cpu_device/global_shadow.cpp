@@ -1,7 +1,9 @@
 #include "common/cpu_device/global_shadow.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/global_memory.hpp"
@@ -24,17 +26,31 @@ bool races(const Touch& other, unsigned bytes, const Block& block) {
   return !block.clocks->ordered(other.actor(), other.tick, thread);
 }
 
+// The thread of this launch that made an access, or asked for what an engine did.
+struct Culprit {
+  explicit Culprit(const Touch& touch) {
+    const Block& block = *current_block;
+    unsigned actor = touch.actor();
+    if (block.clocks->is_engine(actor) && touch.cluster() == cluster_number(block.cluster.number)) {
+      actor = block.cluster.started_by(actor, touch.tick);
+    }
+    const unsigned rank = block.clocks->block_of(actor);
+    thread = actor - block.clocks->first_thread(rank);
+    number = block.launch.block_in(touch.cluster(), rank);
+  }
+  std::string name() const {
+    return thread_name(*current_block, thread) + " of " + block_name(current_block->launch.grid, number);
+  }
+  unsigned thread;
+  std::uint64_t number;  // of its block
+};
+
 void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
                  const void* pc) {
   const Block& block = *current_block;
   const Launch& launch = block.launch;
-  unsigned actor = other.actor();
-  if (block.clocks->is_engine(actor) && other.cluster() == cluster_number(block.cluster.number)) {
-    actor = block.cluster.started_by(actor, other.tick);
-  }
-  const unsigned rank = block.clocks->block_of(actor);
-  const unsigned other_thread = actor - block.clocks->first_thread(rank);
-  const std::uint64_t other_block = launch.block_in(other.cluster(), rank);
+  const Culprit culprit(other);
+  const auto [other_thread, other_block] = std::pair(culprit.thread, culprit.number);
   const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
     std::string text = (writes ? "writes " : "reads ") + element + ", which ";
     if (other.pending() && number == other_block && thread == other_thread) {
@@ -80,9 +96,7 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Touched& touched = touched_[word];
   const auto check = [&](const Touch& other, bool other_wrote) {
     if ((atomic && other.atomic()) || !races(other, bytes, block)) return false;
-    report_race(other, other_wrote,
-                describe_global(begin_ + word * 4 + static_cast<unsigned>(std::countr_zero(bytes))), write,
-                pc);
+    report_race(other, other_wrote, element(word, bytes), write, pc);
     return true;
   };
   std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
@@ -112,6 +126,10 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
     if (covered(touched.read)) touched.read = Touch{};
     touched.write = now;
+    if (!stripe.noncoherent.empty()) {
+      const auto load = stripe.noncoherent.find(&touched);
+      if (load != stripe.noncoherent.end()) check_noncoherent(load->second, now, false, word);
+    }
   } else {
     const bool same = touched.read.where == now.where && touched.read.actor() == now.actor();
     // Whatever races with an earlier read that this one has seen races with this one, too.
@@ -172,6 +190,66 @@ void GlobalShadow::finish_read(std::size_t word, unsigned bytes, unsigned reques
     o.touch = Touch::make(pc, bytes, reader, cluster, tick);
     return;
   }
+}
+
+std::string GlobalShadow::element(std::size_t word, unsigned bytes) const {
+  return describe_global(begin_ + word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
+}
+
+// ---- Non-coherent loads ----------------------------------------------------------------------------------
+
+// The running thread makes one of the two accesses, and the other has been made: the place of the later one
+// is reported, if the clusters had run one after the other.
+void GlobalShadow::check_noncoherent(const Touch& load, const Touch& write, bool load_is_later,
+                                     std::size_t word) const {
+  const Launch& launch = current_block->launch;
+  const unsigned bytes = load.bytes() & write.bytes();
+  if (bytes == 0) return;
+  if (load.cluster() != write.cluster()) load_is_later = load.cluster() > write.cluster();
+  const Touch &at = load_is_later ? load : write, &other = load_is_later ? write : load;
+  const bool is_running = at.cluster() == cluster_number(current_block->cluster.number);
+  if (is_running && reported_before(FaultKind::noncoherent_load, at.pc())) return;
+  const Culprit culprit(at);
+  const std::string what = element(word, bytes);
+  const std::string text =
+      (load_is_later ? "reads " + what + " by a non-coherent load (__ldg), which "
+                     : "writes " + what + ", which ") +
+      Culprit(other).name() + (load_is_later ? " writes" : " reads by a non-coherent load (__ldg)") +
+      " in the same launch at " + place_of(other.pc()) + "; what such a load finds may be out of date";
+  if (is_running) {
+    report(FaultKind::noncoherent_load, at.pc(), text);
+  } else {
+    report_later_block(launch, FaultKind::noncoherent_load, at.pc(), text, culprit.number, culprit.thread);
+  }
+}
+
+void GlobalShadow::noncoherent_read(std::size_t word, unsigned bytes, const void* pc) {
+  const Block& block = *current_block;
+  const Touch now =
+      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now());
+  Stripe& stripe = stripes_[word % stripes_.size()];
+  const std::lock_guard lock(stripe.mutex);
+  Touched& touched = touched_[word];
+  if (touched.write.any()) check_noncoherent(now, touched.write, true, word);
+  Touch& known = stripe.noncoherent[&touched];
+  if (!known.any() || now.cluster() < known.cluster() || (bytes & ~known.bytes()) != 0) known = now;
+}
+
+Older GlobalShadow::conflict(std::size_t word, const Planned& access) {
+  Stripe& stripe = stripes_[word % stripes_.size()];
+  const std::lock_guard lock(stripe.mutex);
+  const Touched& touched = touched_[word];
+  const auto conflicts = [&](const Touch& touch) {
+    return (touch.bytes() & access.bytes) != 0 && !(access.atomic && touch.atomic());
+  };
+  if (conflicts(touched.write)) return {touched.write, true};
+  if (access.write && conflicts(touched.read)) return {touched.read, false};
+  const auto older = stripe.older.find(&touched);
+  if (older == stripe.older.end()) return {};
+  for (const Older& one : older->second) {
+    if ((one.write || access.write) && conflicts(one.touch)) return one;
+  }
+  return {};
 }
 
 }  // namespace cpu_device

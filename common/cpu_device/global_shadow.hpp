@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/grid_order.hpp"
+#include "common/cpu_device/overlap.hpp"
 #include "common/cpu_device/packed_pc.hpp"
 #include "common/cpu_device/reserved_memory.hpp"
 
@@ -32,6 +34,9 @@ class GlobalShadow {
   // The copy that an actor has asked for at `pc` has read them, as if `reader` had at this tick.
   void finish_read(std::size_t word, unsigned bytes, unsigned requester, unsigned reader, Tick tick,
                    const void* pc);
+  // A non-coherent load by the running thread, which makes an ordinary access as well; reports writes by the
+  // same launch, before it or after it.
+  void noncoherent_read(std::size_t word, unsigned bytes, const void* pc);
 
   // An access to some bytes of a word; see make().
   struct Touch {
@@ -66,15 +71,39 @@ class GlobalShadow {
     bool write;
   };
 
+  // Of a launch that is over: its access to a word with which another one, which a later launch makes without
+  // having waited, conflicts. None: its touch is none.
+  struct Planned {
+    unsigned bytes;
+    bool write, atomic;
+  };
+  Older conflict(std::size_t word, const Planned& access);
+  std::string element(std::size_t word, unsigned bytes) const;  // "C[3][80]", the first of these bytes
+
  private:
   // Blocks on several cores touch the same words; each of these serves every 64th word.
   struct Stripe {
     std::mutex mutex;
     std::unordered_map<const Touched*, std::vector<Older>> older;
+    std::unordered_map<const Touched*, Touch> noncoherent;  // a load of each word, of the first cluster
   };
+  void check_noncoherent(const Touch& load, const Touch& write, bool load_is_later, std::size_t word) const;
   std::array<Stripe, 64> stripes_;
   const std::uintptr_t begin_;
   const std::unique_ptr<Touched[], Free> touched_;
 };
+
+// The shadow of an allocation in an earlier launch, which may still be running.
+struct EarlierShadow {
+  std::shared_ptr<const LaunchRecord> launch;
+  std::shared_ptr<GlobalShadow> shadow;
+};
+
+// An access by the running thread, which may not have waited for these launches; reports conflicts.
+void check_earlier(const std::vector<EarlierShadow>& earlier, std::size_t word,
+                   const GlobalShadow::Planned& access, const void* pc);
+// A non-coherent load, for which it does not matter whether the thread has waited.
+void check_earlier_writes(const std::vector<EarlierShadow>& earlier, std::size_t word, unsigned bytes,
+                          const void* pc);
 
 }  // namespace cpu_device

@@ -62,8 +62,9 @@ void run_clusters(Launch& launch) {
 
 }  // namespace
 
-std::uint64_t Launch::block_in(std::uint64_t cluster_number, unsigned rank) const {
-  if (blocks_per_cluster == 1) return cluster_number;
+std::uint64_t block_in_grid(const dim3& grid, const dim3& cluster, std::uint64_t cluster_number,
+                            unsigned rank) {
+  if (volume(cluster) == 1) return cluster_number;
   const dim3 clusters_of_grid = {grid.x / cluster.x, grid.y / cluster.y, grid.z / cluster.z};
   const dim3 at = unflatten(cluster_number, clusters_of_grid), in = unflatten(rank, cluster);
   return flatten({at.x * cluster.x + in.x, at.y * cluster.y + in.y, at.z * cluster.z + in.z}, grid);
@@ -154,7 +155,8 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   }
   launch.schedule = schedule;
   if (checking) {
-    forget_global_accesses();
+    launch.record = begin_record(launch, config.overlaps_previous);
+    begin_global_accesses(*launch.record);
     tell_launch(shape);
   }
   if (launch.blocks_per_cluster > 1) {

@@ -5,12 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "common/cpu_device/cpu_device.hpp"
 #include "common/cpu_device/grid_flags.hpp"
 #include "common/cpu_device/grid_order.hpp"
+#include "common/cpu_device/overlap.hpp"
 
 namespace cpu_device {
 
@@ -34,6 +36,10 @@ inline std::uint64_t flatten(const dim3& index, const dim3& extent) {
 }
 
 inline std::uint64_t volume(const dim3& extent) { return std::uint64_t{extent.x} * extent.y * extent.z; }
+
+// The linear number of the block with this rank in a cluster of a grid.
+std::uint64_t block_in_grid(const dim3& grid, const dim3& cluster, std::uint64_t cluster_number,
+                            unsigned rank);
 
 // Where the warps of a launch's clusters have waited.
 class Roles {
@@ -62,13 +68,16 @@ struct Launch {
   // so that reports do not depend on which core was faster.
   std::atomic<std::uint64_t> stop_after{~std::uint64_t{0}};
   GridFlags flags{};
-  AtomicObjects atomic_objects{};  // checked launches only
-  unsigned schedule = 0;           // see set_schedule()
-  Roles roles{};                   // checked launches only
+  AtomicObjects atomic_objects{};          // checked launches only
+  unsigned schedule = 0;                   // see set_schedule()
+  Roles roles{};                           // checked launches only
+  std::shared_ptr<LaunchRecord> record{};  // likewise
 
   std::uint64_t clusters() const { return volume(grid) / blocks_per_cluster; }
   // The linear number of a cluster's block.
-  std::uint64_t block_in(std::uint64_t cluster_number, unsigned rank) const;
+  std::uint64_t block_in(std::uint64_t cluster_number, unsigned rank) const {
+    return block_in_grid(grid, cluster, cluster_number, rank);
+  }
   std::uint64_t cluster_of(std::uint64_t block_number) const;
 };
 

@@ -250,6 +250,12 @@ void confine(const void* top) { confined_below = reinterpret_cast<std::uintptr_t
 
 void set_listener(AccessListener* new_listener) { listener = new_listener; }
 
+void note_noncoherent_load(const void* pointer, unsigned bytes) {
+  const Block* block = current_block;
+  if (block == nullptr || block->watch == Watch::unchecked) return;
+  check_noncoherent(reinterpret_cast<std::uintptr_t>(pointer), bytes, __builtin_return_address(0));
+}
+
 void copy_vector(void* to, const void* from, unsigned bytes) {
   const void* pc = __builtin_return_address(0);
   const Block* block = current_block;

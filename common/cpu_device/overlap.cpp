@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/dependent_launch.hpp"
 #include "common/cpu_device/global_shadow.hpp"
 
 namespace cpu_device {
@@ -38,18 +39,53 @@ std::shared_ptr<LaunchRecord> begin_record(const Launch& launch, bool overlaps) 
   return record;
 }
 
+void check_earlier(const std::vector<EarlierShadow>& earlier, std::size_t word,
+                   const GlobalShadow::Planned& access, const void* pc) {
+  Block& block = *current_block;
+  const bool waited = block.cluster.launch_waits.known_to(block.actor(block.current), *block.clocks);
+  const LaunchRecord::Ones& after_wait = block.launch.record->after_wait;
+  for (const EarlierShadow& one : earlier) {
+    if (waited && std::find(after_wait.begin(), after_wait.end(), one.launch) == after_wait.end()) continue;
+    const auto [touch, wrote] = one.shadow->conflict(word, access);
+    if (!touch.any()) continue;
+    if (reported_before(FaultKind::launch_overlap, pc)) return;
+    const void* allowed = one.launch->let_next_begin;
+    report(FaultKind::launch_overlap, pc,
+           (access.write ? "writes " : "reads ") + one.shadow->element(word, access.bytes) + ", which " +
+               one.launch->who(touch.actor(), touch.cluster(), one.launch == block.launch.record->before[0]) +
+               (wrote ? " writes at " : " reads at ") + place_of(touch.pc()) +
+               (waited ? "; the launch that this one has waited for did not wait for that one"
+                       : "; nothing has waited for that launch (wait_for_previous_launch())") +
+               (allowed == nullptr ? "" : ", which lets the next one begin at " + place_of(allowed)));
+    return;
+  }
+}
+
+void check_earlier_writes(const std::vector<EarlierShadow>& earlier, std::size_t word, unsigned bytes,
+                          const void* pc) {
+  for (const EarlierShadow& one : earlier) {
+    const GlobalShadow::Older write = one.shadow->conflict(word, {bytes, false, false});
+    if (!write.touch.any()) continue;
+    if (reported_before(FaultKind::noncoherent_load, pc)) return;
+    report(FaultKind::noncoherent_load, pc,
+           "reads " + one.shadow->element(word, bytes) + " by a non-coherent load (__ldg), which " +
+               one.launch->who(write.touch.actor(), write.touch.cluster(), &one == &earlier.front()) +
+               " wrote at " + place_of(write.touch.pc()) +
+               "; this launch overlaps with that one, and such a load may be made before any wait");
+    return;
+  }
+}
+
 void forget_past_launches() { latest = nullptr; }
 
 std::string LaunchRecord::who(unsigned actor, std::uint32_t cluster_number, bool is_latest) const {
-  const auto blocks = static_cast<unsigned>(volume(cluster));
-  const Clocks clocks(static_cast<unsigned>(volume(block)), blocks);
+  const Clocks clocks(static_cast<unsigned>(volume(block)), static_cast<unsigned>(volume(cluster)));
   const unsigned rank = clocks.block_of(actor);
-  Launch shape{kernel, grid, block, cluster, 0, blocks, 0, nullptr, nullptr, true};
+  const dim3 index = unflatten(actor - clocks.first_thread(rank), block);
   const std::string name = function_name(kernel);
   return (clocks.is_engine(actor) ? "an asynchronous copy"
-                                  : fmt::format("thread {}", text_of(unflatten(
-                                                                 actor - clocks.first_thread(rank), block)))) +
-         " of " + block_name(grid, shape.block_in(cluster_number, rank)) + " of " +
+                                  : fmt::format("thread ({},{},{})", index.x, index.y, index.z)) +
+         " of " + block_name(grid, block_in_grid(grid, cluster, cluster_number, rank)) + " of " +
          (is_latest ? "the launch before" : "an earlier launch") +
          (name.empty() ? "" : ", " + name.substr(0, name.find('<')) + ",");
 }
@@ -92,7 +128,10 @@ void let_next_launch_begin() {
   const LaunchRecord* record = block.launch.record.get();
   if (record == nullptr) return;
   block.lets_next_begin = true;
-  record->let_next_begin = __builtin_return_address(0);
+  const void* pc = __builtin_return_address(0);  // of several places the first, whichever thread was faster
+  for (const void* known = record->let_next_begin; known == nullptr || pc < known;) {
+    if (record->let_next_begin.compare_exchange_weak(known, pc)) break;
+  }
 }
 
 }  // namespace cpu_device

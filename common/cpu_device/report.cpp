@@ -95,6 +95,10 @@ const char* to_string(FaultKind kind) {
       return "data race on shared memory";
     case FaultKind::race_global:
       return "data race on global memory";
+    case FaultKind::noncoherent_load:
+      return "non-coherent load of what this launch writes";
+    case FaultKind::launch_overlap:
+      return "conflict with an overlapping launch";
     case FaultKind::async_not_arrived:
       return "use of shared memory before its asynchronous copy arrived";
     case FaultKind::copy_outlives_block:

@@ -25,9 +25,6 @@ __device__ __forceinline__ void let_next_launch_begin() {
 
 #else
 
-#include "common/cpu_device/cuda_on_cpu.hpp"
-
-__forceinline__ void wait_for_previous_launch() {}
-__forceinline__ void let_next_launch_begin() {}
+#include "common/cpu_device/dependent_launch.hpp"
 
 #endif
