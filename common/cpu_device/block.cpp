@@ -47,6 +47,7 @@ void Block::begin(std::uint64_t block_number) {
   alive = count;
   box = nullptr;
   lets_next_begin = false;
+  registers = nullptr;
   spin.end();
   sync.new_block();
   visits.begin();

@@ -14,6 +14,7 @@
 #include "common/cpu_device/grid_order.hpp"
 #include "common/cpu_device/launch.hpp"
 #include "common/cpu_device/race.hpp"
+#include "common/cpu_device/registers.hpp"
 #include "common/cpu_device/shared_memory.hpp"
 #include "common/cpu_device/sync.hpp"
 #include "common/cpu_device/thread.hpp"
@@ -76,6 +77,7 @@ struct Block {
 
   SyncObjects sync;
   Spin spin;
+  std::unique_ptr<Registers> registers;  // as soon as a warp changes the number of its registers
   AsyncEngine engine;
   SharedMemory shared;
   Visits visits;  // checked launches only

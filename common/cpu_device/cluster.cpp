@@ -138,6 +138,7 @@ void Cluster::run(std::uint64_t cluster_number) {
   for (auto& block : blocks) {
     make_current(*block);
     block->engine.end_block(*block);
+    if (block->registers != nullptr) block->registers->report_incomplete(*block);
   }
 }
 

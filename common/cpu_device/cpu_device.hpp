@@ -64,6 +64,7 @@ enum class FaultKind {
   barrier_misuse,
   mbarrier_misuse,
   flag_misuse,
+  register_misuse,
   unrounded_operand,
   deadlock,
   no_progress,

@@ -10,6 +10,7 @@
 
 #include "common/cpu_device/atomics.hpp"
 #include "common/cpu_device/dim3.hpp"
+#include "common/cpu_device/launch_bounds.hpp"
 #include "common/cpu_device/shuffle.hpp"
 #include "common/cuda/launch_config.hpp"
 
@@ -32,7 +33,6 @@ constexpr const T& max(const T& a, const T& b) {
 // One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own. constinit:
 // otherwise an array of float4 would get a flag beside it, "has it been initialised?".
 #define __shared__ constinit thread_local
-#define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 

@@ -124,7 +124,7 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
 }
 
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
-  check_limits(config);
+  check_limits(kernel, config);
   const LaunchShape shape{kernel, config.grid, config.block, config.shared_bytes, config.cluster};
   if (shape.blocks() == 0) return;
   if (noted_launches != nullptr) {

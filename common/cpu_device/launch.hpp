@@ -20,8 +20,8 @@ namespace cpu_device {
 
 constexpr unsigned max_threads_per_block = 1024;
 
-// Throws a std::invalid_argument that names the exceeded limit if no GPU could launch this.
-void check_limits(const LaunchConfig& config);
+// Throws a std::invalid_argument that names the exceeded limit if no GPU could launch this kernel so.
+void check_limits(const void* kernel, const LaunchConfig& config);
 
 // ---- launch.cpp ------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ void require_multiple(const char* what, unsigned grid, unsigned cluster) {
 
 }  // namespace
 
-void check_limits(const LaunchConfig& config) {
+void check_limits(const void* kernel, const LaunchConfig& config) {
   const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = config;
   require("block.x", block.x, 1, max_threads_per_block);
   require("block.y", block.y, 1, max_threads_per_block);
@@ -45,6 +45,12 @@ void check_limits(const LaunchConfig& config) {
   require_multiple("x", grid.x, cluster.x);
   require_multiple("y", grid.y, cluster.y);
   require_multiple("z", grid.z, cluster.z);
+  const LaunchBounds bounds = launch_bounds_of(kernel);
+  if (bounds.threads != 0 && volume(block) > bounds.threads) {
+    throw std::invalid_argument(fmt::format(
+        "launch: a block has {} threads, more than the {} that the kernel's __launch_bounds__ allows",
+        volume(block), bounds.threads));
+  }
 }
 
 }  // namespace cpu_device

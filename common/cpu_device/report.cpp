@@ -113,6 +113,8 @@ const char* to_string(FaultKind kind) {
       return "misuse of an mbarrier";
     case FaultKind::flag_misuse:
       return "misuse of a flag";
+    case FaultKind::register_misuse:
+      return "misuse of setmaxnreg";
     case FaultKind::unrounded_operand:
       return "operand not rounded to TF32";
     case FaultKind::deadlock:

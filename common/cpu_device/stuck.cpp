@@ -120,6 +120,7 @@ void report_stuck(Cluster& cluster) {
   for (auto& block : cluster.blocks) {
     if (block->alive == 0) continue;
     make_current(*block);
+    if (block->registers != nullptr && block->registers->report_incomplete(*block)) return;
     report_stuck_block(*block);
     return;
   }

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <string>
 
 #include "common/cuda/check.hpp"
 #include "common/cuda/launch_config.hpp"
@@ -22,6 +23,18 @@ int device_attribute() {
     return asked;
   }();
   return value;
+}
+
+// Throws a CudaError that says so if the kernel cannot have blocks of this size.
+inline void check_launch_bounds(const void* kernel, dim3 block) {
+  cudaFuncAttributes attributes{};
+  CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+  const unsigned threads = block.x * block.y * block.z;
+  const auto most = static_cast<unsigned>(attributes.maxThreadsPerBlock);
+  if (threads > most) {
+    throw CudaError("launch: a block has " + std::to_string(threads) + " threads, more than the " +
+                    std::to_string(most) + " that the kernel's __launch_bounds__ and its registers allow");
+  }
 }
 
 // kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
@@ -69,7 +82,9 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
     launch_config.numAttrs = count;
     cudaLaunchKernelEx(&launch_config, kernel, args...);  // its error is the last one, below
   }
-  CUDA_CHECK(cudaGetLastError());
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaErrorInvalidValue) check_launch_bounds(reinterpret_cast<const void*>(kernel), block);
+  CUDA_CHECK(status);
 }
 
 // The short form.

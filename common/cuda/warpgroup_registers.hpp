@@ -35,10 +35,6 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
 
 #else
 
-// The CPU device does not count registers.
-template <int REGISTERS>
-inline void warpgroup_reg_dealloc() {}
-template <int REGISTERS>
-inline void warpgroup_reg_alloc() {}
+#include "common/cpu_device/warpgroup_registers.hpp"
 
 #endif
