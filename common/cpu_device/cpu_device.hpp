@@ -64,6 +64,7 @@ enum class FaultKind {
   barrier_misuse,
   mbarrier_misuse,
   flag_misuse,
+  workspace_left,
   register_misuse,
   unrounded_operand,
   deadlock,
@@ -108,6 +109,10 @@ std::vector<unsigned> take_schedules();
 // How long a thread may run without reaching anything that it could wait at, in seconds of processor time,
 // until that is reported as a fault (FaultKind::no_progress). 0: for ever. The default is 10.
 void set_watchdog(double seconds);
+
+// Everything that a call of a step's function has launched has ended: in checked runs, a workspace of
+// Fill::zero that is not zero again is a fault, and is cleared.
+void end_of_call();
 
 // Called before a crash in a kernel ends the program, unless it is nullptr. Must be async-signal-safe.
 extern std::atomic<void (*)()> crash_hook;

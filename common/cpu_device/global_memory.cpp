@@ -286,6 +286,15 @@ void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned request
   });
 }
 
+std::optional<Recorded> last_writer(std::uintptr_t address) {
+  Allocation* allocation = find(address);
+  if (allocation == nullptr || allocation->shadow == nullptr) return std::nullopt;
+  const auto [touch, wrote] =
+      allocation->shadow->conflict((address - allocation->begin) / 4, {whole_word, false, false});
+  if (!touch.any()) return std::nullopt;
+  return LaunchRecord::latest()->recorded(touch.actor(), touch.cluster(), touch.pc());
+}
+
 std::string describe_global(std::uintptr_t address) {
   const Allocation* allocation = find(address);
   return allocation == nullptr ? "outside of global memory" : describe_element(*allocation, address);

@@ -4,10 +4,12 @@
 // what the host does with it.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/overlap.hpp"
+#include "common/cpu_device/report.hpp"
 #include "common/cpu_device/shared_memory.hpp"
 
 namespace cpu_device {
@@ -26,6 +28,8 @@ void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned request
 bool is_allocated(std::uintptr_t address, unsigned bytes);
 // A non-coherent load (__ldg): what is loaded is what nobody writes during the launch.
 void check_noncoherent(std::uintptr_t address, unsigned bytes, const void* pc);
+// Who has written this word last in the latest launch; its kind and detail are left open. nullopt: nobody.
+std::optional<Recorded> last_writer(std::uintptr_t address);
 void begin_global_accesses(LaunchRecord& record);      // at the start of a launch
 std::string describe_nearest(std::uintptr_t address);  // for an address in no allocation
 // For signal handlers: writes ", 16 bytes past the end of packed" for an address that just misses an

@@ -175,6 +175,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
   end_if_overrun();
   launch.flags.end(launch);
   end_launch_faults(launch);
+  if (checking) note_workspace_writers(launch);
   if (checking && schedule == 0) places_of_launches.push_back(launch.roles.places());
 }
 

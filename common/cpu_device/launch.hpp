@@ -81,6 +81,9 @@ struct Launch {
   std::uint64_t cluster_of(std::uint64_t block_number) const;
 };
 
+// Notes who has left something in the workspaces that must be zero again (workspace.cpp).
+void note_workspace_writers(const Launch& launch);
+
 // Whether launches_of() is running, so that launches run nothing.
 bool launches_are_noted();
 

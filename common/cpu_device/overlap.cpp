@@ -12,7 +12,7 @@ namespace cpu_device {
 
 namespace {
 
-std::shared_ptr<LaunchRecord> latest;  // that has not been forgotten
+std::shared_ptr<LaunchRecord> latest_launch;  // that has not been forgotten
 
 // More than these never overlap in practice, and each keeps the shadow of all memory.
 constexpr std::size_t most_overlapping = 8;
@@ -25,17 +25,17 @@ std::shared_ptr<LaunchRecord> begin_record(const Launch& launch, bool overlaps) 
   record->grid = launch.grid;
   record->block = launch.block;
   record->cluster = launch.cluster;
-  if (overlaps && latest != nullptr) {
-    record->before = latest->waited_first ? latest->after_wait : latest->before;
-    record->before.insert(record->before.begin(), latest);
-    record->after_wait = latest->waited ? latest->after_wait : latest->before;
+  if (overlaps && latest_launch != nullptr) {
+    record->before = latest_launch->waited_first ? latest_launch->after_wait : latest_launch->before;
+    record->before.insert(record->before.begin(), latest_launch);
+    record->after_wait = latest_launch->waited ? latest_launch->after_wait : latest_launch->before;
     if (record->before.size() > most_overlapping) record->before.resize(most_overlapping);
   }
-  if (latest != nullptr) {  // what was before it is of interest no longer
-    latest->before.clear();
-    latest->after_wait.clear();
+  if (latest_launch != nullptr) {  // what was before it is of interest no longer
+    latest_launch->before.clear();
+    latest_launch->after_wait.clear();
   }
-  latest = record;
+  latest_launch = record;
   return record;
 }
 
@@ -76,7 +76,22 @@ void check_earlier_writes(const std::vector<EarlierShadow>& earlier, std::size_t
   }
 }
 
-void forget_past_launches() { latest = nullptr; }
+void forget_past_launches() { latest_launch = nullptr; }
+
+std::shared_ptr<const LaunchRecord> LaunchRecord::latest() { return latest_launch; }
+
+Recorded LaunchRecord::recorded(unsigned actor, std::uint32_t cluster_number, const void* pc) const {
+  const Clocks clocks(static_cast<unsigned>(volume(block)), static_cast<unsigned>(volume(cluster)));
+  const unsigned rank = clocks.block_of(actor);
+  const unsigned thread = clocks.is_engine(actor) ? 0 : actor - clocks.first_thread(rank);
+  Recorded result{};
+  result.fault.block = unflatten(block_in_grid(grid, cluster, cluster_number, rank), grid);
+  result.fault.thread = unflatten(thread, block);
+  result.pc = pc;
+  result.kernel = kernel;
+  result.thread = thread;
+  return result;
+}
 
 std::string LaunchRecord::who(unsigned actor, std::uint32_t cluster_number, bool is_latest) const {
   const Clocks clocks(static_cast<unsigned>(volume(block)), static_cast<unsigned>(volume(cluster)));

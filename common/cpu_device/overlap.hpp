@@ -11,6 +11,7 @@
 
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/dim3.hpp"
+#include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
 
@@ -37,6 +38,9 @@ struct LaunchRecord {
   mutable std::atomic<bool> waited = false, waited_first = false;
   mutable std::atomic<const void*> let_next_begin = nullptr;  // where some thread did
 
+  static std::shared_ptr<const LaunchRecord> latest();
+  // Of what an actor did at `pc`, for a fault.
+  Recorded recorded(unsigned actor, std::uint32_t cluster_number, const void* pc) const;
   // "thread (3,0,0) of block (1,0,0) of the launch before, pack,"
   std::string who(unsigned actor, std::uint32_t cluster_number, bool is_latest) const;
 };

@@ -103,8 +103,8 @@ bool Registers::report_incomplete(const Block& block) const {
 std::string Registers::awaited_by(const Block&, unsigned thread) const {
   const Warp& w = warps_[thread / warpSize];
   return fmt::format(
-      "{} registers for each thread of its warp, which has {}; the block's other warps have "
-      "given up {} for each of its threads",
+      "{} registers for each thread of its warp, which has {}; of those that other warps of the block have "
+      "given up {} are left for each of its threads",
       w.wanted, w.held, free_ / warpSize);
 }
 

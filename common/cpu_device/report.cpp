@@ -113,6 +113,8 @@ const char* to_string(FaultKind kind) {
       return "misuse of an mbarrier";
     case FaultKind::flag_misuse:
       return "misuse of a flag";
+    case FaultKind::workspace_left:
+      return "workspace not zero again";
     case FaultKind::register_misuse:
       return "misuse of setmaxnreg";
     case FaultKind::unrounded_operand:
@@ -232,6 +234,12 @@ void end_launch_faults(const Launch& launch) {
   const std::lock_guard lock(faults_mutex);
   hand_on(end_of(launch));
   waiting.clear();
+}
+
+void report_after_launch(Recorded fault) {
+  const std::lock_guard lock(faults_mutex);
+  add(faults, std::move(fault));
+  any_faults = true;
 }
 
 std::string thread_name(const Block& block, unsigned thread) {

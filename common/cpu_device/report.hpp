@@ -52,6 +52,9 @@ void note_racing_write(const void* pc, const std::byte* word, unsigned bytes);
 // The running thread stops, so that it is known what it leaves where it wrote.
 void compare_racing_writes(Cluster& cluster);
 
+// The same when no launch is running.
+void report_after_launch(Recorded fault);
+
 // Whether this fault has been reported at this place before; if so, counts it. Saves making the message.
 bool reported_before(FaultKind kind, const void* pc);
 

@@ -18,6 +18,10 @@ class WorkspaceMemory {
   ~WorkspaceMemory();
   void* at_least(std::size_t elements);
 
+  // For those that must be zero again at the end of a call; see end_of_call().
+  void note_writers();
+  void end_of_call(bool whole);
+
  private:
   const char* name_;
   std::size_t element_bytes_;

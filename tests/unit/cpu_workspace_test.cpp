@@ -70,6 +70,27 @@ TEST_F(Scratch, Races) {
   expect(FaultKind::race_global, 40, "writes scratch[0], which thread (0,0,0) of block (0,0,0) wrote");
 }
 
+TEST_F(Scratch, ZerosMustBeThereAgain) {
+  float* memory = flags.at_least(8);
+  write(memory, 5);
+  std::fill_n(x.data(), 8, 0.0f);
+  write(memory, 5);
+  cpu_device::end_of_call();
+  expect_none();
+
+  std::fill_n(x.data(), 8, 2.0f);
+  write(memory, 6);
+  write(memory, 3);
+  read(memory, 3);
+  cpu_device::end_of_call();
+  expect(FaultKind::workspace_left, 0,
+         "writes flags[3], which is not zero again when the call ends, as are 1 more of flags; the next call "
+         "finds it so",
+         "write_at");
+  EXPECT_EQ(memory[3], 0.0f);
+  cpu_device::end_of_call();
+}
+
 TEST_F(Scratch, ZerosAreThereOnceAndThenWhatTheKernelsLeave) {
   float* memory = flags.at_least(8);
   read(memory, 7);

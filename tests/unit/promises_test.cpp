@@ -65,8 +65,8 @@ TEST_P(Promises, TheWarpsOfAGroupWantDifferentNumbers) {
 TEST_P(Promises, MoreRegistersThanWereGivenUp) {
   run("too_many_registers", 1, 384);
   expect(FaultKind::deadlock, 352,
-         "waits here for 240 registers for each thread of its warp, which has 168; the block's other warps "
-         "have given up 40 for each of its threads");
+         "waits here for 240 registers for each thread of its warp, which has 168; of those that other warps "
+         "of the block have given up 40 are left for each of its threads");
 }
 
 TEST_P(Promises, TheWrongDirection) {
