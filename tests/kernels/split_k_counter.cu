@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(TILE* TILE)
   __syncthreads();
   if (!is_last) return;
 
-  if (tx == 0 && ty == 0) count[tile] = 0;  // for the next call
+  if (tx == 0 && ty == 0) atomicExch(&count[tile], 0u);  // for the next call
   if (!in_c) return;
   sum = 0.0f;
   for (int other = 0; other < SPLITS; ++other) sum += __ldcg(&sums[other * TILE * TILE]);

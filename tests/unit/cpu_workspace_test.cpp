@@ -80,8 +80,8 @@ TEST_F(Scratch, ZerosMustBeThereAgain) {
 
   std::fill_n(x.data(), 8, 2.0f);
   write(memory, 6);
+  read(memory, 6);
   write(memory, 3);
-  read(memory, 3);
   cpu_device::end_of_call();
   expect(FaultKind::workspace_left, 0,
          "writes flags[3], which is not zero again when the call ends, as are 1 more of flags; the next call "
