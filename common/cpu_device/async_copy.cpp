@@ -21,8 +21,8 @@ void check_alignment(const void* pointer, unsigned bytes, const void* pc) {
 // The copy has read its source, as if `reader` had at this tick.
 void finish_read(Block& block, unsigned thread, const AsyncCopies::Copy& copy, unsigned reader, Tick tick) {
   if (copy.global == nullptr) return;
-  finish_global_read(reinterpret_cast<std::uintptr_t>(copy.global), copy.bytes, block.actor(thread), reader,
-                     tick, copy.pc);
+  finish_global(reinterpret_cast<std::uintptr_t>(copy.global), copy.bytes, false, block.actor(thread), reader,
+                tick, copy.pc);
 }
 
 AsyncCopies& copies_of_running_thread() { return current_block->async_copies[current_block->current]; }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/cpu_device/bulk_copy.hpp"
+#include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
@@ -94,8 +95,8 @@ bool AsyncEngine::act(Block& block) {
     std::memcpy(to + offset, source, rows.read.row_bytes);
     if (rows.convert == Convert::to_tf32) round_to_tf32(to + offset, rows.read.row_bytes);
     if (block.clocks) {
-      finish_global_read(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes,
-                         block.actor(work.thread), b.engine, tick, work.pc);
+      finish_global(reinterpret_cast<std::uintptr_t>(source), rows.read.row_bytes, false,
+                    block.actor(work.thread), b.engine, tick, work.pc);
     }
   });
   if (!in_place) put(work.target.shared, rows, to);
@@ -119,13 +120,14 @@ void AsyncEngine::end_block(Block& block) const {
   }
 }
 
-namespace {
-
-CopiedRows bulk_rows(const void* shared, const void* global, std::uint32_t bytes, const void* pc) {
-  const auto from = reinterpret_cast<std::uintptr_t>(global), to = reinterpret_cast<std::uintptr_t>(shared);
+CopiedRows bulk_rows(const void* shared, const void* global, std::uint32_t bytes, bool stores,
+                     const void* pc) {
+  const auto in_global = reinterpret_cast<std::uintptr_t>(global);
+  const auto in_shared = reinterpret_cast<std::uintptr_t>(shared);
+  const std::uintptr_t from = stores ? in_shared : in_global, to = stores ? in_global : in_shared;
   if ((from | to | bytes) % 16 != 0) {
     report(FaultKind::misaligned, pc,
-           "copies " + std::to_string(bytes) + " bytes in bulk" +
+           (stores ? "stores " : "copies ") + std::to_string(bytes) + " bytes in bulk" +
                (bytes % 16 != 0  ? "; the number must be a multiple of 16"
                 : from % 16 != 0 ? " from an address that is no multiple of 16"
                                  : " to an address that is no multiple of 16"));
@@ -136,17 +138,15 @@ CopiedRows bulk_rows(const void* shared, const void* global, std::uint32_t bytes
   return rows;
 }
 
-}  // namespace
-
 void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
-  start_copy({{current_block, shared, barrier}}, bulk_rows(shared, global, bytes, pc), pc);
+  start_copy({{current_block, shared, barrier}}, bulk_rows(shared, global, bytes, false, pc), pc);
 }
 
 void bulk_copy_multicast(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier,
                          std::uint16_t blocks) {
   const void* pc = __builtin_return_address(0);
-  const CopiedRows rows = bulk_rows(shared, global, bytes, pc);
+  const CopiedRows rows = bulk_rows(shared, global, bytes, false, pc);
   start_copy(targets_of_multicast(shared, barrier, blocks, pc), rows, pc);
 }
 
@@ -174,7 +174,7 @@ void prepare(const CopyTarget& target, std::uint32_t bytes, const void* pc) {
     request.addresses[0] = find_shared(target.shared, 1).offset;
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
-    check_fenced(target.shared, bytes, pc);
+    check_fenced(target.shared, bytes, true, pc);
     check_memory(reinterpret_cast<std::uintptr_t>(target.shared), bytes, true, pc);
     mark_pending(target.shared, bytes, true);
   }

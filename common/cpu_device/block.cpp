@@ -28,6 +28,7 @@ void Block::begin(std::uint64_t block_number) {
     copies.groups = 0;
     copies.asked = 0;
   }
+  bulk_stores.clear();
   if (launch.checked) {
     calls.resize(count);
     for (auto& of_thread : calls) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/cpu_device/async_engine.hpp"
+#include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/cluster_memory.hpp"
 #include "common/cpu_device/grid_order.hpp"
@@ -56,9 +57,10 @@ struct Block {
 
   std::vector<Thread> threads;
   std::vector<AsyncCopies> async_copies;  // of the threads
-  unsigned current = 0;                   // the running thread
-  unsigned alive = 0;                     // threads that have not left the kernel
-  const char* stack_bottom = nullptr;     // of the running thread
+  BulkStoresOfBlock bulk_stores;
+  unsigned current = 0;                // the running thread
+  unsigned alive = 0;                  // threads that have not left the kernel
+  const char* stack_bottom = nullptr;  // of the running thread
   const char* stack_top = nullptr;
   const BoxPlace* box = nullptr;  // that the running thread asks for; faults name it
   // Of the threads, where the functions that each is in were called, outermost first; checked launches only.

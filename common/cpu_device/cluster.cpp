@@ -139,6 +139,7 @@ void Cluster::run(std::uint64_t cluster_number) {
     make_current(*block);
     block->engine.end_block(*block);
     if (block->registers != nullptr) block->registers->report_incomplete(*block);
+    end_bulk_stores(*block);
   }
 }
 

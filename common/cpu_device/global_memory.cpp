@@ -160,16 +160,16 @@ void set_permission(Allocation& allocation, const MatrixView& view, unsigned per
   }
 }
 
-inline bool is_readable(Allocation& allocation, std::size_t word, unsigned bytes, const void* pc) {
-  return allocation.permission == nullptr || check_permission(allocation, word, bytes, false, pc);
+inline bool is_permitted(Allocation& allocation, std::size_t word, unsigned bytes, bool write,
+                         const void* pc) {
+  if (allocation.permission == nullptr) return true;
+  const std::uint8_t needed = for_bytes(bytes, write ? may_read | may_write : may_read);
+  const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
+  return (needed & ~has) == 0 || check_permission(allocation, word, bytes, write, pc);
 }
 
 inline void check_word(Allocation& allocation, std::size_t word, unsigned bytes, bool write, const void* pc) {
-  if (allocation.permission != nullptr) {
-    const std::uint8_t needed = for_bytes(bytes, write ? may_read | may_write : may_read);
-    const std::uint8_t has = __atomic_load_n(&allocation.permission[word], __ATOMIC_RELAXED);
-    if ((needed & ~has) != 0 && !check_permission(allocation, word, bytes, write, pc)) return;
-  }
+  if (!is_permitted(allocation, word, bytes, write, pc)) return;
   if (!allocation.earlier.empty()) check_earlier(allocation.earlier, word, {bytes, write, false}, pc);
   if (allocation.shadow != nullptr) allocation.shadow->access(word, bytes, write, false, pc);
 }
@@ -256,13 +256,13 @@ bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const 
   return true;
 }
 
-bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, const void* pc) {
+bool request_global(std::uintptr_t address, unsigned bytes, bool write, bool by_bulk, const void* pc) {
   Allocation* allocation = find(address, current_block->cluster);
   if (allocation == nullptr || address + bytes > allocation->begin + allocation->bytes) return false;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
-    if (word >= allocation->words() || !is_readable(*allocation, word, mask, pc)) return;
-    if (!allocation->earlier.empty()) check_earlier(allocation->earlier, word, {mask, false, false}, pc);
-    if (allocation->shadow != nullptr) allocation->shadow->request_read(word, mask, by_bulk, pc);
+    if (word >= allocation->words() || !is_permitted(*allocation, word, mask, write, pc)) return;
+    if (!allocation->earlier.empty()) check_earlier(allocation->earlier, word, {mask, write, false}, pc);
+    if (allocation->shadow != nullptr) allocation->shadow->request(word, mask, write, by_bulk, pc);
   });
   return true;
 }
@@ -277,22 +277,22 @@ void check_noncoherent(std::uintptr_t address, unsigned bytes, const void* pc) {
   });
 }
 
-void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,
-                        Tick tick, const void* pc) {
+void finish_global(std::uintptr_t address, unsigned bytes, bool write, unsigned requester, unsigned actor,
+                   Tick tick, const void* pc) {
   Allocation* allocation = find(address);
   if (allocation == nullptr || allocation->shadow == nullptr) return;
   for_words(address - allocation->begin, bytes, [&](std::size_t word, unsigned mask) {
-    allocation->shadow->finish_read(word, mask, requester, reader, tick, pc);
+    if (word < allocation->words()) allocation->shadow->finish(word, mask, write, requester, actor, tick, pc);
   });
 }
 
 std::optional<Recorded> last_writer(std::uintptr_t address) {
   Allocation* allocation = find(address);
   if (allocation == nullptr || allocation->shadow == nullptr) return std::nullopt;
-  const auto [touch, wrote] =
+  const auto [touch, wrote, asked_by] =
       allocation->shadow->conflict((address - allocation->begin) / 4, {whole_word, false, false});
   if (!touch.any()) return std::nullopt;
-  return LaunchRecord::latest()->recorded(touch.actor(), touch.cluster(), touch.pc());
+  return LaunchRecord::latest()->recorded(asked_by, touch.cluster(), touch.pc());
 }
 
 std::string describe_global(std::uintptr_t address) {

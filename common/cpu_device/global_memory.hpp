@@ -20,11 +20,11 @@ bool check_global(std::uintptr_t address, unsigned bytes, bool write, const void
 // The same for an atomic or volatile operation on a word, which reads, writes or does both; these do not race
 // with each other.
 bool check_global_atomic(std::uintptr_t address, bool reads, bool writes, const void* pc);
-// The same for a copy that the running thread asks for, which reads this at any time until it is done, and
-// for the moment when it is: see GlobalShadow.
-bool request_global_read(std::uintptr_t address, unsigned bytes, bool by_bulk, const void* pc);
-void finish_global_read(std::uintptr_t address, unsigned bytes, unsigned requester, unsigned reader,
-                        Tick tick, const void* pc);
+// The same for what a copy (or store) that the running thread asks for reads (or writes) at any time until it
+// is done, and for the moment when it is: see GlobalShadow.
+bool request_global(std::uintptr_t address, unsigned bytes, bool write, bool by_bulk, const void* pc);
+void finish_global(std::uintptr_t address, unsigned bytes, bool write, unsigned requester, unsigned actor,
+                   Tick tick, const void* pc);
 bool is_allocated(std::uintptr_t address, unsigned bytes);
 // A non-coherent load (__ldg): what is loaded is what nobody writes during the launch.
 void check_noncoherent(std::uintptr_t address, unsigned bytes, const void* pc);

@@ -26,14 +26,11 @@ bool races(const Touch& other, unsigned bytes, const Block& block) {
   return !block.clocks->ordered(other.actor(), other.tick, thread);
 }
 
-// The thread of this launch that made an access, or asked for what an engine did.
+// The thread of this launch that made an access, or asked for it.
 struct Culprit {
-  explicit Culprit(const Touch& touch) {
+  explicit Culprit(const Touch& touch) : Culprit(touch, touch.actor()) {}
+  Culprit(const Touch& touch, unsigned actor) {
     const Block& block = *current_block;
-    unsigned actor = touch.actor();
-    if (block.clocks->is_engine(actor) && touch.cluster() == cluster_number(block.cluster.number)) {
-      actor = block.cluster.started_by(actor, touch.tick);
-    }
     const unsigned rank = block.clocks->block_of(actor);
     thread = actor - block.clocks->first_thread(rank);
     number = block.launch.block_in(touch.cluster(), rank);
@@ -45,17 +42,19 @@ struct Culprit {
   std::uint64_t number;  // of its block
 };
 
-void report_race(const Touch& other, bool other_wrote, const std::string& element, bool write,
-                 const void* pc) {
+void report_race(const Older& earlier, const std::string& element, bool write, const void* pc) {
   const Block& block = *current_block;
   const Launch& launch = block.launch;
-  const Culprit culprit(other);
+  const auto& [other, other_wrote, asked_by] = earlier;
+  const Culprit culprit(other, asked_by);
+  const bool pending = other.pending() && other.cluster() == cluster_number(block.cluster.number);
   const auto [other_thread, other_block] = std::pair(culprit.thread, culprit.number);
   const auto text = [&](bool writes, unsigned thread, std::uint64_t number, bool wrote, const void* at) {
     std::string text = (writes ? "writes " : "reads ") + element + ", which ";
-    if (other.pending() && number == other_block && thread == other_thread) {
-      return text + "a copy that " + thread_name(block, thread) + " of " + block_name(launch.grid, number) +
-             " asked for at " + place_of(at) + " has yet to read: nobody has waited for it";
+    if (pending) {
+      return text + (wrote ? "a store that " : "a copy that ") + thread_name(block, thread) + " of " +
+             block_name(launch.grid, number) + " asked for at " + place_of(at) + " has yet to " +
+             (wrote ? "write" : "read") + ": nobody has waited for it";
     }
     return text + thread_name(block, thread) + " of " + block_name(launch.grid, number) +
            (wrote ? " wrote" : " read") + " in the same launch at " + place_of(at) +
@@ -70,12 +69,14 @@ void report_race(const Touch& other, bool other_wrote, const std::string& elemen
   report(FaultKind::race_global, pc, text(write, other_thread, other_block, other_wrote, other.pc()));
 }
 
-// Whether a thread of the cluster wrote this, and no fence stands between that and the running thread. What
-// other clusters wrote is not looked at: a fence may stand on either side of what orders the two.
+// Whether a thread wrote this, and no fence stands between that and the running thread.
 bool is_unfenced(const Touch& write, unsigned bytes, const Block& block) {
-  return write.any() && (write.bytes() & bytes) != 0 &&
-         write.cluster() == cluster_number(block.cluster.number) && !block.clocks->is_engine(write.actor()) &&
-         !block.cluster.global_fences->between(write.actor(), write.tick, block.actor(block.current));
+  if (!write.any() || (write.bytes() & bytes) == 0 || write.by_store()) return false;
+  const unsigned thread = block.actor(block.current);
+  if (write.cluster() == cluster_number(block.cluster.number)) {
+    return !block.cluster.global_fences->between(write.actor(), write.tick, thread);
+  }
+  return !block.grid_order->fenced(write.cluster(), write.actor(), write.tick, thread);
 }
 
 // Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
@@ -94,9 +95,9 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  const auto check = [&](const Touch& other, bool other_wrote) {
-    if ((atomic && other.atomic()) || !races(other, bytes, block)) return false;
-    report_race(other, other_wrote, element(word, bytes), write, pc);
+  const auto check = [&](const Older& other) {
+    if ((atomic && other.touch.atomic()) || !races(other.touch, bytes, block)) return false;
+    report_race(other, element(word, bytes), write, pc);
     return true;
   };
   std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
@@ -104,7 +105,7 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     if (older == nullptr) older = &stripe.older[&touched];
     touch.what &= ~Touch::has_more;
     if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, block);
-    older->push_back({touch, wrote});
+    older->push_back({touch, wrote, touch.actor()});
   };
   const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
   // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
@@ -113,14 +114,14 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, block));
   };
 
-  check(touched.write, true);
+  check({touched.write, true, touched.write.actor()});
   for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
-    if ((*older)[i].write) check((*older)[i].touch, true);
+    if ((*older)[i].write) check((*older)[i]);
   }
   if (write) {
-    bool found = check(touched.read, false);
+    bool found = check({touched.read, false, touched.read.actor()});
     for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
-      if (!(*older)[i].write) found = check((*older)[i].touch, false);
+      if (!(*older)[i].write) found = check((*older)[i]);
     }
     if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
     if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
@@ -146,50 +147,57 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   if (older != nullptr) touched.read.what |= Touch::has_more;
 }
 
-void GlobalShadow::request_read(std::size_t word, unsigned bytes, bool by_bulk, const void* pc) {
+void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by_bulk, const void* pc) {
   const Block& block = *current_block;
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
   std::vector<Older>& older = stripe.older[&touched];
-  const auto check = [&](const Touch& write) {
-    const auto name = [&] {
-      return describe_global(begin_ + word * 4 + static_cast<unsigned>(std::countr_zero(bytes)));
-    };
-    if (races(write, bytes, block)) {
-      report_race(write, true, name(), false, pc);
-    } else if (by_bulk && is_unfenced(write, bytes, block) &&
+  const auto check = [&](const Older& o) {
+    if (!write && !o.write) return;
+    if (races(o.touch, bytes, block)) {
+      report_race(o, element(word, bytes), write, pc);
+    } else if (by_bulk && o.write && is_unfenced(o.touch, bytes, block) &&
                !reported_before(FaultKind::missing_proxy_fence, pc)) {
       report(FaultKind::missing_proxy_fence, pc,
-             "has a copy read " + name() + ", which " + block.cluster.actor_name(block, write.actor()) +
-                 " wrote at " + place_of(write.pc()) + "; no fence_async_proxy_global() stands between");
+             (write ? "has a store overwrite " : "has a copy read ") + element(word, bytes) + ", which " +
+                 Culprit(o.touch, o.asked_by).name() + " wrote at " + place_of(o.touch.pc()) +
+                 "; no fence_async_proxy_global() stands between");
     }
   };
-  check(touched.write);
-  for (const Older& o : older) {
-    if (o.write) check(o.touch);
-  }
-  Touch pending =
-      Touch::make(pc, bytes, block.actor(block.current), block.cluster.number, block.clocks->now());
+  check({touched.write, true, touched.write.actor()});
+  check({touched.read, false, touched.read.actor()});
+  for (const Older& o : older) check(o);
+  const unsigned thread = block.actor(block.current);
+  Touch pending = Touch::make(pc, bytes, thread, block.cluster.number, block.clocks->now());
   pending.what |= Touch::is_pending;
-  older.push_back({pending, false});
+  if (write && !stripe.noncoherent.empty()) {
+    const auto load = stripe.noncoherent.find(&touched);
+    if (load != stripe.noncoherent.end()) check_noncoherent(load->second, pending, false, word);
+  }
+  older.push_back({pending, write, thread});
   touched.read.what |= Touch::has_more;
 }
 
-void GlobalShadow::finish_read(std::size_t word, unsigned bytes, unsigned requester, unsigned reader,
-                               Tick tick, const void* pc) {
+void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned requester, unsigned actor,
+                          Tick tick, const void* pc) {
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   const std::uint64_t cluster = current_block->cluster.number;
-  for (Older& o : stripe.older[&touched_[word]]) {
-    const Touch& t = o.touch;
-    if (!t.pending() || t.actor() != requester || t.bytes() != bytes || t.pc() != pc ||
-        t.cluster() != cluster_number(cluster)) {
-      continue;
-    }
-    o.touch = Touch::make(pc, bytes, reader, cluster, tick);
-    return;
-  }
+  std::vector<Older>& older = stripe.older[&touched_[word]];
+  const auto request = std::find_if(older.begin(), older.end(), [&](const Older& o) {
+    return o.touch.pending() && o.write == write && o.asked_by == requester && o.touch.bytes() == bytes &&
+           o.touch.pc() == pc && o.touch.cluster() == cluster_number(cluster);
+  });
+  if (request == older.end()) return;  // a write has replaced it, and was reported
+  Touch done = Touch::make(pc, bytes, actor, cluster, tick);
+  if (write) done.what |= Touch::is_store;
+  request->touch = done;
+  // Whoever has seen this has seen what the same actor did before.
+  std::erase_if(older, [&](const Older& o) {
+    return o.write == write && !o.touch.pending() && o.touch.where == done.where &&
+           o.touch.actor() == actor && o.touch.tick < tick && (o.touch.bytes() & ~bytes) == 0;
+  });
 }
 
 std::string GlobalShadow::element(std::size_t word, unsigned bytes) const {
@@ -231,6 +239,11 @@ void GlobalShadow::noncoherent_read(std::size_t word, unsigned bytes, const void
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
   if (touched.write.any()) check_noncoherent(now, touched.write, true, word);
+  if ((touched.read.what & Touch::has_more) != 0) {
+    for (const Older& o : stripe.older[&touched]) {
+      if (o.write) check_noncoherent(now, o.touch, true, word);
+    }
+  }
   Touch& known = stripe.noncoherent[&touched];
   if (!known.any() || now.cluster() < known.cluster() || (bytes & ~known.bytes()) != 0) known = now;
 }
@@ -242,8 +255,8 @@ Older GlobalShadow::conflict(std::size_t word, const Planned& access) {
   const auto conflicts = [&](const Touch& touch) {
     return (touch.bytes() & access.bytes) != 0 && !(access.atomic && touch.atomic());
   };
-  if (conflicts(touched.write)) return {touched.write, true};
-  if (access.write && conflicts(touched.read)) return {touched.read, false};
+  if (conflicts(touched.write)) return {touched.write, true, touched.write.actor()};
+  if (access.write && conflicts(touched.read)) return {touched.read, false, touched.read.actor()};
   const auto older = stripe.older.find(&touched);
   if (older == stripe.older.end()) return {};
   for (const Older& one : older->second) {

@@ -27,13 +27,13 @@ class GlobalShadow {
   // An access by the running thread to some bytes (bit i: byte i) of word `word`; reports races. Atomic
   // operations do not race with each other.
   void access(std::size_t word, unsigned bytes, bool write, bool atomic, const void* pc);
-  // The running thread asks for a copy that reads these bytes, now or at any time until it is done: reports
-  // races with earlier writes, and from now on with every write. `by_bulk`: by a bulk or tensor copy, which
-  // needs a fence behind a write.
-  void request_read(std::size_t word, unsigned bytes, bool by_bulk, const void* pc);
-  // The copy that an actor has asked for at `pc` has read them, as if `reader` had at this tick.
-  void finish_read(std::size_t word, unsigned bytes, unsigned requester, unsigned reader, Tick tick,
-                   const void* pc);
+  // The running thread asks for a copy that reads these bytes (or for a store that writes them), now or at
+  // any time until it is done: reports races with earlier writes (or accesses), and from now on with every
+  // one. `by_bulk`: by a bulk or tensor copy or store, which needs a fence behind a write.
+  void request(std::size_t word, unsigned bytes, bool write, bool by_bulk, const void* pc);
+  // What an actor has asked for at `pc` is done, as if `actor` had done it at this tick.
+  void finish(std::size_t word, unsigned bytes, bool write, unsigned requester, unsigned actor, Tick tick,
+              const void* pc);
   // A non-coherent load by the running thread, which makes an ordinary access as well; reports writes by the
   // same launch, before it or after it.
   void noncoherent_read(std::size_t word, unsigned bytes, const void* pc);
@@ -51,11 +51,14 @@ class GlobalShadow {
     bool any() const { return what != 0; }
     const void* pc() const { return unpacked_pc(static_cast<std::uint32_t>(what)); }
     unsigned bytes() const { return what >> 32 & 15; }
-    unsigned actor() const { return what >> 36 & 0x3ffffff; }  // in its cluster
+    unsigned actor() const { return what >> 36 & 0x1ffffff; }  // in its cluster
     ClusterNumber cluster() const { return where & ~is_atomic; }
     bool atomic() const { return (where & is_atomic) != 0; }
-    // A copy's read that is still to come; the actor has asked for it.
+    // A copy's read, or a store's write, that is still to come; the actor has asked for it.
     bool pending() const { return (what & is_pending) != 0; }
+    // By a bulk store, whose writes need no fence.
+    bool by_store() const { return (what & is_store) != 0; }
+    static constexpr std::uint64_t is_store = std::uint64_t{1} << 61;    // in `what`
     static constexpr std::uint64_t is_pending = std::uint64_t{1} << 62;  // in `what`
     static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;   // in `where`
     static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;    // in Touched::read
@@ -69,6 +72,7 @@ class GlobalShadow {
   struct Older {
     Touch touch;
     bool write;
+    unsigned asked_by;  // the thread (an actor) that did it, or asked for it
   };
 
   // Of a launch that is over: its access to a word with which another one, which a later launch makes without

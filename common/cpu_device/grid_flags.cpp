@@ -74,6 +74,7 @@ bool GridFlags::take(Block& block, unsigned thread, unsigned* flag, const void* 
     if (!block.launch.all) {  // the block that sets it may not be among those that run
       auto everything = std::make_shared<Knowledge>();
       everything->clusters_before = cluster_number(block.cluster.number);
+      everything->fenced = std::make_shared<Knowledge>(*everything);
       block.grid_order->acquire(block.actor(thread), everything);
     } else if (by_earlier) {
       block.grid_order->acquire(block.actor(thread), f.knowledge);

@@ -4,6 +4,20 @@
 
 namespace cpu_device {
 
+namespace {
+
+void join(SharedKnowledge& into, const SharedKnowledge& more) {
+  if (into == nullptr || more == nullptr) {
+    if (more != nullptr) into = more;
+    return;
+  }
+  auto both = std::make_shared<Knowledge>(*into);
+  both->add(*more);
+  into = std::move(both);
+}
+
+}  // namespace
+
 bool Knowledge::holds(ClusterNumber cluster, unsigned actor, bool is_engine, Tick tick) const {
   if (cluster < clusters_before) return true;
   const OfCluster* known = of(cluster);
@@ -21,6 +35,7 @@ void Knowledge::add(ClusterNumber cluster, const OfCluster& part) {
 void Knowledge::add(const Knowledge& other) {
   clusters_before = std::max(clusters_before, other.clusters_before);
   for (const auto& [cluster, part] : other.clusters_) add(cluster, part);
+  join(fenced, other.fenced);
 }
 
 const Knowledge::OfCluster* Knowledge::of(ClusterNumber cluster) const {
@@ -53,20 +68,6 @@ void Learned::add(unsigned thread, Tick tick, SharedKnowledge knowledge) {
   events_.push_back({thread, tick, std::move(knowledge)});
 }
 
-namespace {
-
-void join(SharedKnowledge& into, const SharedKnowledge& more) {
-  if (into == nullptr || more == nullptr) {
-    if (more != nullptr) into = more;
-    return;
-  }
-  auto both = std::make_shared<Knowledge>(*into);
-  both->add(*more);
-  into = std::move(both);
-}
-
-}  // namespace
-
 void Learned::fold() {
   std::erase_if(events_, [&](const Event& event) {
     const bool everybody = event.tick < clocks_.known_to_all();
@@ -94,12 +95,13 @@ bool Learned::holds(ClusterNumber cluster, unsigned actor, Tick tick, unsigned t
 }
 
 GridOrder::GridOrder(Clocks& clocks)
-    : clocks_(clocks), acquired_(clocks), before_fences_(clocks), found_(clocks) {}
+    : clocks_(clocks), acquired_(clocks), before_fences_(clocks), fenced_(clocks), found_(clocks) {}
 
 void GridOrder::begin(std::uint64_t cluster) {
   cluster_ = cluster_number(cluster);
   acquired_.clear();
   before_fences_.clear();
+  fenced_.clear();
   found_.clear();
   volatile_reads_.clear();
 }
@@ -110,12 +112,21 @@ SharedKnowledge GridOrder::release(unsigned thread) {
   Knowledge::OfCluster own;
   own.all_before = clocks_.release_to_grid(thread, own.clock);
   all->add(cluster_, own);
+  all->fenced = fenced_.known_to(thread);
   return all;
 }
 
 void GridOrder::acquire(unsigned thread, const SharedKnowledge& knowledge) {
   if (const Knowledge::OfCluster* own = knowledge->of(cluster_)) clocks_.acquire(thread, own->clock);
   acquired_.add(thread, clocks_.now(), knowledge);
+  if (knowledge->fenced != nullptr) fenced_.add(thread, clocks_.now(), knowledge->fenced);
+}
+
+void GridOrder::fence_async_proxy(unsigned thread) {
+  const Tick tick = clocks_.now();
+  auto all = std::make_shared<Knowledge>(*release(thread));
+  all->fenced = nullptr;
+  fenced_.add(thread, tick, std::move(all));
 }
 
 void GridOrder::fence(unsigned thread, AtomicObjects& objects) {

@@ -37,6 +37,8 @@ class Knowledge {
 
   // Everything that clusters before this one have done.
   ClusterNumber clusters_before = 0;
+  // The part of it behind which a fence of the asynchronous proxy stands; nullptr: none.
+  std::shared_ptr<const Knowledge> fenced;
 
  private:
   std::map<ClusterNumber, OfCluster> clusters_;
@@ -96,6 +98,14 @@ class GridOrder {
   void fence(unsigned thread, AtomicObjects& objects);
   void atomic(unsigned thread, std::uintptr_t address, AtomicObjects& objects);
 
+  // A fence between what the thread has seen until now and asynchronous copies, for itself and for whoever
+  // synchronises with it from now on.
+  void fence_async_proxy(unsigned thread);
+  // Whether one stands between what `actor` of another cluster did at its tick and the thread.
+  bool fenced(ClusterNumber cluster, unsigned actor, Tick tick, unsigned thread) const {
+    return fenced_.holds(cluster, actor, tick, thread);
+  }
+
   // A volatile access, which is no more than a load or a store. What a read finds is looked up at the next
   // fence: at the moment of the read, its value has yet to be loaded.
   void volatile_read(unsigned thread, std::uintptr_t address);
@@ -111,6 +121,7 @@ class GridOrder {
   ClusterNumber cluster_ = 0;
   Learned acquired_;
   Learned before_fences_;  // of the cluster; atomic operations leave it behind
+  Learned fenced_;         // what fence_async_proxy() stands behind
   Learned found_;          // by atomic operations; a fence makes it known
   struct VolatileRead {
     unsigned thread;

@@ -88,7 +88,7 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   }
 
   if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
-  const bool exists = copy && !write ? request_global_read(address, bytes, told, pc)
+  const bool exists = copy && !write ? request_global(address, bytes, false, told, pc)
                                      : check_global(address, bytes, write, pc);
   if (!exists) stop_at_wild_address(address, write, pc);
 }
@@ -211,6 +211,10 @@ void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void
 
 void check_copy_source(std::uintptr_t address, unsigned bytes, const void* pc) {
   tell_and_check(*current_block, address, bytes, false, pc, true, true, 0);
+}
+
+void check_store_target(std::uintptr_t address, unsigned bytes, const void* pc) {
+  if (!request_global(address, bytes, true, true, pc)) stop_at_wild_address(address, true, pc);
 }
 
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {

@@ -16,6 +16,8 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
 void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc);
 // The same for what a copy that the running thread asks for reads, now or at any time until it is done.
 void check_copy_source(std::uintptr_t address, unsigned bytes, const void* pc);
+// The same for what a store that the running thread asks for writes in global memory.
+void check_store_target(std::uintptr_t address, unsigned bytes, const void* pc);
 // Like observe(), for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
 // An atomic operation on 4 bytes, which reads before it writes, or only writes. Returns true if it is on
@@ -38,8 +40,11 @@ std::string describe_shared(const void* shared);
 void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 // Marks that an asynchronous copy to this place is in flight, so that nobody may touch it, or no longer is.
 void mark_pending(const void* shared, unsigned bytes, bool pending);
-// The running thread asks for a copy to this place: see SharedShadow::check_fenced().
-void check_fenced(const void* shared, unsigned bytes, const void* pc);
+// The running thread asks for a copy to this place, or for a store that reads it: see
+// SharedShadow::check_fenced().
+void check_fenced(const void* shared, unsigned bytes, bool overwrites, const void* pc);
+// Marks that a store has yet to read this place, so that nobody may write to it, or no longer has.
+void mark_unread(const void* shared, unsigned bytes, bool unread);
 // An engine has filled this place.
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 

@@ -46,13 +46,13 @@ void check_earlier(const std::vector<EarlierShadow>& earlier, std::size_t word,
   const LaunchRecord::Ones& after_wait = block.launch.record->after_wait;
   for (const EarlierShadow& one : earlier) {
     if (waited && std::find(after_wait.begin(), after_wait.end(), one.launch) == after_wait.end()) continue;
-    const auto [touch, wrote] = one.shadow->conflict(word, access);
+    const auto [touch, wrote, asked_by] = one.shadow->conflict(word, access);
     if (!touch.any()) continue;
     if (reported_before(FaultKind::launch_overlap, pc)) return;
     const void* allowed = one.launch->let_next_begin;
     report(FaultKind::launch_overlap, pc,
            (access.write ? "writes " : "reads ") + one.shadow->element(word, access.bytes) + ", which " +
-               one.launch->who(touch.actor(), touch.cluster(), one.launch == block.launch.record->before[0]) +
+               one.launch->who(asked_by, touch.cluster(), one.launch == block.launch.record->before[0]) +
                (wrote ? " writes at " : " reads at ") + place_of(touch.pc()) +
                (waited ? "; the launch that this one has waited for did not wait for that one"
                        : "; nothing has waited for that launch (wait_for_previous_launch())") +
@@ -69,7 +69,7 @@ void check_earlier_writes(const std::vector<EarlierShadow>& earlier, std::size_t
     if (reported_before(FaultKind::noncoherent_load, pc)) return;
     report(FaultKind::noncoherent_load, pc,
            "reads " + one.shadow->element(word, bytes) + " by a non-coherent load (__ldg), which " +
-               one.launch->who(write.touch.actor(), write.touch.cluster(), &one == &earlier.front()) +
+               one.launch->who(write.asked_by, write.touch.cluster(), &one == &earlier.front()) +
                " wrote at " + place_of(write.touch.pc()) +
                "; this launch overlaps with that one, and such a load may be made before any wait");
     return;

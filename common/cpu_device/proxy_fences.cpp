@@ -52,7 +52,9 @@ void fence_async_proxy() {
 
 void fence_async_proxy_global() {
   Block& block = *current_block;
-  if (block.clocks != nullptr) block.cluster.global_fences->fence(block.actor(block.current));
+  if (block.clocks == nullptr) return;
+  block.cluster.global_fences->fence(block.actor(block.current));
+  block.grid_order->fence_async_proxy(block.actor(block.current));
 }
 
 }  // namespace cpu_device

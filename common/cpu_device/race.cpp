@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/cluster.hpp"
 
 namespace cpu_device {
@@ -120,7 +121,7 @@ void SharedShadow::thin_out(More& more) {
   if (more.size() > more.capacity() / 2) more.reserve(2 * more.capacity());
 }
 
-void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const void* pc) const {
+void SharedShadow::check_fenced(std::size_t index, unsigned bytes, bool overwrites, const void* pc) const {
   const Touch& write = words_[index].write;
   if (write.by_engine() || write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
   const Block& running = *current_block;
@@ -129,9 +130,9 @@ void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const void* p
     if (running.cluster.shared_fences->between(actor, write.tick, running.actor(running.current))) continue;
     if (reported_before(FaultKind::missing_proxy_fence, pc)) return;
     report(FaultKind::missing_proxy_fence, pc,
-           "has a copy overwrite " + block_.shared.describe(index * 4) + ", which " +
-               running.cluster.actor_name(running, actor) + " wrote at " + place_of(write.pc()) +
-               "; no fence_async_proxy() stands between");
+           std::string(overwrites ? "has a copy overwrite " : "has a store read ") +
+               block_.shared.describe(index * 4) + ", which " + running.cluster.actor_name(running, actor) +
+               " wrote at " + place_of(write.pc()) + "; no fence_async_proxy() stands between");
     return;
   }
 }
@@ -139,6 +140,11 @@ void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const void* p
 void SharedShadow::mark_pending(std::size_t index, unsigned bytes, bool pending) {
   Word& word = words_[index];
   word.pending = static_cast<std::uint8_t>(pending ? word.pending | bytes : word.pending & ~bytes);
+}
+
+void SharedShadow::mark_unread(std::size_t index, unsigned bytes, bool unread) {
+  Word& word = words_[index];
+  word.pending = static_cast<std::uint8_t>(unread ? word.pending | bytes << 4 : word.pending & ~(bytes << 4));
 }
 
 void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
@@ -174,6 +180,15 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
                ", to which the asynchronous copy started at " + place_of(word.write.pc()) + " by " +
                current_block->cluster.actor_name(*current_block, word.write.group() * 32 + lane) +
                " has not been waited for");
+    return;
+  }
+  if (write && (word.pending >> 4 & bytes) != 0) {
+    if (!reported_before(FaultKind::race_shared, pc)) {
+      report(FaultKind::race_shared, pc,
+             std::string(now.atomic() ? "changes atomically " : "writes ") +
+                 block_.shared.describe(index * 4 + static_cast<unsigned>(std::countr_zero(bytes))) +
+                 ", which " + unread_by(block_, index * 4));
+    }
     return;
   }
   if (reads && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {

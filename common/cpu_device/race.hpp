@@ -53,12 +53,14 @@ class SharedShadow {
   // not race with each other, but with all other accesses.
   void atomic(std::size_t word, unsigned thread, bool reads, const void* pc);
 
-  // The running thread asks for an asynchronous copy that reads these bytes or writes over them: reports
-  // writes by threads that no fence separates from it.
-  void check_fenced(std::size_t word, unsigned bytes, const void* pc) const;
+  // The running thread asks for an asynchronous copy that writes over these bytes, or for a store that reads
+  // them: reports writes by threads that no fence separates from it.
+  void check_fenced(std::size_t word, unsigned bytes, bool overwrites, const void* pc) const;
 
   // An asynchronous copy to these bytes is in flight, so that nobody may touch them, or has finished.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
+  // A store has yet to read these bytes, so that nobody may write to them, or has read them.
+  void mark_unread(std::size_t word, unsigned bytes, bool unread);
   // An engine has filled them at this tick; whoever has not acquired that must not touch them.
   void fill(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 
@@ -95,7 +97,7 @@ class SharedShadow {
     std::uint32_t more = 0;    // its index in more_, plus 1; 0: none
     Tick more_since = 0;       // the cluster's barrier before those
     std::uint8_t written = 0;  // which bytes, if `write` is of this block
-    std::uint8_t pending = 0;  // likewise
+    std::uint8_t pending = 0;  // likewise; from bit 4 on: which bytes a store has yet to read
     bool more_writes = false;  // among them
     bool more_engine = false;  // likewise
   };

@@ -21,11 +21,19 @@ void mark_pending(const void* shared, unsigned bytes, bool pending) {
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_pending(word, mask, pending); });
 }
 
-void check_fenced(const void* shared, unsigned bytes, const void* pc) {
+void check_fenced(const void* shared, unsigned bytes, bool overwrites, const void* pc) {
+  const SharedPlace place = find_shared(shared, bytes);
+  if (!place.inside) return;
+  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    place.block->shadow->check_fenced(word, mask, overwrites, pc);
+  });
+}
+
+void mark_unread(const void* shared, unsigned bytes, bool unread) {
   const SharedPlace place = find_shared(shared, bytes);
   if (!place.inside) return;
   for_words(place.offset, bytes,
-            [&](std::size_t word, unsigned mask) { place.block->shadow->check_fenced(word, mask, pc); });
+            [&](std::size_t word, unsigned mask) { place.block->shadow->mark_unread(word, mask, unread); });
 }
 
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/cpu_device/block.hpp"
+#include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/report.hpp"
 
@@ -46,23 +47,23 @@ std::string BoxPlace::text() const {
          (name.empty() ? "a matrix" : std::string(name));
 }
 
-namespace {
-
-// Of the box of a tensor map; reports what is wrong with it.
-CopiedRows box_rows(const void* shared, const BoxPlace& place, const void* pc) {
+CopiedRows box_rows(const void* shared, const BoxPlace& place, bool stores, const void* pc) {
   const auto& [map_pointer, row, col, matrix] = place;
   const TensorMap& map = *map_pointer;
   if (map.data == nullptr) {
     report(FaultKind::out_of_bounds_global, pc,
-           "copies by a tensor map that is that of an empty matrix, or has not been made");
+           std::string(stores ? "stores" : "copies") +
+               " by a tensor map that is that of an empty matrix, or has not been made");
     stop_launch();
   }
   const unsigned alignment = alignment_of(map.swizzle);
   const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % alignment == 0;
   if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {
-    std::string what = "copies from a column that is no multiple of 16 bytes away from column 0";
+    std::string what = (stores ? "stores to" : "copies from") +
+                       std::string(" a column that is no multiple of 16 bytes away from column 0");
     if (!shared_is_aligned) {
-      what = "copies to an address that is no multiple of " + std::to_string(alignment);
+      what = (stores ? "stores from" : "copies to") + std::string(" an address that is no multiple of ") +
+             std::to_string(alignment);
       if (map.swizzle != Swizzle::none) {
         what += ", where the swizzle of " + std::to_string(bytes_of(map.swizzle)) +
                 " bytes begins anew; the tile needs that alignment";
@@ -87,13 +88,11 @@ CopiedRows box_rows(const void* shared, const BoxPlace& place, const void* pc) {
   return copied;
 }
 
-}  // namespace
-
 void copy_box(void* shared, const TensorMap& map, int col, int row, int matrix, std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
   const BoxPlace place{&map, row, col, matrix};
   current_block->box = map.data == nullptr ? nullptr : &place;
-  start_copy({{current_block, shared, barrier}}, box_rows(shared, place, pc), pc);
+  start_copy({{current_block, shared, barrier}}, box_rows(shared, place, false, pc), pc);
   current_block->box = nullptr;
 }
 
@@ -102,7 +101,7 @@ void copy_box_multicast(void* shared, const TensorMap& map, int col, int row, in
   const void* pc = __builtin_return_address(0);
   const BoxPlace place{&map, row, col, matrix};
   current_block->box = map.data == nullptr ? nullptr : &place;
-  const CopiedRows rows = box_rows(shared, place, pc);
+  const CopiedRows rows = box_rows(shared, place, false, pc);
   start_copy(targets_of_multicast(shared, barrier, blocks, pc), rows, pc);
   current_block->box = nullptr;
 }

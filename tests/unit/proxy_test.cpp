@@ -57,7 +57,7 @@ TEST_P(ProxyFault, PackedWithoutAFence) {
   for (const int n : {1, 2}) {
     run("pack_and_copy", 1, 64, n);
     expect(FaultKind::missing_proxy_fence, 0,
-           "has a copy read X[64], which thread (0,0,0) wrote at " + here("packed") +
+           "has a copy read X[64], which thread (0,0,0) of block (0,0,0) wrote at " + here("packed") +
                "; no fence_async_proxy_global() stands between");
   }
 }
