@@ -14,6 +14,7 @@ namespace {
 template <typename T, typename Change>
 T update(T* address, const Change& change, const void* pc) {
   Block& block = *current_block;
+  block.note_turn(pc);
   if (overdue != 0) report_overdue(pc);
   block.spin.read(reinterpret_cast<std::uintptr_t>(address), block.current, pc);
   std::unique_lock<std::mutex> lock;

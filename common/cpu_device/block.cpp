@@ -45,6 +45,7 @@ void Block::begin(std::uint64_t block_number) {
     exited.back() = ~ready_next.back();
   }
   places.assign(clocks == nullptr ? 0 : warps, 0);
+  turns_matter = false;
   alive = count;
   box = nullptr;
   lets_next_begin = false;

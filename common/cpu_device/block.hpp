@@ -73,9 +73,22 @@ struct Block {
   std::vector<std::uint32_t> exited;      // or never existed
   std::vector<std::uint32_t> passed;  // not bits: barriers that all of the warp's lanes have passed together
 
-  // Of each warp: where its lanes have waited, a bit for each place (two may share one). Checked launches
-  // only.
+  // Of each warp: where its lanes have met others, a bit for each place (two may share one); and whether any
+  // of that depends on who comes first. Barriers of the block, and operations of a warp, do not. Checked
+  // launches only.
   std::vector<std::uint64_t> places;
+  bool turns_matter = false;
+  // The running thread meets others here, or lets them know that it has been here.
+  void note_place(const void* pc) {
+    if (!places.empty()) {
+      const std::uint64_t hash = reinterpret_cast<std::uintptr_t>(pc) * 0x9e3779b97f4a7c15u;
+      places[current / 32] |= std::uint64_t{1} << (hash >> 58);
+    }
+  }
+  void note_turn(const void* pc) {
+    note_place(pc);
+    turns_matter = true;
+  }
 
   SyncObjects sync;
   Spin spin;

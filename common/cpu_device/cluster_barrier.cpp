@@ -26,6 +26,7 @@ void ClusterBarrier::begin() {
 }
 
 void ClusterBarrier::arrive(Block& block, bool waits, const void* pc) {
+  block.note_turn(pc);
   const unsigned thread = block.current;
   OfThread& it = of(block, thread);
   if (it.state != State::away) {

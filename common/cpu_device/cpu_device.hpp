@@ -102,8 +102,8 @@ void set_checking(bool on);
 // starves warp S - 1 of the cluster (the warps of its second block follow those of the first), which runs
 // only when nothing else in the cluster can happen. A GPU may do either, and everything in between.
 void set_schedule(unsigned schedule);
-// Schedules that between them starve each role once: of the warps that have waited at the same places in the
-// checked launches since the last call, the first; then, of all these warps, the others. No schedule 0.
+// Schedules that between them starve each role once: of the warps that have met others at the same places in
+// the checked launches since the last call, the first; then, of all these warps, the others. No schedule 0.
 std::vector<unsigned> take_schedules();
 
 // How long a thread may run without reaching anything that it could wait at, in seconds of processor time,

@@ -30,8 +30,9 @@ constexpr const T& max(const T& a, const T& b) {
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-// One block runs at a time on an OS thread, so the block's shared memory is that OS thread's own. constinit:
-// otherwise an array of float4 would get a flag beside it, "has it been initialised?".
+// One block runs at a time on an OS thread (kernels in clusters have no such variables), so the block's
+// shared memory is that OS thread's own. constinit: otherwise an array of float4 would get a flag beside it,
+// "has it been initialised?".
 #define __shared__ constinit thread_local
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))

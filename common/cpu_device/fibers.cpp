@@ -146,10 +146,7 @@ void keep_stacks(std::unique_ptr<Stacks> stacks) {
 void wait_for_wake() {
   Block& block = *current_block;
   if (!block.cluster.racing_writes.empty()) compare_racing_writes(block.cluster);
-  if (!block.places.empty()) {
-    const auto pc = reinterpret_cast<std::uintptr_t>(block.threads[block.current].wait.pc);
-    block.places[block.current / warpSize] |= std::uint64_t{1} << (pc * 0x9e3779b97f4a7c15u >> 58);
-  }
+  block.note_place(block.threads[block.current].wait.pc);
   if (overdue != 0) report_overdue(block.threads[block.current].wait.pc);
   leave_to_scheduler();
 }

@@ -40,6 +40,7 @@ const GridFlag& GridFlags::at(unsigned* flag) {
 }
 
 void GridFlags::set(Block& block, unsigned* flag, const void* pc) {
+  block.note_turn(pc);
   const std::lock_guard lock(mutex_);
   GridFlag& f = entry(flag);
   const std::atomic_ref<unsigned> value(*flag);
@@ -128,6 +129,7 @@ void flag_wait_and_clear(unsigned* flag) {
   const void* pc = __builtin_return_address(0);
   observe_atomic(flag, true, pc);
   Block& block = *current_block;
+  block.note_turn(pc);
   block.threads[block.current].wait = {&block.launch.flags.at(flag), pc};
   ++block.cluster.flag_waits;
   wait_for_wake();

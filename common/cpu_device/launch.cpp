@@ -46,7 +46,9 @@ void run_clusters(Launch& launch) {
       if (launch.checked) tell_block_end(block->number);
     }
     end_cluster_faults(cluster);
-    if (launch.checked && launch.schedule == 0) {
+    const auto turns_matter = [](const auto& block) { return block->turns_matter; };
+    if (launch.checked && launch.schedule == 0 &&
+        std::any_of(cluster.blocks.begin(), cluster.blocks.end(), turns_matter)) {
       std::vector<std::uint64_t> places;
       for (const auto& block : cluster.blocks) {
         places.insert(places.end(), block->places.begin(), block->places.end());

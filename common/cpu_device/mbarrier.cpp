@@ -23,16 +23,28 @@ std::string plural(std::int64_t count, const char* what) {
 
 std::string name_of(const void* address) { return "the mbarrier " + describe_shared(address); }
 
+// Ends the launch unless the mbarrier lies in the running block's own shared memory.
+void check_own(const void* address, const char* does, const void* pc) {
+  const Block* owner = find_shared(address, sizeof(std::uint64_t)).block;
+  if (owner == nullptr) misuse(pc, std::string(does) + " an mbarrier that is not in shared memory");
+  if (owner != current_block) {
+    misuse(pc, std::string(does) + " " + name_of(address) +
+                   "; of another block's mbarriers only mbarrier_arrive_remote() takes hold");
+  }
+}
+
 }  // namespace
 
 std::string Mbarrier::name() const { return name_of(address); }
 
 Mbarrier& mbarrier_at(const void* address, const char* does, const void* pc) {
+  check_own(address, does, pc);
   return mbarrier_of(*current_block, address, does, pc);
 }
 
 Mbarrier& mbarrier_of(Block& owner, const void* address, const char* does, const void* pc) {
-  const Block& block = *current_block;
+  Block& block = *current_block;
+  block.note_turn(pc);
   const auto found = owner.sync.mbarriers.find(address);
   if (found == owner.sync.mbarriers.end()) {
     misuse(pc, std::string(does) + " " + name_of(address) + ", which has not been initialised");
@@ -106,6 +118,7 @@ void mbarrier_init(std::uint64_t* barrier, unsigned count) {
   if (reinterpret_cast<std::uintptr_t>(barrier) % sizeof *barrier != 0) {
     report(FaultKind::misaligned, pc, "initialises an mbarrier at an address that is no multiple of 8");
   }
+  check_own(barrier, "initialises", pc);
   if (count == 0 || count > most_arrivals) {
     misuse(pc, "initialises " + name_of(barrier) + " with " + plural(count, "arrival") + "; 1 to " +
                    std::to_string(most_arrivals) + " are possible");

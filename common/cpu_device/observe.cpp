@@ -64,6 +64,14 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   stop_launch();
 }
 
+// The blocks of a cluster run on one OS thread, whose thread_locals these are.
+[[noreturn, gnu::cold]] void stop_at_variable(const SharedPlace& place, const void* pc) {
+  report(FaultKind::out_of_bounds_shared, pc,
+         "uses the __shared__ variable " + place.block->shared.describe(place.offset) +
+             " in a cluster; here a kernel in clusters has its shared memory through dynamic_shared()");
+  stop_launch();
+}
+
 [[noreturn, gnu::cold]] void stop_at_wild_address(std::uintptr_t address, bool write, const void* pc) {
   const std::string nearest = describe_nearest(address);
   if (nearest.empty()) {
@@ -81,6 +89,7 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   const SharedPlace place = find_shared(block, address, bytes);
   if (place.block != nullptr) {
     if (!place.inside) stop_outside_shared(bytes, write, pc);
+    if (block.launch.blocks_per_cluster > 1 && place.offset < tls_bytes()) stop_at_variable(place, pc);
     if (place.block != &block) check_exists(block, *place.block, write ? "writes" : "reads", pc);
     if (!told) tell(block, pc, place.offset, bytes, Space::shared, write, copy, source);
     check_shared(block, place, bytes, write, pc);
@@ -162,6 +171,7 @@ void observe_volatile(std::uintptr_t address, unsigned bytes, bool write, const 
       find_shared(*block, address, bytes).block != nullptr) {
     return observe_access(address, bytes, write, pc, false, 0);
   }
+  block->note_turn(pc);
   tell(*block, pc, address, bytes, Space::global, write, false, 0);
   if (!check_global_atomic(address, !write, write, pc)) stop_at_wild_address(address, write, pc);
   const unsigned thread = block->actor(block->current);

@@ -190,6 +190,7 @@ void barrier_block(int line, const char* function) {
 void named_barrier(unsigned id, unsigned threads, bool only_arrives, int line) {
   const void* pc = __builtin_return_address(0);
   Block& block = *current_block;
+  block.note_turn(pc);
   if (id == 0 || id >= SyncObjects::named_barriers) {
     report(FaultKind::barrier_misuse, pc,
            "comes to barrier " + std::to_string(id) + "; there are 1 to 15 (0 is that of __syncthreads)");

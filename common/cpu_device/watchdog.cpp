@@ -138,6 +138,7 @@ void Spin::pause(const void* pc) {
   constexpr unsigned most = 12;
   block.threads[block.current].wait = {this, pc, 0, 0, state.times < most};
   ++block.cluster.spins;
+  block.note_turn(pc);
   resumed_ = false;
   wait_for_wake();
   resumed_ = true;

@@ -35,6 +35,25 @@ __global__ void one_block_waits(float*, float*, int) {
   cluster_sync();  // here: one_block_waits
 }
 
+// What is for a block's own mbarriers, done to another's. n: 1: init, 2: arrive, 3: to one in global memory.
+__global__ void others_mbarrier(float* x, float*, int n) {
+  auto& own = dynamic_shared<Peers>();
+  if (threadIdx.x == 0) init_full(own);
+  cluster_sync();
+  std::uint64_t* there = cluster_map_shared(&own.full, 1 - cluster_block_rank());
+  if (n == 1) mbarrier_init(there, 1);                               // here: init_of_other
+  if (n == 2) mbarrier_arrive(there);                                // here: arrive_at_other
+  if (n == 3) mbarrier_arrive(reinterpret_cast<std::uint64_t*>(x));  // here: arrive_in_global
+}
+
+__shared__ float of_the_file[4];
+__global__ void with_variable_of_file(float* x, float* y, int) {
+  const unsigned t = threadIdx.x;
+  of_the_file[t] = x[t];  // here: with_variable_of_file
+  cluster_sync();
+  y[t] = of_the_file[3 - t];
+}
+
 __global__ void arrive_twice(float*, float*, int) {
   cluster_arrive();
   cluster_arrive();  // here: arrive_twice
@@ -76,6 +95,6 @@ __global__ void with_shared_variable(float* x, float* y, int) {
 
 TEST_KERNELS(sum_of_cluster, split_barrier, early_exits, ring, multicast, alone, missing_cluster_barrier,
              peers_race, one_block_waits, arrive_twice, wait_without_arrival, map_wrongly,
-             multicast_unannounced, with_shared_variable);
+             multicast_unannounced, others_mbarrier, with_shared_variable, with_variable_of_file);
 
 }  // namespace

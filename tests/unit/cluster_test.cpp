@@ -113,6 +113,20 @@ TEST_P(InCluster, BytesThatTheOtherBlockDoesNotExpect) {
   EXPECT_THAT(fault.detail, HasSubstr("came that nobody announced"));
 }
 
+TEST_P(InCluster, OtherBlocksMbarriers) {
+  run_cluster("others_mbarrier", 2, 2, 1, 1);
+  expect(FaultKind::mbarrier_misuse, 0, "only mbarrier_arrive_remote() takes hold", "init_of_other");
+  run_cluster("others_mbarrier", 2, 2, 1, 2);
+  expect(FaultKind::mbarrier_misuse, 0, "arrives at the mbarrier ", "arrive_at_other");
+  run_cluster("others_mbarrier", 2, 2, 1, 3);
+  expect(FaultKind::mbarrier_misuse, 0, "an mbarrier that is not in shared memory", "arrive_in_global");
+}
+
+TEST_P(InClusterObserved, VariablesOfTheFile) {
+  run_cluster("with_variable_of_file", 2, 2, 4);
+  expect(FaultKind::out_of_bounds_shared, 0, "uses the __shared__ variable of_the_file[0] in a cluster");
+}
+
 TEST_P(InCluster, SharedVariablesAreRefused) {
   EXPECT_THROW(run_cluster("with_shared_variable", 2, 2), std::invalid_argument);
   run_cluster("with_shared_variable", 2, 1);
