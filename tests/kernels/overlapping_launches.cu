@@ -47,7 +47,9 @@ void sgemm(const Gemm& g) {
   for (int matrix = 0; matrix < g.batch; ++matrix) {
     const LaunchConfig transpose{.grid = tiles_of_a, .block = block, .overlaps_previous = matrix > 0};
     launch(sgemm_transpose_a, transpose, g, matrix, At);
-    const LaunchConfig multiply{.grid = tiles_of_c, .block = block, .overlaps_previous = true};
+    // Without terms nothing is transposed: the launch before may then be that of an earlier call, which
+    // writes C.
+    const LaunchConfig multiply{.grid = tiles_of_c, .block = block, .overlaps_previous = g.K > 0};
     launch(sgemm_overlapping, multiply, g, matrix, static_cast<const float*>(At));
   }
 }
