@@ -66,6 +66,7 @@ enum class FaultKind {
   flag_misuse,
   workspace_left,
   register_misuse,
+  tensor_map_misuse,
   unrounded_operand,
   deadlock,
   no_progress,

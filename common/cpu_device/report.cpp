@@ -117,6 +117,8 @@ const char* to_string(FaultKind kind) {
       return "workspace not zero again";
     case FaultKind::register_misuse:
       return "misuse of setmaxnreg";
+    case FaultKind::tensor_map_misuse:
+      return "tensor map that the hardware cannot read";
     case FaultKind::unrounded_operand:
       return "operand not rounded to TF32";
     case FaultKind::deadlock:

@@ -6,6 +6,7 @@
 #include "common/cpu_device/block.hpp"
 #include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/map_parameters.hpp"
 #include "common/cpu_device/report.hpp"
 
 namespace cpu_device {
@@ -39,6 +40,32 @@ TensorMap make_tensor_map(const TensorShape& shape) {
   return map;
 }
 
+void TensorMap::copy(const TensorMap& from) {
+  data = from.data;
+  row_pitch = from.row_pitch;
+  matrix_pitch = from.matrix_pitch;
+  rows = from.rows;
+  cols = from.cols;
+  batch = from.batch;
+  box_rows = from.box_rows;
+  box_cols = from.box_cols;
+  element_bytes = from.element_bytes;
+  swizzle = from.swizzle;
+  convert = from.convert;
+  if (current_block == nullptr) {
+    owner = from.owner;
+  } else {
+    owner = from.owner == Owner::host ? Owner::parameter : Owner::thread;
+  }
+}
+
+TensorMap::TensorMap(const TensorMap& from) { copy(from); }
+
+TensorMap& TensorMap::operator=(const TensorMap& from) {
+  copy(from);
+  return *this;
+}
+
 std::string BoxPlace::text() const {
   const std::string_view name = global_array_at(reinterpret_cast<std::uintptr_t>(map->data)).name;
   return "the box of " + std::to_string(map->box_rows) + " x " + std::to_string(map->box_cols) + " at row " +
@@ -46,6 +73,31 @@ std::string BoxPlace::text() const {
          (map->batch > 1 ? "matrix " + std::to_string(matrix) + " of " : "") +
          (name.empty() ? "a matrix" : std::string(name));
 }
+
+namespace {
+
+// The hardware reads a map from where the launch has put it, or from global memory.
+void check_map_is_readable(const TensorMap& map, bool stores, const void* pc) {
+  if (map.owner == TensorMap::Owner::thread) {
+    report(FaultKind::tensor_map_misuse, pc,
+           std::string(stores ? "stores" : "copies") +
+               " by a tensor map in the thread's own memory, a copy that the kernel has made; it must be the "
+               "parameter itself, or lie in global memory");
+    return;
+  }
+  const Launch& launch = current_block->launch;
+  if (!launch.checked || map.owner != TensorMap::Owner::parameter) return;
+  const std::string& parameter = parameter_without_grid_constant(launch.kernel);
+  const void* kernel = after_entry(launch.kernel);
+  if (parameter.empty() || reported_before(FaultKind::tensor_map_misuse, kernel)) return;
+  const BoxPlace* box = std::exchange(current_block->box, nullptr);  // it is not about this one
+  report(FaultKind::tensor_map_misuse, kernel,
+         "takes a tensor map in " + parameter +
+             ", which is not const __grid_constant__: the compiler copies it into the thread's own memory");
+  current_block->box = box;
+}
+
+}  // namespace
 
 CopiedRows box_rows(const void* shared, const BoxPlace& place, bool stores, const void* pc) {
   const auto& [map_pointer, row, col, matrix] = place;
@@ -56,6 +108,7 @@ CopiedRows box_rows(const void* shared, const BoxPlace& place, bool stores, cons
                " by a tensor map that is that of an empty matrix, or has not been made");
     stop_launch();
   }
+  check_map_is_readable(map, stores, pc);
   const unsigned alignment = alignment_of(map.swizzle);
   const bool shared_is_aligned = reinterpret_cast<std::uintptr_t>(shared) % alignment == 0;
   if (!shared_is_aligned || col * std::int64_t{map.element_bytes} % 16 != 0) {

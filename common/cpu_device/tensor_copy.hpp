@@ -14,6 +14,10 @@
 namespace cpu_device {
 
 struct alignas(64) TensorMap {
+  TensorMap() = default;
+  TensorMap(const TensorMap& from);
+  TensorMap& operator=(const TensorMap& from);
+
   const std::byte* data = nullptr;               // element (0, 0) of the first matrix
   std::int64_t row_pitch = 0, matrix_pitch = 0;  // bytes
   int rows = 0, cols = 0, batch = 0;
@@ -21,6 +25,12 @@ struct alignas(64) TensorMap {
   unsigned element_bytes = 0;
   Swizzle swizzle = Swizzle::none;
   Convert convert = Convert::nothing;
+  // Whose it is: the host's, and then the kernel's parameter, which each thread here has a copy of.
+  enum class Owner : unsigned char { host, parameter, thread };
+  Owner owner = Owner::host;
+
+ private:
+  void copy(const TensorMap& from);
 };
 
 TensorMap make_tensor_map(const TensorShape& shape);

@@ -2,6 +2,7 @@
 
 #include "common/cuda/warpgroup_registers.hpp"
 #include "tests/unit/kernels.hpp"
+#include "tests/unit/map_pair.hpp"
 
 namespace {
 
@@ -76,8 +77,42 @@ __global__ void __launch_bounds__(128, 1) one_lane_late(float*, float*, int) {
   if (threadIdx.x != 0) warpgroup_reg_dealloc<24>();  // here: one_lane_late
 }
 
+// ---- Tensor maps -----------------------------------------------------------------------------------------
+
+__forceinline__ void fetch(float* y, const TensorMap& map, int line = __builtin_LINE()) {
+  __shared__ __align__(128) float slots[32];
+  __shared__ std::uint64_t barrier;
+  init(&barrier, 1);
+  if (threadIdx.x != 0) return;
+  mbarrier_arrive_expect_tx(&barrier, sizeof slots);
+  tensor_copy(slots, map, 0, 0, 0, &barrier);  // here: fetch
+  mbarrier_wait(&barrier, 0);
+  y[0] = slots[31] + 0.0f * static_cast<float>(line);
+}
+
+__global__ void map_as_it_should_be(float*, float* y, const __grid_constant__ TensorMap map, int) {
+  fetch(y, map);
+}
+
+__global__ void map_by_value(float*, float* y, const TensorMap map, int) {  // here: map_by_value
+  fetch(y, map);
+}
+
+__global__ void map_copied_in_the_kernel(float*, float* y, const __grid_constant__ TensorMap map, int) {
+  TensorMap own = map;
+  fetch(y, own);
+}
+
+// The host has put it there.
+__global__ void map_in_global_memory(const TensorMap* map, float* y) { fetch(y, *map); }
+
+__global__ void maps_in_a_struct(const __grid_constant__ MapPair maps, float* y) { fetch(y, maps.b); }
+
+__global__ void maps_by_value(MapPair maps, float* y) { fetch(y, maps.b); }  // here: maps_by_value
+
 constexpr auto bounded_by_size = bounded_by_constant<Size>;
 TEST_KERNELS(bounded, bounded_by_size, unbounded, hand_on_registers, warp_by_warp, some_warps,
-             different_numbers, too_many_registers, wrong_direction, one_lane_late)
+             different_numbers, too_many_registers, wrong_direction, one_lane_late, map_as_it_should_be,
+             map_by_value, map_copied_in_the_kernel, map_in_global_memory, maps_in_a_struct, maps_by_value)
 
 }  // namespace

@@ -1,6 +1,8 @@
-// What a launch owes a kernel and a warpgroup its warps: __launch_bounds__ and setmaxnreg.
+// What a launch owes a kernel and a warpgroup its warps: __launch_bounds__, __grid_constant__ and setmaxnreg.
 
+#include "common/cpu_device/map_parameters.hpp"
 #include "tests/unit/device_test.hpp"
+#include "tests/unit/map_pair.hpp"
 
 namespace {
 
@@ -81,6 +83,78 @@ TEST_P(Promises, TheWrongDirection) {
 TEST_P(Promises, OneLaneDoesNotCome) {
   run("one_lane_late", 1, 128);
   expect(FaultKind::missing_lane, 1, "thread (0,0,0) at warpgroup_reg_dealloc, which has left the kernel");
+}
+
+// ---- Tensor maps -----------------------------------------------------------------------------------------
+
+class MapPlaces : public BothBuilds {
+ protected:
+  MapPlaces() { y[0] = 0.0f; }
+  TensorMap map() const { return tensor_map(x.data(), 8, 4, 4, 1, 32, 8, 4); }
+  void run_map(const std::string& name) {
+    using MapKernel = void (*)(float*, float*, TensorMap, int);
+    run_as<MapKernel>(name, {.grid = 2, .block = 32}, x.data(), y.data(), map(), 0);
+    EXPECT_EQ(y[0], 32.0f);
+  }
+  void run_pair(const std::string& name) {
+    run_as<void (*)(MapPair, float*)>(name, {.grid = 1, .block = 32}, MapPair{map(), map()}, y.data());
+    EXPECT_EQ(y[0], 32.0f);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, MapPlaces, testing::Values("plain", "observed"), name_of_build);
+
+TEST_P(MapPlaces, AParameterThatStaysWhereItIs) {
+  run_map("map_as_it_should_be");
+  run_pair("maps_in_a_struct");
+}
+
+TEST_P(MapPlaces, GlobalMemory) {
+  const BufferOf<TensorMap> maps(1);
+  new (maps.data()) TensorMap(map());
+  const TensorMap* pointer = maps.data();
+  run_as<void (*)(const TensorMap*, float*)>("map_in_global_memory", {.grid = 1, .block = 32}, pointer,
+                                             y.data());
+  EXPECT_EQ(y[0], 32.0f);
+}
+
+TEST_P(MapPlaces, ACopyMadeByTheKernel) {
+  run_map("map_copied_in_the_kernel");
+  const Fault fault =
+      expect(FaultKind::tensor_map_misuse, 0, "copies by a tensor map in the thread's own memory", "fetch");
+  EXPECT_EQ(fault.times, 2u);
+}
+
+TEST_P(MapPlaces, AParameterByValue) {
+  run_map("map_by_value");
+  if (!checked()) return;  // only the debug information tells where the parameters are declared
+  expect(FaultKind::tensor_map_misuse, 0,
+         "takes a tensor map in map, which is not const __grid_constant__: the compiler copies it into the "
+         "thread's own memory");
+  run_pair("maps_by_value");
+  expect(FaultKind::tensor_map_misuse, 0, "takes a tensor map in maps, which");
+}
+
+TEST(MapParameters, AreReadFromTheSource) {
+  const auto name = [](const std::string& parameters) {
+    return cpu_device::parameter_without_grid_constant(
+        "kernel", "__global__ void __launch_bounds__(f(1, 2)) kernel(" + parameters + ") {\n");
+  };
+  const std::string right = "const __grid_constant__ TensorMap";
+  EXPECT_EQ(name(right + " map"), "");
+  EXPECT_EQ(name(right + " a,\n  " + right + " b"), "");
+  EXPECT_EQ(name("Gemm g, " + right + " a, const TensorMap b"), "b");
+  EXPECT_EQ(name("Gemm g, TensorMap a"), "a");
+  EXPECT_EQ(name("Gemm g, " + right + " a  // TensorMap b,\n"), "");
+  EXPECT_EQ(name("TensorMap /* __grid_constant__ */ a"), "a");
+  EXPECT_EQ(name("const TensorMap* a, " + right + " b"), "");
+  EXPECT_EQ(name("std::pair<int, int> p, Maps maps"), "p");
+  EXPECT_EQ(name("const __grid_constant__ Maps maps, Gemm g"), "");
+  EXPECT_EQ(name("TensorMap a"), "a");
+  EXPECT_EQ(cpu_device::parameter_without_grid_constant("kernel", "__global__ void kernel(TensorMap a, "),
+            "");
+  EXPECT_EQ(cpu_device::parameter_without_grid_constant("kernel",
+                                                        "__global__ void other(TensorMap a) { kernel(a); }"),
+            "");
 }
 
 }  // namespace

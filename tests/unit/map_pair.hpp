@@ -1,0 +1,7 @@
+#pragma once
+
+#include "common/cuda/tensor_copy.hpp"
+
+struct MapPair {
+  TensorMap a, b;
+};
