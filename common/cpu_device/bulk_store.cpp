@@ -92,6 +92,12 @@ void store_box(const TensorMap& map, int col, int row, int matrix, const void* s
   const void* pc = __builtin_return_address(0);
   const BoxPlace place{&map, row, col, matrix};
   current_block->box = map.data == nullptr ? nullptr : &place;
+  if (row < 0 || col < 0 || matrix < 0) {
+    report(FaultKind::out_of_bounds_global, pc,
+           "stores a box that begins before its matrix; the hardware ends the kernel with an illegal "
+           "instruction");
+    stop_launch();
+  }
   start(shared, box_rows(shared, place, true, pc), pc);
   current_block->box = nullptr;
 }

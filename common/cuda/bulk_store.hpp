@@ -29,8 +29,9 @@ __device__ __forceinline__ void bulk_store(void* global, const void* shared, std
 inline namespace on_gpu {
 
 // Starts storing the box whose upper left element becomes (row, col) of a matrix of the batch; in shared
-// memory it lies as tensor_copy() would put it there. What of the box lies outside the matrix is not stored.
-// Alignment as for tensor_copy().
+// memory it lies as tensor_copy() would put it there. What of the box lies beyond the matrix is not stored.
+// Row, column and matrix must not be negative, as they may be for a copy: PTX does not say so; an H200 ends
+// the kernel with an "illegal instruction". Alignment as for tensor_copy().
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int col, int row, int matrix,
                                              const void* shared) {
 #if HAVE_MBARRIER

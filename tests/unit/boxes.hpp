@@ -53,6 +53,13 @@ inline std::vector<Box> boxes(const BoxSize& size) {
   return all;
 }
 
+// Those that can be stored: none begins before the matrix.
+inline std::vector<Box> stored_boxes(const BoxSize& size) {
+  std::vector<Box> all = boxes(size);
+  std::erase_if(all, [](const Box& box) { return box.row < 0 || box.col < 0 || box.matrix < 0; });
+  return all;
+}
+
 // What has to lie in shared memory after the copy. Without a stride all matrices are the first one.
 inline std::vector<float> expected(const BoxSize& size, const Box& box, bool has_stride = true) {
   const auto inside = [](std::int64_t index, int extent) { return index >= 0 && index < extent; };

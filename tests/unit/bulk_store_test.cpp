@@ -44,7 +44,7 @@ class Boxes {
     for (const BoxSize& size : box_sizes) {
       const TensorMap map = tensor_map(batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
                                        Batch::stride, size.rows, size.cols);
-      for (const Box& box : boxes(size)) {
+      for (const Box& box : stored_boxes(size)) {
         std::vector<T> wanted = Batch::memory<T>();
         std::copy(wanted.begin(), wanted.end(), batch.data());
         store_expected(wanted, size, box);
@@ -68,6 +68,16 @@ INSTANTIATE_TEST_SUITE_P(, StoredBoxes, testing::Values("plain", "observed"), na
 TEST_P(StoredBoxes, ClippedAtTheEdges) {
   Boxes<float>::expect(*this, "store_box<float>");
   Boxes<bf16>::expect(*this, "store_box<bf16>");
+}
+
+TEST_P(StoredBoxes, ABoxThatBeginsBeforeItsMatrix) {
+  const TensorMap map = tensor_map(x.data(), 8, 16, 16, 1, 0, 4, 8);
+  for (const Box& box : {Box{-1, 0, 0}, Box{0, -4, 0}, Box{0, 0, -1}}) {
+    launch_as<void (*)(TensorMap, Box, int)>("store_box<float>", map, box, 32);
+    const Fault fault = cpu_device::take_faults().at(0);
+    EXPECT_EQ(fault.kind, FaultKind::out_of_bounds_global);
+    EXPECT_THAT(fault.detail, HasSubstr("stores a box that begins before its matrix"));
+  }
 }
 
 TEST_P(StoredBoxes, OutOfSwizzledTiles) {

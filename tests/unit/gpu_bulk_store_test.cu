@@ -55,7 +55,7 @@ void expect_boxes(const char* type) {
   for (const BoxSize& size : box_sizes) {
     const TensorMap map = tensor_map(batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
                                      Batch::stride, size.rows, size.cols);
-    for (const Box& box : boxes(size)) {
+    for (const Box& box : stored_boxes(size)) {
       batch.set(Batch::memory<T>());
       launch(store_box<T>, dim3(1), dim3(store_threads), 0, map, box, size.elements());
       std::vector<T> wanted = Batch::memory<T>();
