@@ -1,7 +1,7 @@
 #pragma once
 
-// Asynchronous work of a block: it is done at the latest moment that the rules allow, when no thread can go
-// on without it, oldest first.
+// Asynchronous work of a block: it is done at the latest moment that the rules allow, when no thread of the
+// cluster can go on without it, oldest first. Bulk stores are elsewhere: bulk_stores.hpp.
 
 #include <cstddef>
 #include <cstdint>

@@ -51,7 +51,7 @@ class Clocks {
   // which everything that this cluster's threads did is known, too.
   Tick release_to_grid(unsigned thread, Clock& object);
 
-  // The number of a new engine of a block. There are 1000; beyond that they share one.
+  // A new engine of a block, as an actor. A block has 1000; further ones share the last.
   unsigned new_engine(unsigned block);
   // The engine has done something, which whoever acquires the object knows of. Returns its tick.
   Tick engine_release(unsigned engine, Clock& object);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The blocks that run together on a worker, one to sixteen: a cluster. Threads of all of them take turns.
+// The blocks that run together on an OS thread, one to sixteen: a cluster. Threads of all of them take turns.
 
 #include <array>
 #include <cstdint>

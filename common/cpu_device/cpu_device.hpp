@@ -1,9 +1,10 @@
 #pragma once
 
-// The CPU device: runs CUDA kernels that the host compiler has compiled. One fiber per CUDA thread, one block
-// at a time per OS thread, the blocks spread over the cores. Every memory access of a kernel that was
-// compiled for observation (-fsanitize=thread, with callbacks of our own) is checked. The device shows what a
-// kernel does to memory and whether it is correct; it knows nothing about time.
+// The CPU device: runs CUDA kernels that the host compiler has compiled. One fiber per CUDA thread, one
+// block, or one cluster of blocks, at a time per OS thread, and these spread over the cores. Every memory
+// access of a kernel that was compiled for observation (-fsanitize=thread, with callbacks of our own) is
+// checked. The device shows what a kernel does to memory and whether it is correct; it knows nothing about
+// time.
 
 #include <array>
 #include <atomic>
@@ -90,10 +91,11 @@ struct Fault {
 // One line: kind, place, kernel, block, thread, detail.
 std::string describe(const Fault& fault);
 
-// The faults since the last call, one for each kind and place, at most 20: those of the lowest block first,
-// within a block in program order, whichever core was faster. (Of two blocks that race with each other, the
-// later one is reported.) A fault after which the kernel cannot go on (a wild address, a barrier that can
-// never open) ends the launch; the blocks before it run to completion.
+// The faults since the last call, one for each kind and place, at most 20: those of the lowest cluster first
+// (a block without a cluster counts as one), within a cluster in program order, whichever core was faster.
+// (Of two clusters that race with each other, the later one is reported.) A fault after which the kernel
+// cannot go on (a wild address, a barrier that can never open) ends the launch; the clusters before it run to
+// completion.
 std::vector<Fault> take_faults();
 
 // Whether kernels compiled for observation report their accesses; otherwise they run unchecked.
@@ -130,9 +132,9 @@ struct LaunchShape {
 // The launches that `body` makes, in order, none of which is run. Launches without blocks do not count.
 std::vector<LaunchShape> launches_of(const std::function<void()>& body);
 
-// From now on the first launch runs only the blocks in the first list (linear, x fastest; inside its grid),
-// the second launch those in the second list, and so on; launches beyond the last list run nothing. nullopt:
-// all blocks run.
+// From now on the first launch runs only the blocks in the first list (linear, x fastest; inside its grid)
+// and the rest of their clusters, the second launch those in the second list, and so on; launches beyond the
+// last list run nothing. nullopt: all blocks run.
 void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_each_launch);
 
 // ---- Observing -----------------------------------------------------------------------------------------

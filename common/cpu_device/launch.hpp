@@ -1,7 +1,7 @@
 #pragma once
 
 // A launch: what it asks for, and which of its clusters run. A block without a cluster counts as one of its
-// own, so the numbers of clusters are those of the blocks.
+// own; clusters then have the numbers of their blocks.
 
 #include <atomic>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Asynchronous copies reach memory by another way than loads and stores, another proxy: what threads have
-// written is there for a copy only behind a fence between the two. PTX ISA, "Memory Consistency Model",
-// "Proxies".
+// Bulk and tensor copies and stores reach memory by another way than a thread's loads and stores, another
+// proxy: what threads have written is there for them only behind a fence between the two. PTX ISA, "Memory
+// Consistency Model", "Proxies".
 
 #include <vector>
 

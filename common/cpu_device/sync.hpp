@@ -1,8 +1,8 @@
 #pragma once
 
 // What threads of a block wait for: barriers, warp-wide operations, mbarriers. A thread that waits does so on
-// an object; a block that is not done, but in which nothing is ready, is stuck, and its objects say what they
-// lack.
+// an object; a cluster that is not done, but in which nothing is ready or can still happen, is stuck, and its
+// objects say what they lack. (The barrier of a whole cluster: cluster_barrier.hpp.)
 
 #include <array>
 #include <cstddef>
