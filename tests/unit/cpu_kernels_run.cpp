@@ -70,8 +70,8 @@ __global__ void look_before_writing(float* x, float* y, int) {
 // Shared variables that a host can name: of a helper, and beside the kernels.
 SHARED float beside_kernels;
 SharedOfHelpers& shared_of_helper() {
-  SHARED SharedOfHelpers slots;
-  return slots;
+  SHARED SharedOfHelpers of_helpers;
+  return of_helpers;
 }
 __global__ void fill_shared(float*, float*, int) {
   shared_of_helper() = {{7, 7}, {7, 7, 7}, beside_kernels = 7};

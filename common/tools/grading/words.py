@@ -14,7 +14,6 @@ FAULT = re.compile(
 )
 WORDS = read_toml(Path(__file__).parent / "words.toml")
 WRONG = WORDS["wrong"]
-LEADING = WRONG["leading dimension"]
 BATCH = (
     "the batch: blockIdx.z counts its matrices, which lie strideA, strideB and strideC elements apart; the "
     "grid needs g.batch blocks in z."
@@ -63,7 +62,7 @@ def _where_options_point(look: str, problem: Problem) -> str:
     """What to look at, first what sets this problem apart from plainer ones, which were right."""
     if "--batch" in problem.options:
         return f"{BATCH} Otherwise: {look}"
-    return f"{LEADING} Otherwise: {look}" if "--ld" in problem.options else look
+    return f"{WRONG['leading dimension']} Otherwise: {look}" if "--ld" in problem.options else look
 
 
 def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | None:
