@@ -113,14 +113,14 @@ __global__ void async_read_before_wait(float* x, float* y, int n) {
 
 // Of two copies under way, the wait is for the first.
 __global__ void async_read_of_second_copy(float* x, float* y, int n) {
-  SHARED float slots[2];
-  thread_0_copies(&slots[0], x, false);
-  thread_0_copies(&slots[1], x, false);
+  SHARED float copied[2];
+  thread_0_copies(&copied[0], x, false);
+  thread_0_copies(&copied[1], x, false);
   async_copy_wait<1>();
   __syncthreads();
   if (static_cast<int>(thread_number()) == n) {
-    y[0] = slots[0];
-    y[1] = slots[1];  // here: async_read_of_second_copy
+    y[0] = copied[0];
+    y[1] = copied[1];  // here: async_read_of_second_copy
   }
 }
 

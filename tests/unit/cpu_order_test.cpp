@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
     Async, Race,
     testing::Values(Racing{"async_read_before_wait", "by thread (0,0,0) has not been waited for",
                            FaultKind::async_not_arrived},
-                    Racing{"async_read_of_second_copy", "slots[1]", FaultKind::async_not_arrived},
+                    Racing{"async_read_of_second_copy", "copied[1]", FaultKind::async_not_arrived},
                     Racing{"async_overwrite_pending", "writes slots", FaultKind::async_not_arrived},
                     Racing{"async_copy_onto_pending", "writes slots", FaultKind::async_not_arrived},
                     Racing{"async_read_without_barrier",
