@@ -20,6 +20,13 @@ std::pair<std::uint32_t, std::uint32_t> inside(std::int64_t first, int box, int 
   return {static_cast<std::uint32_t>(end - begin), static_cast<std::uint32_t>(begin)};
 }
 
+// Where a row of the matrix ends for a copy or a store, in elements.
+int end_of_row(const TensorMap& map, bool stores) {
+  if (!stores) return map.cols;
+  const int together = 16 / map.element_bytes;
+  return (map.cols + together - 1) / together * together;
+}
+
 }  // namespace
 
 TensorMap make_tensor_map(const TensorShape& shape) {
@@ -131,7 +138,7 @@ CopiedRows box_rows(const void* shared, const BoxPlace& place, bool stores, cons
                     map.swizzle,
                     map.convert};
   const auto [rows, first_row] = inside(row, map.box_rows, map.rows);
-  const auto [cols, first_col] = inside(col, map.box_cols, map.cols);
+  const auto [cols, first_col] = inside(col, map.box_cols, end_of_row(map, stores));
   if (rows > 0 && cols > 0 && matrix >= 0 && matrix < map.batch) {
     const std::int64_t first = matrix * map.matrix_pitch + (std::int64_t{row} + first_row) * map.row_pitch +
                                (std::int64_t{col} + first_col) * map.element_bytes;

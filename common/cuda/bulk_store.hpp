@@ -29,9 +29,12 @@ __device__ __forceinline__ void bulk_store(void* global, const void* shared, std
 inline namespace on_gpu {
 
 // Starts storing the box whose upper left element becomes (row, col) of a matrix of the batch; in shared
-// memory it lies as tensor_copy() would put it there. What of the box lies beyond the matrix is not stored.
-// Row, column and matrix must not be negative, as they may be for a copy: PTX does not say so; an H200 ends
-// the kernel with an "illegal instruction". Alignment as for tensor_copy().
+// memory it lies as tensor_copy() would put it there. Alignment as for tensor_copy(). Two things PTX does not
+// say, an H200 shows:
+// - What of the box lies beyond the matrix is not stored, but the last column stored is the last one of its
+//   16 bytes: of a matrix with 42 columns of floats, also what lies where columns 42 and 43 would.
+// - Row, column and matrix must not be negative, as they may be for a copy: the kernel ends with an "illegal
+//   instruction".
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int col, int row, int matrix,
                                              const void* shared) {
 #if HAVE_MBARRIER

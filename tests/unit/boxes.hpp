@@ -15,7 +15,7 @@
 struct Batch {
   static constexpr int rows = 37, cols = 42, matrices = 3;
   static constexpr std::int64_t ld = 48, stride = rows * ld + 16;
-  static constexpr std::int64_t size = (matrices - 1) * stride + (rows - 1) * ld + cols;
+  static constexpr std::int64_t size = (matrices - 1) * stride + rows * ld;
 
   // Small enough to be exact as bf16, and never 0.
   static float at(int matrix, int row, int col) {

@@ -39,7 +39,7 @@ class Boxes {
   template <typename Test>
   static void expect(Test& test, const char* kernel) {
     const BufferOf<T> batch(Batch::size);
-    cpu_device::describe({"C", batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
+    cpu_device::describe({"C", batch.data(), Batch::rows, stored_cols<T>, Batch::ld, Batch::matrices,
                           Batch::stride, true, true, sizeof(T)});
     for (const BoxSize& size : box_sizes) {
       const TensorMap map = tensor_map(batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
@@ -192,6 +192,18 @@ TEST_P(StoreFault, Misaligned) {
     run("store_misaligned", 1, 64, n);
     expect(FaultKind::misaligned, 0, detail);
   }
+}
+
+// The matrix has 42 columns; a store writes to whole groups of 16 bytes.
+TEST_P(StoreFault, IntoThePaddingBehindARow) {
+  const BufferOf<float> batch(Batch::size);
+  cpu_device::describe({"C", batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices,
+                        Batch::stride, true, true, sizeof(float)});
+  const TensorMap map =
+      tensor_map(batch.data(), Batch::rows, Batch::cols, Batch::ld, Batch::matrices, Batch::stride, 8, 16);
+  run_as<void (*)(TensorMap, Box, int)>("store_box<float>", {.grid = 1, .block = 64}, map, Box{0, 40, 0},
+                                        128);
+  expect(FaultKind::out_of_bounds_global, 0, "C[0][42]");
 }
 
 TEST_P(StoreFault, OutOfBounds) {

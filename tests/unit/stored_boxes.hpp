@@ -6,6 +6,10 @@
 
 #include "tests/unit/boxes.hpp"
 
+// Where a stored row ends: the first multiple of 16 bytes that is not before its last column.
+template <typename T>
+constexpr int stored_cols = (Batch::cols + 16 / sizeof(T) - 1) / (16 / sizeof(T)) * (16 / sizeof(T));
+
 // Changes memory, which is Batch::memory() before, as the store does.
 template <typename T>
 void store_expected(std::vector<T>& memory, const BoxSize& size, const Box& box) {
@@ -13,7 +17,7 @@ void store_expected(std::vector<T>& memory, const BoxSize& size, const Box& box)
   for (std::int64_t i = 0; i < size.rows; ++i) {
     for (std::int64_t j = 0; j < size.cols; ++j) {
       const std::int64_t row = box.row + i, col = box.col + j;
-      if (!inside(row, Batch::rows) || !inside(col, Batch::cols) || !inside(box.matrix, Batch::matrices)) {
+      if (!inside(row, Batch::rows) || !inside(col, stored_cols<T>) || !inside(box.matrix, Batch::matrices)) {
         continue;
       }
       memory[box.matrix * Batch::stride + row * Batch::ld + col] =
