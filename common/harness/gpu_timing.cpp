@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/cuda/check.hpp"
+#include "common/harness/gpu_gate.hpp"
 #include "common/harness/panels.hpp"
 
 namespace harness::gpu {
@@ -38,7 +39,9 @@ class OnGpu : public Contest {
 
   bool has_baseline() const override { return cublas_ != nullptr; }
 
-  double run(Who who, int launches, bool /*counted*/, int lead) override {
+  double run(Who who, int launches, bool counted, int lead) override {
+    const bool gated = counted && lead + launches <= most_gated;
+    if (gated) gate_.close();
     for (int i = 0; i < lead + launches; ++i, ++next_) {
       if (i == lead) start_.record();
       const std::size_t set = next_ % sets_.size();
@@ -51,6 +54,7 @@ class OnGpu : public Contest {
       }
     }
     stop_.record();
+    if (gated) gate_.open();
     return Event::between(start_, stop_) / launches;
   }
 
@@ -78,6 +82,7 @@ class OnGpu : public Contest {
   Sampler& sampler_;
   Cublas* cublas_;
   Event start_, stop_;
+  Gate gate_;
   std::size_t next_ = 0;  // the set whose turn it is
   TelemetrySamples samples_[2];
   bool continuous_ = false;

@@ -57,8 +57,8 @@ class Contest {
   virtual ~Contest() = default;
   virtual bool has_baseline() const = 0;
   // Launches it `launches` times back to back, each on the next copy of the problem, and waits; returns the
-  // microseconds per launch. `counted`: this is a measurement. `lead` untimed launches precede them, without
-  // waiting in between: by the time these have run, the timed ones are in the GPU's queue.
+  // microseconds per launch. `counted`: this is a measurement; if the launches are few, none begins before
+  // all are in the GPU's queue. `lead` untimed launches precede them, without waiting in between.
   virtual double run(Who who, int launches, bool counted, int lead = 0) = 0;
   virtual void idle(double ms) = 0;
   // In seconds, since some fixed moment.
