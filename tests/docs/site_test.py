@@ -8,7 +8,7 @@ import pytest
 from conftest import COMMON, ROOT, SAMPLE, build_site
 
 pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
-from tools.website.hooks import CONCEPTS, EXERCISES
+from tools.website.hooks import CONCEPTS, EXERCISES, START
 
 BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
 
@@ -47,6 +47,7 @@ def test_the_navigation_has_every_page_in_order(built, name):
     links = re.findall(r'href="([^"#]+)" class="md-nav__link', (built(name) / "index.html").read_text())
     assert list(dict.fromkeys(links)) == [
         "index.html",
+        *(f"{page}.html" for page in START if (docs / f"{page}.md").exists()),
         *(f"steps/{step}.html" for step in steps),
         *(f"concepts/{concept}.html" for concept in concepts),
         *(f"{page}.html" for page in EXERCISES if (docs / f"{page}.md").exists()),

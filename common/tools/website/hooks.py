@@ -30,6 +30,7 @@ CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "re
 CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
 CONCEPTS += ["five_ladders"]
 EXERCISES = ["exercises", "teaching"]  # for students, for teachers
+START = ["map", "glossary"]  # behind the first page
 SOURCES = "source/"  # where the pages that show a file of the repository are
 
 # What is found outside of code: the fenced blocks and the spans of code match first, as `code`. A span as a
@@ -65,8 +66,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "Concepts": sorted(concepts, key=lambda name: place.get(name, len(place))),
         "Exercises": [f"{name}.md" for name in EXERCISES if f"{name}.md" in names],
     }
-    start = [{"Start": "index.md"}] if "index.md" in names else []
-    config.nav = start + [{title: listed} for title, listed in sections.items() if listed]
+    start: list[str | dict[str, str]] = [{"Start": "index.md"}] if "index.md" in names else []
+    start += [f"{name}.md" for name in START if f"{name}.md" in names]
+    config.nav = [*start, *({title: listed} for title, listed in sections.items() if listed)]
     return files
 
 
