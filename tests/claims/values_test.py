@@ -5,7 +5,8 @@ import itertools
 import pytest
 from conftest import HERE
 from tools.claims import values
-from tools.claims.context import Context, all_steps, constants
+from tools.claims.constants import constants
+from tools.claims.context import Context, all_steps
 from tools.claims.objects import ExpressionError, NoValue
 from tools.claims.values import evaluate, explain
 

@@ -11,7 +11,8 @@ pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.s
 from browser import DESKTOP, PHONE
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from tools.claims.context import Context, extents
+from tools.claims.constants import extents
+from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.pages import layouts
 from tools.pages.blocks import Request

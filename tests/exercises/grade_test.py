@@ -94,6 +94,11 @@ def test_other_problems_each_time(exercises):
     assert again(observed) == 2
 
 
+def test_a_problem_in_words_names_every_option():
+    problem = run.Problem("--m 33 --n 40 --k 21 --stride-a 700 --beta -0.5 --seed 7")
+    assert str(problem) == "M = 33, N = 40, K = 21, stride-a = 700, beta = -0.5"
+
+
 def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):
     toolchain = Toolchain(build, "02_coalescing")
     source = exercises["02_coalescing"].solution

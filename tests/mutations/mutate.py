@@ -44,15 +44,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "common"))
 from generate import OPERATORS, Mutant, for_cpu, mutants, sample  # noqa: E402
-from tools.base import (  # noqa: E402
-    Parser,
-    UsageError,
-    chosen,
-    is_library,
-    markdown,
-    read_toml,
-    run_program,
-)
+from tools.base import Parser, UsageError, chosen, is_library, markdown, read_toml, run_program  # noqa: E402
 from tools.edits import Change, Edit  # noqa: E402
 from tools.kernel_build import KernelBuild  # noqa: E402
 

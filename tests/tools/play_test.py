@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tools.base import ROOT
-from tools.claims.context import Context, extents
+from tools.claims.constants import extents
+from tools.claims.context import Context
 from tools.claims.objects import NoValue
 from tools.claims.recording import Element, Line, Request
 from tools.drawing import play, svg

@@ -33,7 +33,7 @@ class Problem:
 
     def __str__(self) -> str:
         """ "M = 35, N = 79, K = 19, beta = -0.5"."""
-        pairs = re.findall(r"--(\w+) (\S+)", self.without_seed)
+        pairs = re.findall(r"--([\w-]+) (\S+)", self.without_seed)
         return ", ".join(f"{name.upper() if name in 'mnk' else name} = {value}" for name, value in pairs)
 
     @property

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from tools.base import UsageError, markdown, read_text
-from tools.claims.context import constants, extents
+from tools.claims.constants import constants, extents
 from tools.claims.objects import NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import fragments, layouts, picture, play, tiling, timeline

@@ -63,9 +63,10 @@ from typing import Any
 
 from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, write_whole
 from tools.claims import values
-from tools.claims.context import Context, constants
+from tools.claims.constants import constants
+from tools.claims.context import Context
 from tools.claims.objects import ExpressionError, NotAvailable
-from tools.pages import architectures, evidence, layouts, stated, words  # noqa: F401  (three register kinds)
+from tools.pages import architectures, evidence, experiments, layouts, stated, words  # noqa: F401  (four register kinds)
 from tools.pages.blocks import MAKERS, OF_BUILD, Request
 from tools.pages.page import regenerate
 

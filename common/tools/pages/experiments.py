@@ -1,0 +1,91 @@
+"""The generated blocks of experiments: variants of a step, and what each part of its change is worth."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tools.base import UsageError, markdown, read_toml
+from tools.claims.context import N
+from tools.pages.blocks import Record, Request, block, facts_line, number, percent, time
+
+
+def any_cell(value: Any) -> str:
+    return number(value) if isinstance(value, (int, float)) else str(value)
+
+
+MEASURED = ("time_us", "tflops", "ratio_to_cublas", "speedup")
+# What is called otherwise than by ladder experiment, with the underscores taken out.
+COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "time_us": ("time", time),
+    "tflops": ("TFLOP/s", "{:.2f}".format),
+    "ratio_to_cublas": ("of cuBLAS", lambda v: percent(100 * v)),
+    "speedup": ("speed against the first", "{:.3f}".format),
+    "registers": ("registers a thread", any_cell),
+    "shared_bytes": ("shared bytes a block", any_cell),
+    "loop_instructions": ("instructions in the loop", any_cell),
+    "loop_ffma": ("FFMAs in it", any_cell),
+    "loop_hmma": ("HMMAs in it", any_cell),
+    "loop_bank_conflicts": ("register-bank conflicts in it", any_cell),
+    "predicted_fraction": ("of the peak, by the model", any_cell),
+}
+
+
+@block()
+def make_experiment(request: Request) -> str:
+    [name] = request.words("experiment NAME")
+    variants = request.context.experiment_records(name, N)
+    keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
+    keys.pop("sass_sha256", None)
+    columns = {key: COLUMNS_OF_EXPERIMENT.get(key, (key.replace("_", " "), any_cell)) for key in keys}
+    known = [key for key in keys if any(variant.get(key) is not None for variant in variants)]
+    # What does not differ takes a line, not a column; zeros say nothing then.
+    alike = [key for key in known if key not in MEASURED and len({v.get(key) for v in variants}) == 1]
+    shown = [key for key in known if key not in alike]
+    rows = [
+        [v["variant"], *("–" if v.get(key) is None else columns[key][1](v[key]) for key in shown)]
+        for v in variants
+    ]
+    text = markdown(["variant", *(columns[key][0] for key in shown)], rows, left=1)
+    same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
+    same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
+    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {N}. {facts_line(variants[0])}"
+
+
+@block()
+def make_attribution(request: Request) -> str:
+    """What each part of a step's change is worth: added alone to the step before, and left out of the step.
+    The variants say it by `adds` and `lacks`; the two steps are the variants without a change."""
+    [name] = request.words("attribution NAME")
+    read = read_toml(request.context.root / "docs" / "experiments" / f"{name}.toml")
+    step = read["step"]
+    [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
+    records = {r["variant"]: r for r in request.context.experiment_records(name, N)}
+
+    def unchanged(kernel: str) -> Record | None:
+        alike = (v for v in read["variant"] if v.get("kernel", step) == kernel)
+        return next((records[v["name"]] for v in alike if set(v) <= {"name", "kernel"}), None)
+
+    ends = {"adds": unchanged(before), "lacks": unchanged(step)}
+    parts = dict.fromkeys(v[key] for v in read["variant"] for key in ends if key in v)
+    if not parts or ends["lacks"] is None:
+        raise UsageError(f"{name}: no variant has `adds` or `lacks`, or none is the step itself")
+
+    def cell(part: str, key: str) -> str:
+        variant = next((v["name"] for v in read["variant"] if v.get(key) == part), None)
+        end = ends[key]
+        if variant is None:
+            return "–"
+        if end is None:
+            raise UsageError(f"{name}: '{variant}' adds to {before}, which is no variant")
+        same = records[variant]["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
+        return f"{records[variant]['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
+
+    of_cublas = [
+        percent(100 * end["ratio_to_cublas"]) + " of cuBLAS" if end else "–" for end in ends.values()
+    ]
+    rows = [["none", *of_cublas], *([part, *(cell(part, key) for key in ends)] for part in parts)]
+    head = ["part of the change", f"step {before[:2]} with it alone", f"step {step[:2]} without it"]
+    facts = facts_line(next(iter(records.values())))
+    note = (
+        f"Speed at M = N = K = {N}, against the step in the first row; – where the part cannot stand alone."
+    )
+    return f"{markdown(head, rows, left=1)}\n\n{note} {facts}"
