@@ -17,7 +17,7 @@ from tools.base import ROOT, UsageError, run_program
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "measuring": {
         "measure": ("measuring.ladder", "measure", "every step on the device at hand: table, JSON, plot"),
-        "readme": ("measuring.ladder", "update_readme", "a recorded ladder's table in the README, its plots"),
+        "plot": ("measuring.ladder", "draw_plots", "a recorded ladder as plots, beside the record"),
         "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
         "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
         "sweep": ("measuring.experiment", "sweep", "other values for a step's constants"),

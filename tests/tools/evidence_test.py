@@ -92,8 +92,8 @@ def test_one_machine(records):
     assert len({(r["device"], r["driver"], r["cuda"]) for r in records}) == 1
 
 
-def test_readme_shows_the_record(records, tool):
-    result = tool("readme", "--check", FILE, ROOT / "README.md")
+def test_plots_show_the_record(records, tool):
+    result = tool("plot", "--check", FILE)
     assert (result.returncode, result.stderr) == (0, "")
 
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.measuring import ladder
 from tools.measuring.table import terminal_table
 
 STEPS = ("01_naive", "02_coalescing")
@@ -100,8 +99,8 @@ def test_each_precision_has_a_table():
         "",
         "TF32",
         "",
-        "step      TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192  sustained@4096  error@4096",
-        "20_first         15.00       25.0 %       20.0 %          61.0 %     2.3e-05",
+        "step      TFLOP/s@4096  cuBLAS@4096  cuBLAS@8192  sustained@4096  relative error@4096",
+        "20_first         15.00       25.0 %       20.0 %          61.0 %              2.3e-05",
         "",
         "Test GPU, driver 1.2, CUDA 13.0, SM clock 1980 MHz (sustained 1410 to 1425 MHz), recorded "
         "2026-01-02. Each figure is the median of 20 pairs, a step's run and cuBLAS's in turn, the GPU "
@@ -117,62 +116,14 @@ def test_table_of_the_cpu_device_says_what_it_is():
     assert "cuBLAS" not in "".join(lines)
 
 
-# ---- The README --------------------------------------------------------------------------------------------
-
-
-def test_readme(tool, recorded, tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text(f"# Before\n\n{ladder.BEGIN}\nold\n{ladder.END}\n\nAfter\n")
-    check = ["readme", "--check", recorded, path]
-    result = tool(*check)
-    assert result.returncode == 1
-    assert result.stderr.count("\n") == 1
-    assert "disagree" in result.stderr
-    assert "old" in path.read_text()  # looked at, not changed
-
-    assert tool("readme", recorded, path).returncode == 0
-    text = path.read_text()
-    assert text.startswith(f"# Before\n\n{ladder.BEGIN}\n\n| step |")
-    assert text.endswith(f"\n\n{ladder.END}\n\nAfter\n")
-    assert "| `01_naive` | 0.74 | 1.2 % | 50.0 % |\n" in text
-    result = tool(*check)
-    assert (result.returncode, result.stderr) == (0, "")
-
-    path.write_text(text.replace("1.2 %", "1.3 %"))
-    assert tool(*check).returncode == 1
-
-
-def test_readme_of_several_precisions(tool, recorded, tmp_path):
-    recorded.write_text(json.dumps(MIXED))
-    path = tmp_path / "README.md"
-    path.write_text(f"{ladder.BEGIN}\n{ladder.END}\n")
-    assert tool("readme", recorded, path).returncode == 0
-    text = path.read_text()
-    assert text.index("In FP32:") < text.index("`02_coalescing`") < text.index("In TF32:")
-    assert "| `20_first` | 15.00 | 25.0 % | 20.0 % | 61.0 % | 2.3e-05 |\n" in text
-    assert tool("readme", "--check", recorded, path).returncode == 0
-
-
-@pytest.mark.parametrize("text", ["", ladder.BEGIN, ladder.END, f"{ladder.END} {ladder.BEGIN}"])
-def test_readme_without_its_marks(refused, recorded, tmp_path, text):
-    path = tmp_path / "README.md"
-    path.write_text(text)
-    refused("readme", recorded, path, words=["README.md", "lacks"])
-    assert path.read_text() == text
-
-
 # ---- The plot ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def readme(tmp_path) -> Path:
-    path = tmp_path / "README.md"
-    path.write_text(f"{ladder.BEGIN}\n{ladder.END}\n")
-    return path
-
-
-def test_plot(tool, recorded, readme, tmp_path):
-    result = tool("readme", recorded, readme)
+def test_plot(tool, recorded, tmp_path):
+    result = tool("plot", "--check", recorded)
+    assert result.returncode == 1
+    assert not (tmp_path / "ladder.svg").exists()  # looked for, not drawn
+    result = tool("plot", recorded)
     assert (result.returncode, result.stderr) == (0, "")
     drawn = (tmp_path / "ladder.svg").read_text()
     for text in (
@@ -185,19 +136,19 @@ def test_plot(tool, recorded, readme, tmp_path):
     ):
         assert f">{text}<" in drawn
     assert ">77<" not in drawn  # the batch
-    assert tool("readme", "--check", recorded, readme).returncode == 0
+    assert tool("plot", "--check", recorded).returncode == 0
     (tmp_path / "ladder.svg").write_text(drawn.replace(">102<", ">103<"))
-    result = tool("readme", "--check", recorded, readme)
+    result = tool("plot", "--check", recorded)
     assert result.returncode == 1
     assert "ladder.svg and" in result.stderr
 
 
-def test_plot_of_each_precision(tool, recorded, readme, tmp_path):
-    assert tool("readme", recorded, readme).returncode == 0
+def test_plot_of_each_precision(tool, recorded, tmp_path):
+    assert tool("plot", recorded).returncode == 0
     alone = (tmp_path / "ladder.svg").read_text()
     assert not (tmp_path / "ladder_tf32.svg").exists()
     recorded.write_text(json.dumps(MIXED))
-    assert tool("readme", recorded, readme).returncode == 0
+    assert tool("plot", recorded).returncode == 0
     assert (tmp_path / "ladder.svg").read_text() == alone
     tf32 = (tmp_path / "ladder_tf32.svg").read_text()
     assert ">20 first<" in tf32
@@ -205,9 +156,9 @@ def test_plot_of_each_precision(tool, recorded, readme, tmp_path):
     assert "naive" not in tf32
 
 
-def test_plot_of_the_cpu_device(refused, recorded, readme):
+def test_plot_of_the_cpu_device(refused, recorded):
     recorded.write_text(json.dumps(CPU_RECORDS))
-    refused("readme", recorded, readme, words=["no fraction of cuBLAS"])
+    refused("plot", recorded, words=["no fraction of cuBLAS"])
 
 
 # ---- Bad input ---------------------------------------------------------------------------------------------
@@ -224,14 +175,14 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", [*BAD_FILES, "missing", "directory"])
-def test_bad_file(refused, readme, tmp_path, name):
+def test_bad_file(refused, tmp_path, name):
     path = tmp_path / name
     if name in BAD_FILES:
         content = BAD_FILES[name]
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     elif name == "directory":
         path.mkdir()
-    refused("readme", path, readme, words=[name])
+    refused("plot", path, words=[name])
 
 
 def test_bad_arguments_of_record(refused, tmp_path):
@@ -251,7 +202,7 @@ def test_bad_arguments_of_record(refused, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb", ["measure", "readme", "profile", "experiment", "sweep", "calibrate", "sass", "same-code"]
+    "verb", ["measure", "plot", "profile", "experiment", "sweep", "calibrate", "sass", "same-code"]
 )
 def test_the_standard_library_suffices(verb):
     """Where the GPU is there may be no .venv. -S: without installed packages."""

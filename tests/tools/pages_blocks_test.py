@@ -130,6 +130,20 @@ def test_speed(project):
     )
 
 
+def test_ladder(project):
+    """A table for each precision; rested runs have two columns more."""
+    gpu = {"device_kind": "gpu", "device": "Test GPU", "date": "2026-01-02", "pass": True}
+    rested = gpu | {"precision": "TF32", "ratio_sustained": 0.61, "relative_error": 2.34e-5}
+    records = [
+        measurement("20_third", 4096, 36_860.0) | rested,
+        measurement("02_second", 4096, 12_290.0) | gpu,
+    ]
+    project.write("evidence/ladder.json", json.dumps(records))
+    text = project.block("ladder")
+    assert text.index("In FP32:") < text.index("| `02_second` | 11.18 | 50.0 % |\n") < text.index("In TF32:")
+    assert "| `20_third` | 3.73 | 50.0 % | 61.0 % | 2.3e-05 |\n" in text
+
+
 def test_shapes(project, capsys):
     """Every shape that cuBLAS was measured at, too, and the mean of the ratios as ratios have it."""
 

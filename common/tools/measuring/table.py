@@ -37,7 +37,7 @@ def table_cells(records: list[Record], sizes: Iterable[int] | None) -> list[list
     rows = [["step", *([f"TFLOP/s at {fast}"] if on_gpu else []), *(named.format(size) for size in shown)]]
     rested = any("ratio_sustained" in r for r in records)
     if rested:
-        rows[0] += [f"sustained at {fast}", f"error at {fast}"]
+        rows[0] += [f"sustained at {fast}", f"relative error at {fast}"]
     for step in sorted({r["step"] for r in records}):
         entry = square.get((step, fast))
         speed = [cell(entry, "tflops", 1, "{:.2f}")] if on_gpu else []

@@ -15,7 +15,7 @@ from tools.drawing import roofline
 from tools.machine_code.listing import Instruction, matches, parse_instruction
 from tools.machine_code.loops import find_loops, main_loop
 from tools.machine_code.sass import DEFAULT_ARCH
-from tools.measuring import calibrate
+from tools.measuring import calibrate, table
 from tools.measuring.counters_record import STALLS
 from tools.pages import blocks
 from tools.pages.blocks import Request, block, code, fence, whole
@@ -142,6 +142,11 @@ def make_speed(request: Request) -> str:
     names = " and ".join(map(code, steps))
     facts = blocks.facts_line(request.context.ladder(steps[-1], SIZES[0])._figures)
     return f"{markdown(head, rows, left=0)}\n\n{names}, each measured in turn with cuBLAS; medians. {facts}"
+
+
+@block(alone=True)
+def make_ladder(request: Request) -> str:
+    return table.markdown_table(request.context.ladder_records())
 
 
 @block("step", alone=True)

@@ -2,7 +2,7 @@
 
   ladder pages docs/steps/06_vectorization.md
 
-FILES are Markdown files, by default all under docs/; e.g. `ladder pages docs/steps/05_2d_tiling.md`. A page
+FILES are Markdown files, by default README.md and all under docs/; e.g. `ladder pages docs/map.md`. A page
 docs/steps/NN_name.md belongs to that step: `here` and `before` in its expressions are this step and the one
 before. Generated parts are blocks
 
@@ -26,6 +26,7 @@ before. Generated parts are blocks
   profile [STEP ...]         counters, by default those of the previous step and this
   stalls [STEP ...]          the reasons why warps wait
   speed [STEP ...]           time, TFLOP/s and fraction of cuBLAS at several sizes
+  ladder                     every step: TFLOP/s and fraction of cuBLAS at a few sizes
   shapes                     time and fraction of cuBLAS at every shape that was measured
   roofline                   the steps so far, this one marked
   experiment NAME            the variants of an experiment
@@ -202,13 +203,13 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument(
         "--evidence", type=Path, default=EVIDENCE, help="what was recorded [docs/evidence/h200]"
     )
-    parser.add_argument("files", nargs="*", type=Path, help="Markdown files [all under docs/]")
+    parser.add_argument("files", nargs="*", type=Path, help="Markdown files [README.md, docs/]")
     args = parser.parse_args(arguments)
     if args.words:
         return report_words(args.files or sorted((root / "docs" / "steps").glob("*.md")), root)
     context = Context(args.build if args.build.is_dir() else None, "", root=root, evidence=args.evidence)
     run = Run(context, args.check, stated.definitions(root))  # a mistake there stops everything
-    files = args.files or sorted((root / "docs").rglob("*.md"))
+    files = args.files or [*root.glob("README.md"), *sorted((root / "docs").rglob("*.md"))]
     text = "\n".join([run.page(path) for path in files])
     if not args.files and not run.said["error"]:
         figures = root / "docs" / "figures"
