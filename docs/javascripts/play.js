@@ -297,14 +297,20 @@
       const help = html("p", { class: "play-help" },
         "Point at C, touch it, or click it and use the arrow keys; Page Up and Page Down change k.");
       const part = (name, ...children) => html("div", { class: `play-${name}` }, ...children);
-      const play = html("div", { class: "play", role: "group", "aria-label": `${data.step}: ${title}` },
-        part("column",
-          part("block", html("p", { class: "play-title" }, title), this.picture, help),
-          part("zoom", this.zoomTitle, this.zoom)),
-        part("column",
-          part("choice", part("controls", ...this.sliders.map((slider) => slider.row)), this.says),
-          part("loads", ...this.lines.map((line) => line.box))));
-      figure.replaceWith(part("box", play));
+      const group = (of, ...children) =>
+        part("box", html("div", { class: "play", role: "group", "aria-label": `${data.step}: ${of}` }, ...children));
+      const block = part("block", html("p", { class: "play-title" }, title), this.picture, help);
+      const choice = part("choice", part("controls", ...this.sliders.map((slider) => slider.row)), this.says);
+      const zoom = part("zoom", this.zoomTitle, this.zoom);
+      const loads = this.lines.map((line) => line.box);
+      if (!figure.closest(".opening, .landing")) {
+        figure.replaceWith(
+          group(title, part("column", block, zoom), part("column", choice, part("loads", ...loads))));
+        return;
+      }
+      // On top of a page there is room for the block; what a warp loads comes where the page has a place for it.
+      document.querySelector(".play-loads-here")?.replaceWith(group("A warp's tile, and its loads", zoom, ...loads));
+      figure.replaceWith(group(title, block, choice));
     }
 
     controls() {

@@ -5,10 +5,10 @@ import json
 import shutil
 from typing import Any
 
+from conftest import DESKTOP, PHONE
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-DESKTOP, PHONE = 1400, 390  # CSS pixels
 LOAD_LIMIT_S, WAIT_LIMIT_S = 30, 10
 
 

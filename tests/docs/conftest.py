@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "common"
+DESKTOP, PHONE = 1400, 390  # widths of a screen, in CSS pixels
 SAMPLE = Path(__file__).resolve().parent / "sample"  # pages that hold everything a page may hold
 sys.path.insert(0, str(COMMON))
 os.environ["PYTHONPATH"] = str(COMMON)  # of `python -m tools`
@@ -64,8 +65,6 @@ def window():
 @pytest.fixture
 def browser(window):
     """The window, as a reader on a desktop finds it."""
-    from browser import DESKTOP
-
     window.size(DESKTOP)
     window.system_colours("light")
     yield window

@@ -1,13 +1,13 @@
-"""A step's page in two layers: the first is read in ten minutes, and begins with a picture, which a desktop's
-first screen shows. Counted in the Markdown, and seen in a browser (skipped where there is no Chromium)."""
+"""A step's page in two layers: the first is read in ten minutes, and begins with a picture, which is whole on the
+first screen of a desktop and of a phone. Counted in the Markdown, and seen in a browser (skipped where there is no
+Chromium)."""
 
 import pytest
-from conftest import ROOT
+from conftest import DESKTOP, PHONE, ROOT
 from tools.pages import pages
 from tools.pages.words import MOST_BEFORE_PICTURE, MOST_WORDS, count, faults
 
 PAGES = sorted((ROOT / "docs" / "steps").glob("*.md"))
-FIRST_WITH_PICTURE_IN_SIGHT = "03"  # those before introduce the machine first
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -77,30 +77,29 @@ def test_an_author_sees_the_counts(tmp_path, capsys):
 
 # ---- On the screen -----------------------------------------------------------------------------------------
 
-# The first picture: in the section of that name a drawing in characters or a table will do.
+# Where the first picture of the page lies, and whether all of its text is there to be read.
 FIRST_PICTURE = """
-const heading = document.getElementById("the-picture");
-const main = document.querySelector("article");
-const seen = (element) => element.checkVisibility() && !element.closest("details");
-const figures = ".figure, img, svg, object, iframe";
-const inSection = (element) =>
-  heading && heading.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING;
-const kinds = heading ? figures + ", pre, table" : figures;
-const first = [...main.querySelectorAll(kinds)].find((e) => seen(e) && (!heading || inSection(e)));
-if (!first) return null;
-const { top, height } = first.getBoundingClientRect();
-return { top: top + scrollY, height, screen: innerHeight };
+const seen = (element) => element.checkVisibility() && !element.closest("details, header");
+const pictures = [...document.querySelectorAll(".figure img, .play-matrices")].filter(seen);
+const boxes = pictures.map((picture) => picture.getBoundingClientRect());
+return boxes.map(({ left, right, top, bottom, width }) => ({
+  left, right, top: top + scrollY, bottom: bottom + scrollY, width, wide: innerWidth, high: innerHeight,
+}));
 """
+NOT_DRAWN_YET = {"10_prefetch", "14_stream_k", "15_every_shape", "20_cublas_tf32", "24_async_stages"}
+NOT_DRAWN_YET |= {"26_warp_tiles", "27_fragments_ahead", "29_persistent"}
 
 
-def test_the_first_picture_is_in_sight(browser, built):
-    for page in (page.stem for page in PAGES if page.stem[:2] >= FIRST_WITH_PICTURE_IN_SIGHT):
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_the_first_picture_is_in_sight(browser, built, width):
+    """Whole, on the first screen; of two that are compared, on a desktop both."""
+    browser.size(width)
+    out = {}
+    for page in (page.stem for page in PAGES if page.stem not in NOT_DRAWN_YET):
         browser.get((built("docs") / "steps" / f"{page}.html").as_uri())
-        picture = browser.run(FIRST_PICTURE)
-        assert picture is not None, f"{page}: no picture"
-        in_sight = min(picture["screen"], picture["top"] + picture["height"]) - picture["top"]
-        # Of a tall one a third of the screen is enough to begin with.
-        wanted = min(picture["height"] / 2, picture["screen"] / 3)
-        assert in_sight >= wanted, (
-            f"{page}: {in_sight:.0f} px are in sight, {wanted:.0f} were wanted; {picture}"
-        )
+        pair = browser.run("return document.querySelector('.opening.pair') !== null")
+        pictures = browser.run(FIRST_PICTURE)[: 2 if pair and width == DESKTOP else 1]
+        whole = [p for p in pictures if 0 <= p["left"] < p["right"] <= p["wide"] and p["bottom"] <= p["high"]]
+        if not pictures or whole != pictures:
+            out[page] = pictures
+    assert out == {}

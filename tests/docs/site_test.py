@@ -8,7 +8,7 @@ import pytest
 from conftest import COMMON, ROOT, SAMPLE, build_site
 
 pytest.importorskip("material", reason="MkDocs Material is not installed: run ./setup.sh")
-from tools.website.hooks import CONCEPTS, EXERCISES, START
+from tools.website.hooks import CONCEPTS, EXERCISES, PARTS, START
 
 BOTH = pytest.mark.parametrize("name", ["docs", "sample"])
 
@@ -52,6 +52,14 @@ def test_the_navigation_has_every_page_in_order(built, name):
         *(f"concepts/{concept}.html" for concept in concepts),
         *(f"{page}.html" for page in EXERCISES if (docs / f"{page}.md").exists()),
     ]
+
+
+def test_the_navigation_has_the_ladders_parts(built):
+    page = (built("docs") / "index.html").read_text()
+    groups = re.findall(r'<label class="md-nav__title"[^>]*>\s*<span[^>]*></span>\s*(.*?)\s*</label>', page)
+    parts = sorted({path.name[0].replace("1", "0") for path in (ROOT / "docs" / "steps").glob("*.md")})
+    expected = [*(PARTS[part] for part in parts), "Concepts", "Exercises and teaching"]
+    assert [group for group in groups if group in expected] == expected
 
 
 @BOTH

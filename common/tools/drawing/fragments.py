@@ -85,9 +85,9 @@ def describe_fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
 def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
     """The SVG of an instruction's A, B and C: B above C, A at its left, as in a product."""
     sheet = Sheet(f"{instruction_name(name, maps)}: who holds what")
-    sheet.write("In a cell: the lane, and below it its register.", class_="soft")
+    sheet.write(f"A cell: its lane. Of lane {lane}: the register.", class_="soft")
     wide = (PHONE - 2 * MARGIN - ROW_LABEL - PANEL_GAP) / 2  # of each matrix
-    tall = {key: matrix["rows"] * (2 * LANE_HEIGHT + 4) for key, matrix in maps.items()}
+    tall = {key: matrix["rows"] * (LANE_HEIGHT + 4) for key, matrix in maps.items()}
     top_b = sheet.y + 2 * LANE_HEIGHT + 12
     top_c = top_b + tall["b"] + 2 * LANE_HEIGHT + 8
     for key, matrix in maps.items():
@@ -95,7 +95,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
         top = top_b if key == "b" else top_c
 
         def lines(cell: Cell, key: str = key) -> Sequence[object]:
-            return cell.lane, f"{key}{cell.register}"
+            return [f"{key}{cell.register}" if cell.lane == lane else cell.lane]
 
         found = draw_matrix(sheet, matrix, (left, top, wide, tall[key]), lines, lane)
         shape = f"{key.upper()} [{matrix['rows']}][{matrix['cols']}]"

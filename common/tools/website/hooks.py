@@ -1,6 +1,7 @@
 """What MkDocs does beside its own work when it builds the site (mkdocs.yml names this file).
 
-- The navigation: steps by number, concepts and the pages on exercises in the order below.
+- The navigation: steps by number, in the ladder's parts; concepts and the pages on exercises in the order below.
+- A step's picture moves to the top of its page (opening.py).
 - A link out of docs/ to a text file of the repository, `../../steps/05_2d_tiling/kernel.cu#L29`, works on a
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
@@ -24,7 +25,9 @@ from pygments.lexers import find_lexer_class_for_filename
 from pygments.lexers.special import TextLexer
 
 from tools.base import ROOT
+from tools.website.opening import with_opening
 
+PARTS = {"0": "FP32 on CUDA cores", "2": "TF32 on tensor cores", "3": "Hopper", "4": "FP32 from tensor cores"}
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "registers_and_reuse"]
 CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
@@ -61,10 +64,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     names = sorted(page.src_uri for page in pages)
     place = {f"concepts/{name}.md": n for n, name in enumerate(CONCEPTS)}
     concepts = [name for name in names if name.startswith("concepts/")]
+    parts: dict[str, list[str]] = {}
+    for name in (name for name in names if name.startswith("steps/")):
+        digit = name.removeprefix("steps/")[0].replace("1", "0")
+        parts.setdefault(PARTS.get(digit, "Steps"), []).append(name)
     sections = {
-        "Steps": [name for name in names if name.startswith("steps/")],
+        **parts,
         "Concepts": sorted(concepts, key=lambda name: place.get(name, len(place))),
-        "Exercises": [f"{name}.md" for name in EXERCISES if f"{name}.md" in names],
+        "Exercises and teaching": [f"{name}.md" for name in EXERCISES if f"{name}.md" in names],
     }
     start: list[str | dict[str, str]] = [{"Start": "index.md"}] if "index.md" in names else []
     start += [f"{name}.md" for name in START if f"{name}.md" in names]
@@ -88,7 +95,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         line = (match["anchor"] or "").partition("-")[0]  # of L10-L20 the first
         return match["before"] + target + ("#" + line if line else "")
 
-    return FOUND.sub(change, markdown)
+    return FOUND.sub(change, with_opening(markdown) if here.startswith("steps/") else markdown)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
