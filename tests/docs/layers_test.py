@@ -1,6 +1,6 @@
-"""A step's page in two layers: the first is read in ten minutes, and begins with a picture, which is whole on the
-first screen of a desktop and of a phone. Counted in the Markdown, and seen in a browser (skipped where there is no
-Chromium)."""
+"""A step's page in two layers: the first is read in ten minutes, and begins with a picture, which is whole on
+the first screen of a desktop and of a phone. Counted in the Markdown, and seen in a browser (skipped where
+there is no Chromium)."""
 
 import pytest
 from conftest import DESKTOP, PHONE, ROOT

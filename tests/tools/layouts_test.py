@@ -79,7 +79,9 @@ def test_cells_are_where_the_map_says():
     # Lane 13 is number 1 of group 3: A[3][1], A[11][1], A[3][5], A[11][5].
     x, y, w, h = found["a0"]
     assert found["a3"][:2] == pytest.approx((x + 4 * w, y + 8 * h), abs=0.1)
-    assert min(at for at, _, inside in cells(drawing) if inside == ["0"])[:2] == pytest.approx((x - w, y - 3 * h))
+    assert min(at for at, _, inside in cells(drawing) if inside == ["0"])[:2] == pytest.approx(
+        (x - w, y - 3 * h)
+    )
     # B[k][col] of C[row][col] stands above it: B[1][3], C[3][2].
     assert found["b0"][0] == pytest.approx(found["c1"][0], abs=0.1)
     assert "a3 A[11][5] b0" in " ".join(words(drawing))

@@ -1,6 +1,7 @@
 """What MkDocs does beside its own work when it builds the site (mkdocs.yml names this file).
 
-- The navigation: steps by number, in the ladder's parts; concepts and the pages on exercises in the order below.
+- The navigation: steps by number, in the ladder's parts; concepts and the pages on exercises in the order
+  below.
 - A step's picture moves to the top of its page (opening.py).
 - A link out of docs/ to a text file of the repository, `../../steps/05_2d_tiling/kernel.cu#L29`, works on a
   code host as it stands; in the site it leads to a page that shows the file.
