@@ -166,6 +166,17 @@ def test_search_works_from_a_file(browser, built):
     assert browser.errors() == []
 
 
+def test_search_leads_to_an_explanation(browser, built):
+    browser.get((built("docs") / "index.html").as_uri())
+    browser.type(".md-search__input", "LDS.128")
+    found = """
+        const first = document.querySelector(".md-search-result__item");
+        return first && [...first.querySelectorAll("a")].map((link) => [link.href, link.innerText]);
+    """
+    results = browser.wait(found, what="the search for LDS.128")
+    assert any("#lds128" in link and text.startswith("LDS.128") for link, text in results), results
+
+
 BRIGHTNESS = """
 const colour = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).slice(0, 3).map(Number);
 return colour.reduce((a, b) => a + b) / 3 / 255;
@@ -251,6 +262,23 @@ def test_wide_parts_scroll_on_a_phone(browser, built):
             selector,
         )
         assert wide > room + 100 and room <= PHONE and moved == 99, selector
+
+
+def test_a_table_that_scrolls_keeps_its_first_column_in_sight(browser, built):
+    browser.size(PHONE)
+    browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
+    left, covers, hit, hint = browser.run("""
+        const box = document.querySelector(".md-typeset__scrollwrap");
+        box.scrollIntoView({ block: "center" });
+        box.scrollLeft = 99;
+        const cell = box.querySelector("tbody td"), { left, top, height } = cell.getBoundingClientRect();
+        const hit = document.elementFromPoint(left + 5, top + height / 2);
+        const colour = getComputedStyle(cell).backgroundColor;
+        return [left, colour, cell.contains(hit), getComputedStyle(box).backgroundImage];
+    """)
+    assert 0 <= left < 20 and hit
+    assert not covers.startswith("rgba")  # what slides under it does not shine through
+    assert "linear-gradient" in hint
 
 
 def test_names_in_tables_are_not_broken(browser, built):
