@@ -1,8 +1,8 @@
 #pragma once
 
 // Asynchronous copies of whole rows from global to shared memory (cp.async.bulk, compute capability 9.0 and
-// newer). One thread requests the copy; a unit of its own carries it out and reports the bytes that have
-// arrived to an mbarrier. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk".
+// newer). One thread requests the copy; the Tensor Memory Accelerator carries it out and reports the bytes
+// that have arrived to an mbarrier. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk".
 
 #include "common/cuda/mbarrier.hpp"
 
@@ -23,11 +23,11 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, std:
 #endif
 }
 
-// Bulk and tensor copies reach memory by a way of their own, the asynchronous proxy. What this thread has
-// done to shared memory, or has seen others do, they find as it is only behind this fence: to be called
-// between a thread's write and a request, by either thread or one between, for a copy that reads the place or
-// writes over it. Reads need no fence before a copy overwrites what was read, nor what a copy has brought
-// before it is read. PTX ISA, "membar/fence" (fence.proxy.async).
+// Bulk and tensor copies access memory through the asynchronous proxy, ordinary loads and stores through the
+// generic one. This fence orders what the thread has written to shared memory, or has seen others write,
+// before copies requested later that read or overwrite it. The writer calls it, the thread that requests, or
+// one between them. No fence is needed before a copy overwrites what was only read, nor before reading what a
+// copy has brought. PTX ISA, "membar/fence" (fence.proxy.async).
 __device__ __forceinline__ void fence_async_proxy() {
 #if HAVE_MBARRIER
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -6,9 +6,9 @@
 // anybody wants to read what they write in the same launch, until they have written it. PTX ISA, "Data
 // Movement and Conversion Instructions: cp.async.bulk", "cp.async.bulk.wait_group".
 //
-// What threads have written to shared memory a store finds only behind fence_async_proxy(), by each of them
-// before they synchronise with the thread that requests it. A block must not end before its stores have read
-// their sources: bulk_store_wait_read<0>(), by the thread that requested them.
+// A store finds what threads have written to shared memory only if each of them calls fence_async_proxy()
+// before it synchronises with the thread that requests the store. A block must not end before its stores have
+// read their sources: bulk_store_wait_read<0>(), by the thread that requested them.
 
 #include "common/cuda/bulk_copy.hpp"
 #include "common/cuda/tensor_copy.hpp"
@@ -31,8 +31,8 @@ inline namespace on_gpu {
 // Starts storing the box whose upper left element becomes (row, col) of a matrix of the batch; in shared
 // memory it lies as tensor_copy() would put it there. Alignment as for tensor_copy(). Two things PTX does not
 // say, an H200 shows:
-// - What of the box lies beyond the matrix is not stored, but the last column stored is the last one of its
-//   16 bytes: of a matrix with 42 columns of floats, also what lies where columns 42 and 43 would.
+// - The part of the box beyond the matrix is not stored, but a row is stored in whole groups of 16 bytes: of
+//   a matrix with 42 columns of floats, also what lies where columns 42 and 43 would.
 // - Row, column and matrix must not be negative, as they may be for a copy: the kernel ends with an "illegal
 //   instruction".
 __device__ __forceinline__ void tensor_store(const TensorMap& map, int col, int row, int matrix,

@@ -36,7 +36,7 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Both.
+// Arrives and waits.
 __device__ __forceinline__ void cluster_sync() {
   cluster_arrive();
   cluster_wait();

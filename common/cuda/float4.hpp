@@ -9,7 +9,7 @@
 // The float4 that begins at p, a multiple of 16 bytes.
 __device__ __forceinline__ float4& float4_at(float* p) { return *reinterpret_cast<float4*>(p); }
 
-// The same from shared memory, loaded where the program says so: step 12. Other loads the compiler may defer
+// The same from shared memory, loaded where the program says so: step 12. The compiler may defer other loads
 // until just before their first use, to save registers.
 __device__ __forceinline__ float4 load4_now(const float* p) {
 #ifdef __CUDACC__

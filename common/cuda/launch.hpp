@@ -93,8 +93,8 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared
   launch(kernel, LaunchConfig{grid, block, shared_bytes}, args...);
 }
 
-// How many multiprocessors the device has: that many blocks run at the same time even if each fills one, as
-// persistent blocks do, which share out the work among themselves. Throws CudaError.
+// How many multiprocessors the device has: so many blocks can run at the same time even if each fills one, as
+// those of persistent kernels do, among which the work is dealt out. Throws CudaError.
 inline int multiprocessors() { return device_attribute<cudaDevAttrMultiProcessorCount>(); }
 
 }  // namespace on_gpu

@@ -3,7 +3,7 @@
 // Mbarriers: barriers that lie in shared memory and count arrivals and bytes (compute capability 9.0 and
 // newer; on 8.0 they count arrivals only). An mbarrier goes through phases, which are numbered from 0. A
 // phase is complete when as many arrivals have come as mbarrier_init() said, and as many bytes as were
-// announced; at the same moment the next one begins, with all arrivals to come again. Bytes come from
+// announced; at that moment the next one begins, and counts its arrivals anew. Bytes come from
 // asynchronous copies (bulk_copy.hpp, tensor_copy.hpp).
 //
 // What a thread did before it arrived, and what the copies brought, is visible to whoever has waited for the

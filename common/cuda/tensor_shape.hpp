@@ -12,9 +12,9 @@
 
 #include "common/host_device.hpp"
 
-// How the rows of a box lie in shared memory. A swizzle exchanges groups of 16 bytes within its 32, 64 or 128
-// bytes, which are those of a row of the box: by address, what would lie in group g of them lies in group g
-// XOR the number, from 0 to the last group's, of their 128 bytes. PTX ISA, "Tensors: Swizzling Modes".
+// How the rows of a box lie in shared memory. A swizzle permutes groups of 16 bytes within spans of 32, 64 or
+// 128 bytes, each of which holds a row of the box: what would lie in group g of a span lies in group g XOR
+// the number of the span's 128-byte line, modulo the groups in a span. PTX ISA, "Tensors: Swizzling Modes".
 enum class Swizzle { none, of_32_bytes, of_64_bytes, of_128_bytes };
 
 // The bytes within which groups change places; 0 without a swizzle.
@@ -25,8 +25,8 @@ HOST_DEVICE constexpr unsigned bytes_of(Swizzle swizzle) {
                                            : 0;
 }
 
-// At a multiple of how many bytes a box begins in shared memory. With a swizzle, where the pattern begins
-// anew: a tile that begins elsewhere is right only for who computes with addresses.
+// The alignment of a box in shared memory, in bytes. With a swizzle, the period of its pattern: in a tile
+// that begins elsewhere, only address arithmetic finds the elements.
 HOST_DEVICE constexpr unsigned alignment_of(Swizzle swizzle) {
   return swizzle == Swizzle::none ? 128 : 8 * bytes_of(swizzle);
 }

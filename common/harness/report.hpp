@@ -21,7 +21,7 @@ void print_progress(std::size_t done, std::size_t total, const std::string& next
 // several runs can be put together. Times are in microseconds; ratio_to_cublas = cuBLAS time / step time,
 // with cuBLAS and the peak in the same precision (the keys "precision", "baseline" and "peak" name the
 // three). relative_error is the largest |c - reference| / (|alpha| |A||B| + |beta C|), bias the fraction by
-// which the product is too large on the whole, bias_limit how much of it rounding explains. "protocol" says
+// which the product is too large overall, bias_limit how much of it rounding explains. "protocol" says
 // how times were taken: if rested, ratio_to_cublas is that of rested runs and ratio_sustained that of
 // sustained ones; see protocol.hpp. With --xray the key "xray" holds what the kernels did to memory; see
 // xray.hpp.

@@ -58,7 +58,7 @@ Result run_case(Device& device, const Step& step, const Request& request, Output
 std::string diagnose(Device& device, const AnyGemm& gemm, const float* c0, double tolerance,
                      std::int64_t first_wrong);
 
-// The same for a result that is too large or too small on the whole; see bias_limit().
+// The same for a result that is too large or too small overall; see bias_limit().
 std::string diagnose_bias(double bias, double limit, Precision precision);
 
 }  // namespace harness

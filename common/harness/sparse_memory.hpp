@@ -1,7 +1,7 @@
 #pragma once
 
 // Memory that holds a pattern everywhere and takes room only where it is written: for matrices whose rows lie
-// gigabytes apart. Of the CPU device.
+// gigabytes apart. The CPU device uses it.
 
 #include <cstddef>
 #include <cstdint>

@@ -22,7 +22,7 @@ struct Verdict {
   // Sums over the elements, p being an element of alpha * A * B: of (c - reference) p, and of p^2.
   double error_along_product = 0, product_squared = 0;
 
-  // The fraction by which the product is too large on the whole; negative: too small.
+  // The fraction by which the product is too large overall; negative: too small.
   double bias() const { return product_squared > 0 ? error_along_product / product_squared : 0; }
 };
 

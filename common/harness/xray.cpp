@@ -21,7 +21,7 @@ using cpu_device::XrayKernel;
 using cpu_device::XrayReport;
 using cpu_device::XrayRow;
 
-// Above this many multiply-adds only a sample is observed. So many take the slowest kernel a second or two.
+// Above this many multiply-adds only a sample is observed: the slowest kernel takes a second or two.
 constexpr std::int64_t max_products = std::int64_t{1} << 25;
 
 // How many blocks a sample of a launch should have to take a few seconds: 9 at K = 4096, fewer if a block
