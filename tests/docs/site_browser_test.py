@@ -42,7 +42,7 @@ return {
     const visible = image.checkVisibility();
     return {
       source: image.src, alt: image.alt, natural: image.naturalWidth, shown: width, height, left, right,
-      hidden: !visible && !image.closest("details:not([open])"), folded: !visible,
+      hidden: !visible && !image.closest("details:not([open]), [hidden]"), folded: !visible,
     };
   }),
 };

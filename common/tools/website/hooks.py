@@ -8,6 +8,7 @@
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
 - A tiling's picture whose data stand beside it in play/NN_name.js gets them and the script that plays.
+- A page that asks for a guess gets the script that does.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
 
@@ -48,7 +49,7 @@ FOUND = re.compile(
 )
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 TILING = re.compile(r"(?P<step>\w+)_tiling_warp_(?P<warp>\d+)_lane_(?P<lane>\d+)\.svg$")
-PLAYER = "javascripts/play.js"
+SCRIPTS = {" data-play=": "javascripts/play.js", 'class="guess"': "javascripts/guess.js"}  # what needs which
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
 
@@ -120,9 +121,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<div class="{kind}"{attributes}>{match[1]} {least}></div>{data}'
 
     html = FIGURE.sub(box, html)
-    if "data-play=" in html and (player := files.get_file_from_path(PLAYER)):
-        html += script_tag(player.url_relative_to(page.file))
-    return html
+    scripts = (files.get_file_from_path(path) for needs, path in SCRIPTS.items() if needs in html)
+    return html + "".join(script_tag(script.url_relative_to(page.file)) for script in scripts if script)
 
 
 # ---- Links out of docs/ ------------------------------------------------------------------------------------
