@@ -8,7 +8,6 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,13 @@ inline std::vector<Case> cases_of(const Type& type) {
   using Pairs = std::vector<std::pair<float, float>>;
   const auto ask_bits = [&](std::string name, const std::vector<std::pair<Bits, Bits>>& products, Bits c) {
     Element e{std::vector<Bits>(type.K, 0), std::vector<Bits>(type.K, 0), c};
-    for (std::size_t k = 0; k < products.size(); ++k) std::tie(e.a[k], e.b[k]) = products[k];
+    for (std::size_t k = 0; k < products.size(); ++k) {
+      const auto& [x, y] = products[k];
+      // FP16 has few exponents: what it cannot have is not asked.
+      if (type.operand == OperandType::fp16 && (fitted(type, x) != x || fitted(type, y) != y)) return;
+      e.a[k] = x;
+      e.b[k] = y;
+    }
     cases.push_back({std::move(name), std::move(e)});
   };
   const auto ask = [&](std::string name, const Pairs& products, float c) {
@@ -36,26 +41,32 @@ inline std::vector<Case> cases_of(const Type& type) {
     ask_bits(std::move(name), as_bits, bits_of(c));
   };
   const float almost_two = 2.0f - std::ldexp(1.0f, -type.fraction_bits);
+  // x * 2^-j as a product.
+  const auto scaled = [&](float x, int j) {
+    const int of_x = type.operand == OperandType::fp16 ? 12 : j;
+    return std::pair{std::ldexp(x, -of_x), std::ldexp(1.0f, of_x - j)};
+  };
   for (int j = 18; j <= 36; ++j) {
     const std::string n = std::to_string(j);
     const float small = std::ldexp(1.0f, -j);
+    const auto term = scaled(1, j), negative = scaled(-1, j);
     // 2^-j beside a 1 that is cancelled: is it kept? As a product, as C, and beside a C of 1.
-    ask("product_kept_" + n, {{1, 1}, {-1, 1}, {small, 1}}, 0);
+    ask("product_kept_" + n, {{1, 1}, {-1, 1}, term}, 0);
     ask("c_kept_" + n, {{1, 1}, {-1, 1}}, small);
-    ask("kept_beside_c_" + n, {{-1, 1}, {small, 1}}, 1);
+    ask("kept_beside_c_" + n, {{-1, 1}, term}, 1);
     // Beside 1.5 * 1.5 = 2.25, whose exponent is 0 by its factors and 1 by itself.
-    ask("kept_beside_2.25_" + n, {{1.5, 1.5}, {-1.5, 1.5}, {small, 1}}, 0);
+    ask("kept_beside_2.25_" + n, {{1.5, 1.5}, {-1.5, 1.5}, term}, 0);
     // Almost 2^(1-j), and its negative: cut, rounded to nearest, or down?
-    ask("rest_" + n, {{1, 1}, {-1, 1}, {almost_two * small, 1}}, 0);
-    ask("negative_rest_" + n, {{1, 1}, {-1, 1}, {-almost_two * small, 1}}, 0);
+    ask("rest_" + n, {{1, 1}, {-1, 1}, scaled(almost_two, j)}, 0);
+    ask("negative_rest_" + n, {{1, 1}, {-1, 1}, scaled(-almost_two, j)}, 0);
     ask("c_rest_" + n, {{1, 1}, {-1, 1}}, almost_two * small);
     // Many that are each too small, together not: with all sums exact, 3 * 2^-j.
-    ask("three_" + n, {{1, 1}, {-1, 1}, {small, 1}, {small, 1}, {small, 1}}, 0);
+    ask("three_" + n, {{1, 1}, {-1, 1}, term, term, term}, 0);
     // The result's own rounding: 1 + 2^-j, and with an odd last bit.
-    ask("result_" + n, {{small, 1}}, 1);
-    ask("result_three_" + n, {{small, 1}, {small, 1}, {small, 1}}, 1);
-    ask("negative_result_three_" + n, {{-small, 1}, {-small, 1}, {-small, 1}}, -1);
-    ask("result_odd_" + n, {{small, 1}, {small, 1}, {small, 1}}, 1 + 0x1p-23f);
+    ask("result_" + n, {term}, 1);
+    ask("result_three_" + n, {term, term, term}, 1);
+    ask("negative_result_three_" + n, {negative, negative, negative}, -1);
+    ask("result_odd_" + n, {term, term, term}, 1 + 0x1p-23f);
     // A zero whose partner is large: does its exponent count?
     ask("zero_times_" + n, {{0, std::ldexp(1.0f, j)}, {1, 1}}, 0x1p-10f);
     ask("zero_times_c_" + n, {{0, std::ldexp(1.0f, j)}}, 1);
@@ -87,6 +98,14 @@ inline std::vector<Case> cases_of(const Type& type) {
     const auto large = term(1, -151), half = term(1, -151 - j);
     ask("tiny_terms_" + std::to_string(150 + j), {large, large, large, large, term(-1, -150 - j), half, half},
         0);
+  }
+  // Subnormal FP16: 2^-24 with the exponent -24, or with that of the smallest normal number, -14?
+  if (type.operand == OperandType::fp16) {
+    for (int j = 36; j <= 52; ++j) {
+      ask("subnormal_factor_" + std::to_string(j), {{0x1p-24f, 1}, {-0x1p-24f, 1}}, std::ldexp(1.0f, -j));
+      ask("subnormal_factors_" + std::to_string(j), {{0x1p-24f, 0x1p-20f}, {-0x1p-24f, 0x1p-20f}},
+          std::ldexp(1.0f, -j));
+    }
   }
   // Zeros and their signs.
   ask("zero", {}, 0);
@@ -131,6 +150,7 @@ inline std::vector<Case> cases_of(const Type& type) {
 }
 
 inline json run_cases(const Type& type, const TensorCoreArithmetic& model) {
+  const int M = type.M;
   const std::vector<Case> cases = cases_of(type);
   Operands o;
   for (const Case& c : cases) {  // in element (0, 0), all others zero
@@ -165,19 +185,23 @@ inline json run_cases(const Type& type, const TensorCoreArithmetic& model) {
   return rows;
 }
 
-// A pair of 2^40 and -2^40 at products 0 and j, and a 1 at product s (column K: at C): whether the 1
-// survives, as only one that is added after both have met in a sum does. Rows j = 1 ... K-1, columns s = 0
+// A pair of 2^40 and -2^40 (FP16: 2^30 and -2^30) at products 0 and j, and a 1 at product s (column K: at C):
+// whether the 1 survives, as only one that is added after both have met in a sum does. Rows j = 1 ... K-1,
+// columns s = 0
 // ... K.
 inline json run_order(const Type& type) {
+  const int M = type.M;
+  const auto [large, factor] =
+      type.operand == OperandType::fp16 ? std::pair{0x1p15f, 0x1p15f} : std::pair{0x1p40f, 1.0f};
   Operands o;
   for (int j = 1; j < type.K; ++j) {
     for (int s = 0; s <= type.K; ++s) {
       std::vector<Bits> a(static_cast<std::size_t>(M * type.K)), b(static_cast<std::size_t>(type.K * N));
       std::vector<Bits> c(M * N);
-      a[0] = bits_of(0x1p40f);
-      a[j] = bits_of(-0x1p40f);
+      a[0] = bits_of(large);
+      a[j] = bits_of(-large);
       if (s < type.K && s != 0 && s != j) a[s] = bits_of(1);
-      for (int k = 0; k < type.K; ++k) b[k * N] = bits_of(1);
+      for (int k = 0; k < type.K; ++k) b[k * N] = bits_of(k == 0 || k == j ? factor : 1);
       if (s == type.K) c[0] = bits_of(1);
       o.a.insert(o.a.end(), a.begin(), a.end());
       o.b.insert(o.b.end(), b.begin(), b.end());
@@ -200,6 +224,7 @@ inline json run_order(const Type& type) {
 
 // Small integers, so that every sum is exact: whether the maps of the fragments are right.
 inline bool maps_are_right(const Type& type) {
+  const int M = type.M;
   std::mt19937 random(1);
   Operands o;
   constexpr int mmas = 64;

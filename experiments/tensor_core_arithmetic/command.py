@@ -43,12 +43,14 @@ class Elements:
 
 
 def operands(texts: list[str], k: int, kind: str) -> Bits:
-    digits = 8 if kind == "tf32" else 4
+    digits = 8 if kind.endswith("tf32") else 4
     numbers = [[int(text[i : i + digits], 16) for i in range(0, len(text), digits)] for text in texts]
     if any(len(row) != k for row in numbers):
         raise UsageError(f"{kind}: an element has not {k} products")
     bits = np.array(numbers, dtype=np.uint32).reshape(-1, k)
-    return bits & TF32_MASK if kind == "tf32" else bits << np.uint32(16)
+    if kind.endswith("fp16"):
+        return bits.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+    return bits & TF32_MASK if kind.endswith("tf32") else bits << np.uint32(16)
 
 
 def elements(kind: str, k: int, rows: list[list[str]]) -> Elements:
@@ -63,20 +65,20 @@ def recorded(kind: str, part: dict[str, Any]) -> Elements:
     return elements(kind, part["k"], cases + part["random"]["samples"])
 
 
-def nearest_models(found: Elements, k: int) -> list[tuple[int, Model]]:
+def nearest_models(found: Elements, k: int, fp16: bool = False) -> list[tuple[int, Model]]:
     """With how many elements each gets wrong; the nearest first."""
     order = np.random.default_rng(1).permutation(len(found.names))
     first = found.some(order[:FIRST])
-    ranked = sorted(((int(first.wrong(m).sum()), i, m) for i, m in enumerate(all_models(k))))
+    ranked = sorted(((int(first.wrong(m).sum()), i, m) for i, m in enumerate(all_models(k, fp16))))
     tried = [(int(found.wrong(m).sum()), i, m) for _, i, m in ranked[:NEAREST]]
     return [(wrong, m) for wrong, _, m in sorted(tried)]
 
 
 def report(kind: str, part: dict[str, Any]) -> bool:
     found = recorded(kind, part)
-    models = nearest_models(found, part["k"])
+    models = nearest_models(found, part["k"], kind.endswith("fp16"))
     exact = [m for wrong, m in models if wrong == 0]
-    print(f"\n{kind}: {len(found.names)} elements, {sum(1 for _ in all_models(part['k']))} models")
+    print(f"\n{kind}: {len(found.names)} elements, {part['random']['models_tried']} models")
     for model in exact:
         print(f"  bit for bit: {model}")
     if not exact:
@@ -104,7 +106,8 @@ def print_readings(part: dict[str, Any]) -> None:
     }
 
     def kept(question: str, is_kept: Any) -> str:
-        fits = [j for j in range(18, 37) if is_kept(got[f"{question}_{j}"], 2.0**-j)]
+        fits = [j for j in range(18, 37) if f"{question}_{j}" in got]
+        fits = [j for j in fits if is_kept(got[f"{question}_{j}"], 2.0**-j)]
         return f"2^-{max(fits)}" if fits else "nothing"
 
     rows = [
@@ -159,5 +162,6 @@ def main() -> int:
         )
     print(f"{record['device']}, driver {record['driver']}, CUDA {record['cuda']}, {record['date']}")
     right = [report(kind, part) for kind, part in record["types"].items()]
-    print_rates(record["rates"])
+    if "rates" in record:
+        print_rates(record["rates"])
     return 0 if all(right) else 1

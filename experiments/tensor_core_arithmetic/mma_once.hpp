@@ -16,19 +16,18 @@
 #include "common/cuda/fragments.hpp"
 #include "common/cuda/mma.hpp"
 #include "experiments/tensor_core_arithmetic/buffer.hpp"
+#include "experiments/tensor_core_arithmetic/operand_types.hpp"
+#include "experiments/tensor_core_arithmetic/wgmma_once.hpp"
 
 namespace tensor_core_arithmetic {
 
-using cpu_device::TensorCoreArithmetic;
 using nlohmann::json;
-using Bits = std::uint32_t;
-
-constexpr int M = 16, N = 8;  // of both shapes
 
 // One warp, one mma: a [mmas][16][K], b [mmas][K][8] and c [mmas][16][8] as the bits of floats, of which BF16
 // are the upper halves; d likewise.
 template <typename Shape>
 __global__ void multiply(const Bits* a, const Bits* b, const Bits* c, Bits* d) {
+  constexpr int M = Shape::M;
   const int lane = threadIdx.x;
   const std::size_t number = blockIdx.x;
   a += number * M * Shape::K;
@@ -63,19 +62,10 @@ __global__ void multiply(const Bits* a, const Bits* b, const Bits* c, Bits* d) {
   }
 }
 
-struct Type {
-  const char* name;
-  int K;
-  int fraction_bits;  // of an operand
-  Bits mask;          // of an operand's bits as a float's, that it has
-};
-constexpr Type tf32{"tf32", MmaTf32Shape::K, 10, cpu_device::tf32_mask};
-constexpr Type bf16_type{"bf16", MmaBf16Shape::K, 7, 0xffff0000};
-
 // The operands of mma's one after the other, as multiply() wants them.
 struct Operands {
   std::vector<Bits> a, b, c;
-  std::size_t count() const { return c.size() / (M * N); }
+  std::size_t count(const Type& type) const { return c.size() / static_cast<std::size_t>(type.M * N); }
 };
 
 // One element of D: a row of A, a column of B, an element of C.
@@ -93,31 +83,51 @@ struct Element {
 inline Element element(const Operands& o, const Type& type, std::size_t mma, int row, int col) {
   Element e;
   for (int k = 0; k < type.K; ++k) {
-    e.a.push_back(o.a[(mma * M + row) * type.K + k]);
+    e.a.push_back(o.a[(mma * type.M + row) * type.K + k]);
     e.b.push_back(o.b[(mma * type.K + k) * N + col]);
   }
-  e.c = o.c[(mma * M + row) * N + col];
+  e.c = o.c[(mma * type.M + row) * N + col];
   return e;
 }
 
-inline std::vector<Bits> run(const Operands& o, const Type& type) {
+inline std::vector<Bits> run(const Operands& o, const Type& type, Kernel kernel) {
   Buffer<Bits> a(o.a), b(o.b), c(o.c), d(o.c.size());
-  const auto kernel = type.K == 8 ? multiply<MmaTf32Shape> : multiply<MmaBf16Shape>;
-  kernel<<<static_cast<unsigned>(o.count()), 32>>>(a.data(), b.data(), c.data(), d.data());
+  kernel<<<static_cast<unsigned>(o.count(type)), type.by_warpgroup ? 128 : 32>>>(a.data(), b.data(), c.data(),
+                                                                                 d.data());
   CUDA_CHECK(cudaGetLastError());
   CUDA_CHECK(cudaDeviceSynchronize());
   return d.read();
 }
 
+inline std::vector<Bits> run(const Operands& o, const Type& type) {
+  return run(o, type,
+             type.by_warpgroup ? wgmma_kernel<8, false>(type.operand)
+             : type.K == 8     ? multiply<MmaTf32Shape>
+                               : multiply<MmaBf16Shape>);
+}
+
+// wgmma with more columns, and with A from registers: elements that are not the same as with eight columns
+// and A from shared memory.
+inline std::size_t different_in_other_forms(const Operands& o, const Type& type, const std::vector<Bits>& d) {
+  std::size_t different = 0;
+  for (Kernel kernel : {wgmma_kernel<64, false>(type.operand), wgmma_kernel<256, false>(type.operand),
+                        wgmma_kernel<8, true>(type.operand), wgmma_kernel<128, true>(type.operand)}) {
+    const std::vector<Bits> other = run(o, type, kernel);
+    for (std::size_t i = 0; i < d.size(); ++i) different += other[i] != d[i];
+  }
+  return different;
+}
+
 inline Bits bits_of(float x) { return std::bit_cast<Bits>(x); }
 inline std::string hex(Bits bits, int digits = 8) {
   char text[9];
-  std::snprintf(text, sizeof text, "%0*x", digits, digits == 4 ? bits >> 16 : bits);
+  std::snprintf(text, sizeof text, "%0*x", digits, bits);
   return text;
 }
+// Operands as their type has them in memory.
 inline std::string hex(const std::vector<Bits>& all, const Type& type) {
   std::string text;
-  for (Bits bits : all) text += hex(bits, type.K == 8 ? 8 : 4);
+  for (Bits bits : all) text += hex(in_memory(type.operand, bits), type.operand == OperandType::tf32 ? 8 : 4);
   return text;
 }
 

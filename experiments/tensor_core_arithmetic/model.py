@@ -29,6 +29,7 @@ class Model:
     normalised_products: bool = False  # a product's exponent: its own, or the sum of its factors'
     zeros_have_exponents: bool = False
     least_exponent: int = -1000  # where all exponents are less, this is taken for the largest
+    least_factor_exponent: int = -126  # of a factor: that of its type's subnormal numbers
 
     def __str__(self) -> str:
         words = [f"{self.products} products at a time", f"{self.fraction_bits} bits of fraction"]
@@ -37,20 +38,24 @@ class Model:
         words += ["products normalised"] * self.normalised_products
         words += ["zeros have exponents"] * self.zeros_have_exponents
         words += [f"exponents from {self.least_exponent} on"] * (self.least_exponent > -1000)
+        words += [f"factors' from {self.least_factor_exponent} on"] * (self.least_factor_exponent > -126)
         return ", ".join(words).replace("_", " ")
 
 
-def all_models(k: int) -> Iterator[Model]:
+def all_models(k: int, fp16: bool = False) -> Iterator[Model]:
+    """Of FP16 with two exponents of its subnormal numbers: that of the smallest normal one, and their own."""
     steps = [n for n in (16, 8, 4, 2) if n <= k]
     yes_no = (False, True)
     for fields in product(
         steps, range(23, 31), ROUNDINGS, ROUNDINGS[::2], (True, False), yes_no, yes_no, LEAST
     ):
         yield Model(*fields)
+        if fp16:
+            yield Model(*fields, least_factor_exponent=-14)
 
 
 def from_json(row: dict[str, Any]) -> Model:
-    return Model(**{name: row[name] for name in asdict(Model(1, 1))})
+    return Model(**{name: row[name] for name in asdict(Model(1, 1)) if name in row})
 
 
 def results(model: Model, a: Bits, b: Bits, c: Bits) -> Bits:
@@ -102,7 +107,10 @@ def scaled(value: Ints, shift: Ints, rounding: str) -> Ints:
 def add_up(model: Model, a: Bits, b: Bits, c: np.ndarray | None) -> np.ndarray:
     """One step. c None: without."""
     (x, x_exponent), (y, y_exponent) = unpack(a), unpack(b)
-    significands, exponents = (x >> 13) * (y >> 13), x_exponent + y_exponent
+    # Exact: what has a smaller exponent has so many bits less.
+    raised_x, raised_y = (np.maximum(e, model.least_factor_exponent) for e in (x_exponent, y_exponent))
+    significands = (x >> 13 >> raised_x - x_exponent) * (y >> 13 >> raised_y - y_exponent)
+    exponents = raised_x + raised_y
     places = np.full_like(significands, 20)  # of fraction
     if model.normalised_products:
         more = np.where(significands != 0, leading(significands) - 20, 0)

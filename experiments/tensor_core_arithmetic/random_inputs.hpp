@@ -38,9 +38,34 @@ inline const std::vector<Family> families{
     {"huge", 6, 118, 127, 62},
     {"specials", 12, -12, 14, 0, Family::specials},
 };
-constexpr std::size_t mmas_of_family = 1550, sampled_of_family = 320;
+// FP16's exponents are -24 to 15.
+inline const std::vector<Family> families_of_fp16{
+    {"spread_0", 0, 0, 3},
+    {"spread_2", 2, -2, 4},
+    {"spread_6", 6, -6, 8},
+    {"spread_12", 12, -12, 14},
+    {"spread_28", 28, -28, 32},
+    {"c_large", 4, 8, 34},
+    {"c_small", 4, -36, -4},
+    {"cancelling", 6, -30, 4, 0, Family::cancelling},
+    {"positive", 1, 0, 6, 0, Family::positive},
+    {"zeros", 0, -30, 10, 0, Family::zeros},
+    {"subnormal", 8, -60, -28, -19},
+    {"some_subnormal", 16, -50, -10, -14},
+    {"c_tiny", 6, -160, -110, -20},
+    {"huge", 6, 18, 36, 12},
+    {"specials", 12, -12, 14, 0, Family::specials},
+};
+inline const std::vector<Family>& families_of(const Type& type) {
+  return type.operand == OperandType::fp16 ? families_of_fp16 : families;
+}
+// An instruction has 128 elements, or 512.
+constexpr std::size_t mmas_of_family(const Type& type) { return type.by_warpgroup ? 80 : 1550; }
+constexpr std::size_t sampled_of_family(const Type& type) { return type.by_warpgroup ? 280 : 320; }
 
 inline Operands draw(const Type& type, const Family& family, unsigned seed) {
+  const int M = type.M;
+  const bool fp16 = type.operand == OperandType::fp16;
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t limit) { return static_cast<int>(random() % limit); };
   // A random number with this exponent, subnormal or zero where that is too small for a float.
@@ -53,9 +78,12 @@ inline Operands draw(const Type& type, const Family& family, unsigned seed) {
   // Half of A is zero, and what it would be multiplied by is often larger than all others: if a zero had an
   // exponent, that of its product would be the largest.
   const auto a_of_zeros = [&]() -> Bits {
-    return random() & 1 ? static_cast<Bits>(random() & 1) << 31 : number(-126 + below(14), mask);
+    return random() & 1 ? static_cast<Bits>(random() & 1) << 31
+                        : number((fp16 ? -14 : -126) + below(14), mask);
   };
-  const auto b_of_zeros = [&] { return below(10) == 0 ? 0 : number(20 + below(108), mask); };
+  const auto b_of_zeros = [&] {
+    return below(10) == 0 ? 0 : number(fp16 ? below(16) : 20 + below(108), mask);
+  };
   const auto operand = [&]() -> Bits {
     if (family.kind == Family::specials && below(100) < 2) {
       return (random() & 1 ? 0x7f800000u : 0xff800000u) | (below(3) == 0 ? 0x00410000u : 0u);
@@ -63,7 +91,7 @@ inline Operands draw(const Type& type, const Family& family, unsigned seed) {
     return number(family.centre - family.spread / 2 + below(family.spread + 1), mask);
   };
   Operands o;
-  for (std::size_t mma = 0; mma < mmas_of_family; ++mma) {
+  for (std::size_t mma = 0; mma < mmas_of_family(type); ++mma) {
     std::vector<Bits> a(static_cast<std::size_t>(M * type.K)), b(static_cast<std::size_t>(type.K * N));
     const bool zeros = family.kind == Family::zeros;
     for (Bits& bits : a) bits = zeros ? a_of_zeros() : operand();
@@ -78,6 +106,10 @@ inline Operands draw(const Type& type, const Family& family, unsigned seed) {
         for (int col = 0; col < N; ++col) b[other * N + col] = b[k * N + col];
       }
     }
+    if (fp16) {
+      for (Bits& bits : a) bits = fitted(type, bits);
+      for (Bits& bits : b) bits = fitted(type, bits);
+    }
     o.a.insert(o.a.end(), a.begin(), a.end());
     o.b.insert(o.b.end(), b.begin(), b.end());
     for (int i = 0; i < M * N; ++i) {
@@ -88,17 +120,21 @@ inline Operands draw(const Type& type, const Family& family, unsigned seed) {
   return o;
 }
 
-// All models that are tried.
-inline std::vector<TensorCoreArithmetic> all_models(int K) {
+// All models that are tried: of FP16 each with its subnormal numbers' exponent that of the smallest normal
+// number, and with their own.
+inline std::vector<TensorCoreArithmetic> all_models(const Type& type) {
   using Rounding = TensorCoreArithmetic::Rounding;
   std::vector<TensorCoreArithmetic> models;
-  for (int products = K; products >= 2; products /= 2) {
+  for (int products = type.K; products >= 2; products /= 2) {
     for (int bits = 23; bits <= 30; ++bits) {
       for (Rounding terms : {Rounding::to_zero, Rounding::down, Rounding::to_nearest}) {
         for (Rounding result : {Rounding::to_zero, Rounding::to_nearest}) {
           for (int more = 0; more < 16; ++more) {
             models.push_back({products, bits, terms, result, (more & 1) == 0, (more & 2) != 0,
                               (more & 4) != 0, (more & 8) == 0 ? -133 : -1000});
+            if (type.operand != OperandType::fp16) continue;
+            models.push_back(models.back());
+            models.back().least_factor_exponent = -14;
           }
         }
       }
@@ -120,12 +156,15 @@ inline json to_json(const TensorCoreArithmetic& m) {
           {"c_with_products", m.c_with_products},
           {"normalised_products", m.normalised_products},
           {"zeros_have_exponents", m.zeros_have_exponents},
-          {"least_exponent", m.least_exponent}};
+          {"least_exponent", m.least_exponent},
+          {"least_factor_exponent", m.least_factor_exponent}};
 }
 
 // The elements of all random mma's, the sampled ones, and the models that come nearest: by how many families
 // they give wholly, bit for bit, and then by how many elements they get wrong.
 inline json run_random(const Type& type) {
+  const int M = type.M;
+  const std::size_t mmas_of_family = tensor_core_arithmetic::mmas_of_family(type);
   struct Drawn {
     const Family* family;
     Operands operands;
@@ -134,12 +173,14 @@ inline json run_random(const Type& type) {
   std::vector<Drawn> all;
   json samples = json::array();
   unsigned seed = 1;
-  for (const Family& family : families) {
+  std::size_t other_forms = 0;  // elements that other forms of the instruction do not give
+  for (const Family& family : families_of(type)) {
     if (family.kind == Family::unrounded && type.K != 8) continue;
     Drawn drawn{&family, draw(type, family, seed++), {}};
     drawn.d = run(drawn.operands, type);
+    if (type.by_warpgroup) other_forms += different_in_other_forms(drawn.operands, type, drawn.d);
     std::mt19937 random(seed);
-    for (std::size_t n = 0; n < sampled_of_family; ++n) {
+    for (std::size_t n = 0; n < sampled_of_family(type); ++n) {
       const std::size_t mma = random() % mmas_of_family;
       const int at = static_cast<int>(random() % (M * N));
       const Element e = element(drawn.operands, type, mma, at / N, at % N);
@@ -172,7 +213,7 @@ inline json run_random(const Type& type) {
   };
   // By some of the elements first, the nearest then by all.
   std::vector<Ranked> ranked;
-  for (const TensorCoreArithmetic& model : all_models(type.K)) {
+  for (const TensorCoreArithmetic& model : all_models(type)) {
     Ranked r{.model = model, .by_family = {}};
     for (const Drawn& drawn : all) {
       r.wrong += wrong(model, drawn, 100, 100);
@@ -206,9 +247,11 @@ inline json run_random(const Type& type) {
                 r.wrong, of_family * all.size(), to_json(r.model).dump().c_str());
     models.push_back(std::move(row));
   }
-  return {{"mmas", mmas_of_family * all.size()},       {"elements", of_family * all.size()},
-          {"columns", {"family", "a", "b", "c", "d"}}, {"samples", std::move(samples)},
-          {"models_tried", all_models(type.K).size()}, {"nearest_models", std::move(models)}};
+  json result{{"mmas", mmas_of_family * all.size()},       {"elements", of_family * all.size()},
+              {"columns", {"family", "a", "b", "c", "d"}}, {"samples", std::move(samples)},
+              {"models_tried", all_models(type).size()},   {"nearest_models", std::move(models)}};
+  if (type.by_warpgroup) result["different_in_other_forms"] = other_forms;
+  return result;
 }
 
 }  // namespace tensor_core_arithmetic

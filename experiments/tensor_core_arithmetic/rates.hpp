@@ -112,7 +112,7 @@ inline json run_rates(const Type& type, int multiprocessors, harness::Sampler& s
     bits = (static_cast<Bits>(random()) & 0x807f807f) | 0x3f803f80;
     if (type.K == 8) bits &= type.mask;
   }
-  const double flop = 2.0 * M * N * type.K;
+  const double flop = 2.0 * type.M * N * type.K;
   Buffer<float> sums(static_cast<std::size_t>(multiprocessors) * most_warps * 32);
   Buffer<long long> times(static_cast<std::size_t>(multiprocessors) * most_warps * 4);
   Events events;

@@ -29,7 +29,7 @@ def test_the_cpu_devices_models_are_the_same(examples, number):
     for part in examples(number):
         k = 8 if part["type"] == "tf32" else 16
         model = from_json(part["model"])
-        assert model in set(all_models(k))
+        assert model in set(all_models(k, part["type"] == "wgmma_fp16"))
         found = elements(part["type"], k, part["samples"])
         wrong = found.wrong(model)
         assert len(wrong) > 800
@@ -52,7 +52,12 @@ def made_up_record(kinds, path, spoil=False):
             "k": k,
             "cases": cases,
             "order": [],
-            "random": {"samples": samples, "elements": len(samples), "nearest_models": nearest},
+            "random": {
+                "samples": samples,
+                "elements": len(samples),
+                "nearest_models": nearest,
+                "models_tried": 1,
+            },
         }
     record = {"device": "none", "driver": "1", "cuda": "13.0", "date": "today", "pass": True}
     path.write_text(json.dumps({**record, "types": types, "rates": []}))
