@@ -1,6 +1,6 @@
 // The kernels of a ladder on an RTX 4090, rebuilt from its author's description: 128 threads compute 64 x 256
-// elements of C, 16 x 8 each, with one change after the other. Only for M, N and K that are multiples of the
-// tiles.
+// elements of C, 16 x 8 each, with one change after the other. As there, no __launch_bounds__. Only for M, N
+// and K that are multiples of the tiles.
 
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
@@ -14,21 +14,25 @@ constexpr int THREADS = TX * TY;
 constexpr int SHARED = 1;   // 0: operands come from global memory, of which the L1 cache holds what is shared
 constexpr int C_FIRST = 0;  // 1: the sums begin with C; 0: C is read after the loop
 constexpr int WIDE_GLOBAL = 0;  // 1: the copies read float4
-constexpr int WIDE_SHARED = 0;  // 1: a thread's columns lie in groups of four, read as float4
+constexpr int GROUPED = 0;      // 1: a thread's columns lie in groups of four
+constexpr int WIDE_SHARED = 0;  // 1: and are read as float4
+constexpr int GROUP_LOOP = 0;   // 1: a loop over these groups, of which each is read and multiplied by itself
 constexpr int TRANSPOSED = 0;   // 1: As is [k][row]
 constexpr int ALIGNMENT = 4;    // of the arrays in shared memory, in bytes
 constexpr int TIMES = 1;        // of the arrays in shared memory only a part is used, the TIMES-th
 constexpr int BUFFERS = 1;      // 2: the next tiles are copied while these are computed
 constexpr int BY_COLUMN = 0;    // 1: a column of the thread's tile after the other; 0: a row
 constexpr int UNROLLED = BK;    // terms in a round of the inner loop
+constexpr int BY_TWO = 0;  // 1: the loop over tiles is written for two of them, so that buffers are fixed
 static_assert(BM * BK % (4 * THREADS) == 0 && BK * BN % (4 * THREADS) == 0);
+static_assert((GROUPED || !WIDE_SHARED) && (GROUPED || !GROUP_LOOP));
 
 // The thread's j-th column in the block's tile.
 __device__ __forceinline__ int column(int tx, int j) {
-  return WIDE_SHARED ? tx * 4 + j / 4 * TX * 4 + j % 4 : tx + j * TX;
+  return GROUPED ? tx * 4 + j / 4 * TX * 4 + j % 4 : tx + j * TX;
 }
 
-__global__ void __launch_bounds__(THREADS) sgemm_ada_tiles(Gemm g) {
+__global__ void sgemm_ada_tiles(Gemm g) {
   __shared__ __align__(ALIGNMENT) float As[BUFFERS][TIMES][TRANSPOSED ? BK : BM][TRANSPOSED ? BM : BK];
   __shared__ __align__(ALIGNMENT) float Bs[BUFFERS][TIMES][BK][BN];
 
@@ -71,14 +75,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_ada_tiles(Gemm g) {
   };
 
   float sums[TM][TN] = {};
-  const auto add_product = [&](const float (&a)[TM], const float (&b)[TN]) {
+  const auto add_product = [&](const float (&a)[TM], const float (&b)[TN], int first, int last) {
     if constexpr (BY_COLUMN) {
-      for (int j = 0; j < TN; ++j) {
+      for (int j = first; j < last; ++j) {
         for (int i = 0; i < TM; ++i) sums[i][j] += a[i] * b[j];
       }
     } else {
       for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; ++j) sums[i][j] += a[i] * b[j];
+        for (int j = first; j < last; ++j) sums[i][j] += a[i] * b[j];
       }
     }
   };
@@ -87,12 +91,17 @@ __global__ void __launch_bounds__(THREADS) sgemm_ada_tiles(Gemm g) {
     for (int k = 0; k < BK; ++k) {
       alignas(16) float a[TM], b[TN];
       for (int i = 0; i < TM; ++i) a[i] = a_place(buffer, ty * TM + i, k);
-      if constexpr (WIDE_SHARED) {
-        for (int j = 0; j < TN; j += 4) float4_at(&b[j]) = float4_at(&Bs[buffer][0][k][column(tx, j)]);
-      } else {
-        for (int j = 0; j < TN; ++j) b[j] = Bs[buffer][0][k][column(tx, j)];
+      constexpr int AT_ONCE = GROUP_LOOP ? 4 : TN;  // columns
+      for (int first = 0; first < TN; first += AT_ONCE) {
+        if constexpr (WIDE_SHARED) {
+          for (int j = first; j < first + AT_ONCE; j += 4) {
+            float4_at(&b[j]) = float4_at(&Bs[buffer][0][k][column(tx, j)]);
+          }
+        } else {
+          for (int j = first; j < first + AT_ONCE; ++j) b[j] = Bs[buffer][0][k][column(tx, j)];
+        }
+        add_product(a, b, first, first + AT_ONCE);
       }
-      add_product(a, b);
     }
   };
 
@@ -109,7 +118,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_ada_tiles(Gemm g) {
       float a[TM], b[TN];
       for (int i = 0; i < TM; ++i) a[i] = A[(ty * TM + i) * g.lda + k];
       for (int j = 0; j < TN; ++j) b[j] = B[k * g.ldb + column(tx, j)];
-      add_product(a, b);
+      add_product(a, b, 0, TN);
     }
   } else if constexpr (BUFFERS == 1) {
     for (int k0 = 0; k0 < g.K; k0 += BK) {
@@ -117,6 +126,17 @@ __global__ void __launch_bounds__(THREADS) sgemm_ada_tiles(Gemm g) {
       __syncthreads();
       multiply_tiles(0);
       __syncthreads();
+    }
+  } else if constexpr (BY_TWO) {
+    copy_tiles(0, 0);
+    __syncthreads();
+    for (int k0 = 0; k0 < g.K; k0 += 2 * BK) {
+#pragma unroll
+      for (int buffer = 0; buffer < 2; ++buffer) {
+        if (k0 + (buffer + 1) * BK < g.K) copy_tiles(1 - buffer, k0 + (buffer + 1) * BK);
+        if (k0 + buffer * BK < g.K) multiply_tiles(buffer);
+        __syncthreads();
+      }
     }
   } else {
     copy_tiles(0, 0);

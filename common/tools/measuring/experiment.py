@@ -47,6 +47,7 @@ from tools.measuring.ladder import NO_GPU, choose_steps, numbers, on_this_gpu, r
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
 Record = dict[str, Any]
+PROBLEM = ["--m", "128", "--n", "256", "--k", "64", "--alpha", "0.5", "--beta", "2"]
 
 
 # ---- Variants of a kernel --------------------------------------------------------------------------------
@@ -64,12 +65,13 @@ def kernel_of(name: str) -> str:
 @dataclass(kw_only=True)
 class Variant(Edit):
     """An edit of a kernel. kernel: another than the experiment's step has: a step or a file of
-    experiments/kernels. like: the name of a variant before it, whose kernel and changes come first.
-    options: of the program; compiler: of nvcc. plan: of experiments/machine_code, which writes the main loop
-    anew. adds: the part of the step's change that the step before has here; lacks: the one that the step
-    has not."""
+    experiments/kernels. like: the name of a variant before it, whose kernel and changes come first. options:
+    of the program; compiler: of nvcc. plan: of experiments/machine_code, which writes the main loop anew.
+    wrong_at: options of a problem for which it is wrong: it is checked only, never timed. adds: the part of
+    the step's change that the step before has here; lacks: the one that the step has not."""
 
     name: str
+    wrong_at: list = field(default_factory=list)
     adds: str = ""
     lacks: str = ""
     kernel: str = ""
@@ -88,13 +90,15 @@ class Variant(Edit):
 
 @dataclass
 class Experiment:
-    """sizes: of the measurements, if they do not say themselves."""
+    """sizes: of the measurements, if they do not say themselves. problem: what the CPU device checks variants
+    with."""
 
     name: str
     step: str
     question: str
     variants: list[Variant]
     sizes: list = field(default_factory=lambda: [4096])
+    problem: list = field(default_factory=lambda: PROBLEM)
 
     def __post_init__(self) -> None:
         names = [variant.name for variant in self.variants]
@@ -181,6 +185,8 @@ def build_all(experiments: list[Experiment], build: Path, out: Path) -> None:
     for e in experiments:
         for n, variant in enumerate(e.variants):
             variant.source()  # mistakes first
+            if variant.wrong_at:
+                continue
             words = "_".join(re.findall(r"[\w=]+", variant.name))
             jobs.append((e, variant, out / e.name / f"{n:03}_{words}"))
     programs = {e.program(variant) for e, variant, _ in jobs}
@@ -231,6 +237,38 @@ def merge(old: list[Record], new: list[Record]) -> list[Record]:
     return sorted([*kept, *new], key=itemgetter("experiment"))
 
 
+def check(e: Experiment, variant: Variant, commands: KernelBuild, folder: Path) -> tuple[str, bool]:
+    """What the CPU device's checker says of a variant, and whether that is as it should be."""
+    folder.mkdir(parents=True)
+    source, unit, program = folder / "kernel.cu", folder / "unit.o", folder / "run"
+    source.write_text(variant.source())
+    result = commands.compile(commands.units["observed"], source, unit)
+    if result.returncode == 0:
+        result = commands.link_program(program, observed=unit)
+    if result.returncode:
+        return first_error(result), False
+    command = [str(program), "--device", "cpu", "--check", *(variant.wrong_at or e.problem)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    right = result.returncode == 0
+    if right or not variant.wrong_at:
+        lines = result.stdout.replace(str(source), "kernel.cu").strip().splitlines()
+        return "right" if right else "\n".join(lines), right != bool(variant.wrong_at)
+    return f"run {' '.join(command[1:])}\n{result.stdout.replace(str(source), 'kernel.cu')}", True
+
+
+def check_all(experiments: list[Experiment], build: Path) -> bool:
+    """Whether each variant is right on the CPU device, or wrong where it should be; prints what it says."""
+    fine = True
+    with tempfile.TemporaryDirectory() as folder:
+        for e in experiments:
+            for n, variant in enumerate(e.variants):
+                commands = KernelBuild(build, e.program(variant))
+                said, as_said = check(e, variant, commands, Path(folder).resolve() / e.name / str(n))
+                print(f"{e.name}, {variant.name}: {said}", flush=True)
+                fine = fine and as_said
+    return fine
+
+
 # ---- The verbs -------------------------------------------------------------------------------------------
 
 
@@ -247,9 +285,11 @@ def row(record: Record) -> list[str]:
 def main() -> int:
     parser = Parser(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for command in (commands.add_parser("list"), build := commands.add_parser("build")):
+    listing, build, checking = map(commands.add_parser, ("list", "build", "check"))
+    for command in (listing, build, checking):
         command.add_argument("names", nargs="*", metavar="NAME")
-    build.add_argument("--build", default=BUILD, type=Path)
+    for command in (build, checking):
+        command.add_argument("--build", default=BUILD, type=Path)
     build.add_argument("--keep", metavar="DIR", help="where the programs go", type=Path, required=True)
     run = commands.add_parser("run")
     run.add_argument("folder", metavar="DIR", help="what build --keep filled", type=Path)
@@ -260,6 +300,8 @@ def main() -> int:
             print(f"{experiment.name:<24} step {experiment.step}: {experiment.question}")
     elif args.command == "build":
         build_all(choose(args.names), args.build, args.keep.resolve())
+    elif args.command == "check":
+        return int(not check_all(choose(args.names), args.build))
     else:
         records, fine = run_all(args.folder.resolve())
         print(aligned(map(row, records), left=2))
