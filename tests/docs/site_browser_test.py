@@ -264,6 +264,32 @@ def test_wide_parts_scroll_on_a_phone(browser, built):
         assert wide > room + 100 and room <= PHONE and moved == 99, selector
 
 
+def test_the_first_page_on_a_phone(browser, built):
+    """The chart has all of its steps in sight; a swipe over the picture to play with moves the page."""
+    browser.size(PHONE)
+    browser.get((built("docs") / "index.html").as_uri())
+    chart, room = browser.run("""
+        const figure = document.querySelector(".landing .figure");
+        return [figure.scrollWidth, figure.clientWidth];
+    """)
+    assert chart == room
+    browser.run("document.querySelector('.play-matrices').scrollIntoView({ block: 'center' })")
+    before, x, y = browser.run("""
+        const { x, y, width, height } = document.querySelector(".play-matrices").getBoundingClientRect();
+        return [scrollY, x + width / 2, y + height / 2];
+    """)
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    try:
+        for n in range(11):
+            kind = "touchMove" if n else "touchStart"
+            point = {"x": x, "y": y - 30 * n}
+            browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        browser.wait(f"return scrollY > {before + 200}", what="the swipe")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
 def test_a_table_that_scrolls_keeps_its_first_column_in_sight(browser, built):
     browser.size(PHONE)
     browser.get((built("sample") / "steps" / "01_naive.html").as_uri())
