@@ -9,7 +9,7 @@ pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.s
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-NOT_ASKED_YET = {"27_fragments_ahead", "28_tensor_maps", "29_persistent"}
+NOT_ASKED_YET = {"29_persistent"}
 
 
 @pytest.fixture

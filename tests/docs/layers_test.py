@@ -87,7 +87,7 @@ return boxes.map(({ left, right, top, bottom, width }) => ({
 }));
 """
 NOT_DRAWN_YET = {"14_stream_k", "15_every_shape", "20_cublas_tf32"}
-NOT_DRAWN_YET |= {"26_warp_tiles", "27_fragments_ahead", "29_persistent"}
+NOT_DRAWN_YET |= {"26_warp_tiles", "29_persistent"}
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
