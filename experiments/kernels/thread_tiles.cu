@@ -170,11 +170,14 @@ __global__ void sgemm_thread_tiles(Gemm g) {
       const bool more = k0 + BK < g.K;
       if (more) fetch_tiles(k0 + BK);
 #pragma unroll
-      for (int k = 0; k < BK; k += 2) {
-        load(buffer, k + 1, odd);
-        multiply(even);
-        if (k + 2 < BK) load(buffer, k + 2, even);
-        multiply(odd);
+      for (int k = 0; k < BK; ++k) {
+        if (k % 2 == 0) {
+          if (k + 1 < BK) load(buffer, k + 1, odd);
+          multiply(even);
+        } else {
+          if (k + 1 < BK) load(buffer, k + 1, even);
+          multiply(odd);
+        }
       }
       if (BARRIERS == 2) __syncthreads();
       if (!more) break;
