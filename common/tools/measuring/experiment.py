@@ -3,6 +3,10 @@
   ladder experiment list
   ladder experiment build [NAME...] --keep DIR [--build DIR]
   ladder experiment run DIR --out FILE       here, or on another machine of a kind
+  ladder experiment run NAME...              builds, measures here, and shows the recorded figure beside each
+  ladder experiment check [NAME...]          on the CPU device, every access checked; no GPU
+
+`five_ladders` stands for the experiments that docs/other_ladders.toml names: other authors' kernels, rebuilt.
 
 docs/experiments/NAME.toml names a step, a question and variants of the step's kernel. A variant edits the
 source (`replace`, `constants`: see edits.py), has options of the program (`options`) or of nvcc (`compiler`),
@@ -27,6 +31,7 @@ from typing import Any
 
 from tools.base import (
     BUILD,
+    EVIDENCE,
     ROOT,
     Parser,
     UsageError,
@@ -128,6 +133,12 @@ def read(path: Path) -> Experiment:
 
 def choose(names: list[str]) -> list[Experiment]:
     known = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    if "five_ladders" in names:
+        ladders = read_toml(ROOT / "docs" / "other_ladders.toml").values()
+        names = [
+            *(n for n in names if n != "five_ladders"),
+            *(n for of in ladders for n in of["experiments"]),
+        ]
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"no experiment '{unknown[0]}'; there are {', '.join(known)}")
     return [read(known[name]) for name in names or known]
@@ -272,6 +283,21 @@ def check_all(experiments: list[Experiment], build: Path) -> bool:
 # ---- The verbs -------------------------------------------------------------------------------------------
 
 
+def run_here(experiments: list[Experiment], build: Path) -> tuple[list[Record], bool]:
+    """Measures what it builds, and prints it beside what is recorded of another GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        build_all(experiments, build, Path(folder).resolve())
+        records, fine = run_all(Path(folder).resolve())
+    recorded = {
+        (r["experiment"], r["variant"], r["m"]): f"{r['ratio_to_cublas']:.3f} on {r['device']}"
+        for r in read_json(EVIDENCE / "experiments.json")
+    }
+    print(f"{records[0]['device']} beside what is recorded, as fractions of cuBLAS on each")
+    rows = [[*row(r), recorded.get((r["experiment"], r["variant"], r["m"]), "-")] for r in records]
+    print(aligned(rows, left=2))
+    return records, fine
+
+
 def row(record: Record) -> list[str]:
     ratio = record["ratio_to_cublas"]
     speed = "wrong" if not record["pass"] else f"{ratio:.3f} of cuBLAS" if ratio else "-"
@@ -292,8 +318,9 @@ def main() -> int:
         command.add_argument("--build", default=BUILD, type=Path)
     build.add_argument("--keep", metavar="DIR", help="where the programs go", type=Path, required=True)
     run = commands.add_parser("run")
-    run.add_argument("folder", metavar="DIR", help="what build --keep filled", type=Path)
-    run.add_argument("--out", metavar="FILE", help="of the records", type=Path, required=True)
+    run.add_argument("what", metavar="DIR|NAME", nargs="+", help="what build --keep filled, or experiments")
+    run.add_argument("--out", metavar="FILE", help="of the records; a folder's must go somewhere", type=Path)
+    run.add_argument("--build", default=BUILD, type=Path)
     args = parser.parse_args()
     if args.command == "list":
         for experiment in choose(args.names):
@@ -303,9 +330,18 @@ def main() -> int:
     elif args.command == "check":
         return int(not check_all(choose(args.names), args.build))
     else:
-        records, fine = run_all(args.folder.resolve())
-        print(aligned(map(row, records), left=2))
-        write_json(args.out, merge(read_json(args.out) if args.out.exists() else [], records))
+        folder = Path(args.what[0])
+        if folder.is_dir() and len(args.what) == 1:
+            if args.out is None:
+                raise UsageError("give --out FILE, where the records of the folder go")
+            records, fine = run_all(folder.resolve())
+            print(aligned(map(row, records), left=2))
+        else:
+            wanted = choose(args.what)
+            here = on_this_gpu(args.build, list(dict.fromkeys(e.step for e in wanted)))
+            records, fine = run_here([e for e in wanted if e.step in here], args.build)
+        if args.out:
+            write_json(args.out, merge(read_json(args.out) if args.out.exists() else [], records))
         return int(not fine)
     return 0
 
