@@ -22,7 +22,7 @@ constexpr int ALIGNMENT = 4;    // of the arrays in shared memory, in bytes
 constexpr int TIMES = 1;        // of the arrays in shared memory only a part is used, the TIMES-th
 constexpr int BUFFERS = 1;      // 2: the next tiles are copied while these are computed
 constexpr int BY_COLUMN = 0;    // 1: a column of the thread's tile after the other; 0: a row
-constexpr int UNROLLED = BK;    // terms in a round of the inner loop
+constexpr int UNROLLED = 1;     // terms in a round of the inner loop
 constexpr int BY_TWO = 0;  // 1: the loop over tiles is written for two of them, so that buffers are fixed
 static_assert(BM * BK % (4 * THREADS) == 0 && BK * BN % (4 * THREADS) == 0);
 static_assert((GROUPED || !WIDE_SHARED) && (GROUPED || !GROUP_LOOP));
@@ -39,6 +39,7 @@ __global__ void sgemm_ada_tiles(Gemm g) {
   const float* A = g.A + blockIdx.z * g.strideA + blockIdx.y * BM * g.lda;              // [BM][K]
   const float* B = g.B + blockIdx.z * g.strideB + blockIdx.x * BN;                      // [K][BN]
   float* C = g.C + blockIdx.z * g.strideC + blockIdx.y * BM * g.ldc + blockIdx.x * BN;  // [BM][BN]
+  const int lda = g.lda, ldb = g.ldb, ldc = g.ldc;                                      // 32 bits, as there
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
 
   const auto a_place = [&](int buffer, int row, int k) -> float& {
@@ -46,10 +47,9 @@ __global__ void sgemm_ada_tiles(Gemm g) {
   };
   const auto copy_tiles = [&](int buffer, int k0) {
     constexpr int WIDTH = WIDE_GLOBAL ? 4 : 1;
-#pragma unroll
     for (int i = threadIdx.x * WIDTH; i < BM * BK; i += THREADS * WIDTH) {
       const int row = i / BK, k = i % BK;
-      const float* from = &A[row * g.lda + k0 + k];
+      const float* from = &A[row * lda + k0 + k];
       if constexpr (WIDE_GLOBAL) {
         const float4 v = *reinterpret_cast<const float4*>(from);
         if constexpr (!TRANSPOSED) {
@@ -62,10 +62,9 @@ __global__ void sgemm_ada_tiles(Gemm g) {
         a_place(buffer, row, k) = *from;
       }
     }
-#pragma unroll
     for (int i = threadIdx.x * WIDTH; i < BK * BN; i += THREADS * WIDTH) {
       const int k = i / BN, col = i % BN;
-      const float* from = &B[(k0 + k) * g.ldb + col];
+      const float* from = &B[(k0 + k) * ldb + col];
       if constexpr (WIDE_GLOBAL) {
         float4_at(&Bs[buffer][0][k][col]) = *reinterpret_cast<const float4*>(from);
       } else {
@@ -108,7 +107,7 @@ __global__ void sgemm_ada_tiles(Gemm g) {
   const float scale = C_FIRST && g.alpha != 0.0f ? g.beta / g.alpha : 0.0f;
   if (scale != 0.0f) {
     for (int i = 0; i < TM; ++i) {
-      for (int j = 0; j < TN; ++j) sums[i][j] = scale * C[(ty * TM + i) * g.ldc + column(tx, j)];
+      for (int j = 0; j < TN; ++j) sums[i][j] = scale * C[(ty * TM + i) * ldc + column(tx, j)];
     }
   }
 
@@ -116,8 +115,8 @@ __global__ void sgemm_ada_tiles(Gemm g) {
 #pragma unroll 4
     for (int k = 0; k < g.K; ++k) {
       float a[TM], b[TN];
-      for (int i = 0; i < TM; ++i) a[i] = A[(ty * TM + i) * g.lda + k];
-      for (int j = 0; j < TN; ++j) b[j] = B[k * g.ldb + column(tx, j)];
+      for (int i = 0; i < TM; ++i) a[i] = A[(ty * TM + i) * lda + k];
+      for (int j = 0; j < TN; ++j) b[j] = B[k * ldb + column(tx, j)];
       add_product(a, b, 0, TN);
     }
   } else if constexpr (BUFFERS == 1) {
@@ -151,7 +150,7 @@ __global__ void sgemm_ada_tiles(Gemm g) {
   const float beta = C_FIRST && g.alpha != 0.0f ? 0.0f : g.beta;
   for (int i = 0; i < TM; ++i) {
     for (int j = 0; j < TN; ++j) {
-      update(C[(ty * TM + i) * g.ldc + column(tx, j)], sums[i][j], g.alpha, beta);
+      update(C[(ty * TM + i) * ldc + column(tx, j)], sums[i][j], g.alpha, beta);
     }
   }
 }
