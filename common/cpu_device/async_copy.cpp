@@ -74,7 +74,7 @@ void finish_copies(Block& block, unsigned thread, std::uint64_t number, const Mb
     finish_read(block, thread, *copy, by_engine == nullptr ? block.actor(thread) : by_engine->engine,
                 by_engine == nullptr ? block.clocks->now() : tick);
     if (by_engine != nullptr) {
-      fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, copy->pc);
+      fill_shared(copy->shared, copy->bytes, by_engine->engine, tick, true, copy->pc);
     } else {  // ... and again when it is waited for, at the latest
       mark_pending(copy->shared, copy->bytes, false);
       check_shared_write(copy->shared, copy->bytes, copy->pc);

@@ -100,7 +100,7 @@ bool AsyncEngine::act(Block& block) {
     }
   });
   if (!in_place) put(work.target.shared, rows, to);
-  if (block.clocks) fill_shared(work.target.shared, rows.bytes(), b.engine, tick, work.pc);
+  if (block.clocks) fill_shared(work.target.shared, rows.bytes(), b.engine, tick, false, work.pc);
   b.deliver(target, rows.bytes());
   return true;
 }

@@ -17,9 +17,8 @@ T update(T* address, const Change& change, const void* pc) {
   block.note_turn(pc);
   if (overdue != 0) report_overdue(pc);
   block.spin.read(reinterpret_cast<std::uintptr_t>(address), block.current, pc);
-  std::unique_lock<std::mutex> lock;
-  if (observe_atomic(address, true, pc)) {
-    lock = std::unique_lock(block.launch.atomic_objects.mutex);
+  const std::unique_lock lock = observe_atomic(address, true, pc);
+  if (lock) {
     block.grid_order->atomic(block.actor(block.current), reinterpret_cast<std::uintptr_t>(address),
                              block.launch.atomic_objects);
   }

@@ -1,4 +1,4 @@
-// memcpy() and memset() of kernels.
+// memcpy() and memset() of kernels, and copies of structs.
 
 #include <cstring>
 
@@ -36,3 +36,16 @@ void fill_bytes(void* to, int value, std::size_t bytes) {
 }
 
 }  // namespace cpu_device
+
+// The compiler calls these before accesses of unusual sizes, and of types that are aligned to less than their
+// size: structs. It does not say to how much.
+extern "C" {
+
+void __tsan_read_range(void* address, std::size_t bytes) {
+  cpu_device::observe_range(address, bytes, false, __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  cpu_device::observe_range(address, bytes, true, __builtin_return_address(0));
+}
+
+}  // extern "C"

@@ -32,7 +32,7 @@ class Stacks {
   int guarded_ = 0;
 };
 
-// Stacks that no other worker uses, and back.
+// Stacks that no other OS thread uses, and back.
 std::unique_ptr<Stacks> take_stacks();
 void keep_stacks(std::unique_ptr<Stacks> stacks);
 

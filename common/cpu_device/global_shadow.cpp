@@ -95,8 +95,13 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
+  // Atomic operations on a word come one after the other. So what follows the latest of them follows all: the
+  // last block may make a counter zero by an ordinary store.
+  const bool follows_atomic =
+      touched.write.atomic() && (bytes & ~touched.write.bytes()) == 0 && !races(touched.write, bytes, block);
   const auto check = [&](const Older& other) {
-    if ((atomic && other.touch.atomic()) || !races(other.touch, bytes, block)) return false;
+    if (other.touch.atomic() && (atomic || (other.write && follows_atomic))) return false;
+    if (!races(other.touch, bytes, block)) return false;
     report_race(other, element(word, bytes), write, pc);
     return true;
   };

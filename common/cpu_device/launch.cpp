@@ -168,7 +168,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
           "; here a kernel in clusters has its shared memory through dynamic_shared()");
     }
   }
-  shared_variables();  // reads the symbol table before the workers need it
+  shared_variables();  // reads the symbol table before other OS threads need it
   const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < min(cores, clusters); ++i) others.emplace_back([&] { run_clusters(launch); });

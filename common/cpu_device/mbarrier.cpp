@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/cpu_device/bulk_copy.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/observe.hpp"
 
@@ -159,6 +160,7 @@ void mbarrier_fence_init() {
   for (auto& [address, b] : current_block->sync.mbarriers) {
     if (b.init_thread == current_block->current) b.known_to_engine = true;
   }
+  fence_async_proxy();  // on a GPU this function ends with one
 }
 
 void mbarrier_arrive(std::uint64_t* barrier) {

@@ -191,7 +191,7 @@ void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc)
   observe_access(address, bytes, write, pc, false, 0);
 }
 
-bool observe_atomic(const void* pointer, bool reads, const void* pc) {
+std::unique_lock<std::mutex> observe_atomic(const void* pointer, bool reads, const void* pc) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   constexpr unsigned bytes = 4;
   Block& block = *current_block;
@@ -199,7 +199,7 @@ bool observe_atomic(const void* pointer, bool reads, const void* pc) {
     report(FaultKind::misaligned, pc, "changes 4 bytes atomically at an address that is no multiple of 4");
     stop_launch();
   }
-  if (!block.launch.checked || on_stack(block, address, true)) return false;
+  if (!block.launch.checked || on_stack(block, address, true)) return {};
   const SharedPlace place = find_shared(block, address, bytes);
   const bool shared = place.block != nullptr;
   if (shared && !place.inside) stop_outside_shared(bytes, true, pc);
@@ -209,10 +209,14 @@ bool observe_atomic(const void* pointer, bool reads, const void* pc) {
   tell(block, pc, told, bytes, space, true, false, 0);
   if (shared) {
     place.block->shadow->atomic(place.offset / 4, block.actor(block.current), reads, pc);
-    return false;
+    return {};
   }
-  if (!check_global_atomic(address, reads, true, pc)) stop_at_wild_address(address, true, pc);
-  return true;
+  std::unique_lock lock(block.launch.atomic_objects.mutex);
+  if (!check_global_atomic(address, reads, true, pc)) {
+    lock.unlock();
+    stop_at_wild_address(address, true, pc);
+  }
+  return lock;
 }
 
 void check_memory(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
@@ -333,15 +337,6 @@ OBSERVE(__tsan_unaligned_write2, 2, true)
 OBSERVE(__tsan_unaligned_write4, 4, true)
 OBSERVE(__tsan_unaligned_write8, 8, true)
 OBSERVE(__tsan_unaligned_write16, 16, true)
-
-void __tsan_read_range(void* address, std::size_t bytes) {
-  cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), false,
-                      __builtin_return_address(0));
-}
-void __tsan_write_range(void* address, std::size_t bytes) {
-  cpu_device::observe(reinterpret_cast<std::uintptr_t>(address), static_cast<unsigned>(bytes), true,
-                      __builtin_return_address(0));
-}
 
 // Asks whether a function's static variable, such as a workspace of sgemm(), has been initialised; not in
 // kernels.

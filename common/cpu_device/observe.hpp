@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "common/cpu_device/block.hpp"
 #include "common/cpu_device/cpu_device.hpp"
@@ -20,10 +21,10 @@ void check_copy_source(std::uintptr_t address, unsigned bytes, const void* pc);
 void check_store_target(std::uintptr_t address, unsigned bytes, const void* pc);
 // Like observe(), for the start of an asynchronous copy. Not `valid`: it writes zeros and reads nothing.
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc);
-// An atomic operation on 4 bytes, which reads before it writes, or only writes. Returns true if it is on
-// global memory in a checked launch, so that other blocks may see it. Ends the launch if the operation is not
-// possible.
-bool observe_atomic(const void* address, bool reads, const void* pc);
+// An atomic operation on 4 bytes, which reads before it writes, or only writes. On global memory in a checked
+// launch, where other blocks may see it, returns the lock under which it is to be done: so the check sees
+// those of all blocks in the order in which they happen. Ends the launch if the operation is not possible.
+std::unique_lock<std::mutex> observe_atomic(const void* address, bool reads, const void* pc);
 
 // The block of the running cluster in whose shared memory an address lies, or just past the end of a part of
 // it; nullptr: none.
@@ -45,8 +46,9 @@ void mark_pending(const void* shared, unsigned bytes, bool pending);
 void check_fenced(const void* shared, unsigned bytes, bool overwrites, const void* pc);
 // Marks that a store has yet to read this place, so that nobody may write to it, or no longer has.
 void mark_unread(const void* shared, unsigned bytes, bool unread);
-// An engine has filled this place.
-void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+// An engine has filled this place; see SharedShadow::fill().
+void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, bool unfenced,
+                 const void* pc);
 
 // Where the running CUDA thread finds `bytes` bytes at an address (in shared memory a byte offset, as in an
 // Access); nullptr if they are in no allocation.

@@ -23,8 +23,8 @@ void ProxyFences::fence(unsigned thread) {
     if (everybody) join(known_to_all_, fence);
     return everybody;
   });
-  Fence now{thread, clocks_.now(), clocks_.known_to_all(), {}};
-  clocks_.release(thread, now.clock);
+  Fence now{thread, clocks_.now(), 0, {}};
+  now.all_before = clocks_.release_to_grid(thread, now.clock);  // with what its block knows of engines
   // Of many fences that some have yet to see the oldest of a thread becomes part of the next: that may hide a
   // missing fence, but never invents one.
   constexpr auto most = 4;
@@ -39,9 +39,10 @@ void ProxyFences::fence(unsigned thread) {
 }
 
 bool ProxyFences::between(unsigned writer, Tick tick, unsigned requester) const {
-  if (known_to_all_.covers(writer, tick)) return true;
+  const bool is_engine = clocks_.is_engine(writer);
+  if (known_to_all_.covers(writer, is_engine, tick)) return true;
   return std::any_of(fences_.begin(), fences_.end(), [&](const Fence& fence) {
-    return fence.covers(writer, tick) && clocks_.ordered(fence.thread, fence.tick, requester);
+    return fence.covers(writer, is_engine, tick) && clocks_.ordered(fence.thread, fence.tick, requester);
   });
 }
 

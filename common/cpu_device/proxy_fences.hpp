@@ -26,8 +26,8 @@ class ProxyFences {
     Tick tick = 0;
     Tick all_before = 0;  // what threads did before this tick its thread had seen, ...
     Clock clock;          // ... and what each actor did up to its tick here
-    bool covers(unsigned writer, Tick at) const {
-      return at < all_before || (writer < clock.size() && at <= clock[writer]);
+    bool covers(unsigned writer, bool is_engine, Tick at) const {
+      return (!is_engine && at < all_before) || (writer < clock.size() && at <= clock[writer]);
     }
   };
   static void join(Fence& into, const Fence& from);

@@ -123,17 +123,27 @@ void SharedShadow::thin_out(More& more) {
 
 void SharedShadow::check_fenced(std::size_t index, unsigned bytes, bool overwrites, const void* pc) const {
   const Touch& write = words_[index].write;
-  if (write.by_engine() || write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
+  if (write.by_engine() && !write.unfenced()) return;
+  if (write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
   const Block& running = *current_block;
-  for (std::uint32_t lanes = write.lanes; lanes != 0; lanes &= lanes - 1) {
-    const unsigned actor = write.group() * 32 + static_cast<unsigned>(std::countr_zero(lanes));
-    if (running.cluster.shared_fences->between(actor, write.tick, running.actor(running.current))) continue;
-    if (reported_before(FaultKind::missing_proxy_fence, pc)) return;
+  const auto check = [&](unsigned actor) {
+    Cluster& cluster = running.cluster;
+    if (cluster.shared_fences->between(actor, write.tick, running.actor(running.current))) return false;
+    if (reported_before(FaultKind::missing_proxy_fence, pc)) return true;
+    const unsigned thread = write.by_engine() ? cluster.started_by(actor, write.tick) : actor;
     report(FaultKind::missing_proxy_fence, pc,
            std::string(overwrites ? "has a copy overwrite " : "has a store read ") +
-               block_.shared.describe(index * 4) + ", which " + running.cluster.actor_name(running, actor) +
-               " wrote at " + place_of(write.pc()) + "; no fence_async_proxy() stands between");
+               block_.shared.describe(index * 4) + ", which " + cluster.actor_name(running, thread) +
+               (write.by_engine() ? " had copied by cp.async at " : " wrote at ") + place_of(write.pc()) +
+               "; no fence_async_proxy() stands between");
+    return true;
+  };
+  if (write.by_engine()) {
+    check(write.group());
     return;
+  }
+  for (std::uint32_t lanes = write.lanes; lanes != 0; lanes &= lanes - 1) {
+    if (check(write.group() * 32 + static_cast<unsigned>(std::countr_zero(lanes)))) return;
   }
 }
 
@@ -147,11 +157,12 @@ void SharedShadow::mark_unread(std::size_t index, unsigned bytes, bool unread) {
   word.pending = static_cast<std::uint8_t>(unread ? word.pending | bytes << 4 : word.pending & ~(bytes << 4));
 }
 
-void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick tick, bool unfenced,
+                        const void* pc) {
   Word& word = words_[index];
   mark_pending(index, bytes, false);
   if ((word.write.bytes() & ~bytes) != 0) keep(word, word.write);
-  word.write = Touch::make(pc, bytes, engine, true, true, tick, 0);
+  word.write = Touch::make(pc, bytes, engine, true, true, tick, 0, false, unfenced);
   word.written |= bytes;
 }
 

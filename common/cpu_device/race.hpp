@@ -61,8 +61,9 @@ class SharedShadow {
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
   // A store has yet to read these bytes, so that nobody may write to them, or has read them.
   void mark_unread(std::size_t word, unsigned bytes, bool unread);
-  // An engine has filled them at this tick; whoever has not acquired that must not touch them.
-  void fill(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
+  // An engine has filled them at this tick; whoever has not acquired that must not touch them. `unfenced`: by
+  // cp.async, see Touch.
+  void fill(std::size_t word, unsigned bytes, unsigned engine, Tick tick, bool unfenced, const void* pc);
 
  private:
   // Accesses to the same bytes from one place by lanes of one warp between two synchronisations, or one
@@ -72,9 +73,9 @@ class SharedShadow {
     Tick tick = 0;           // 0: none
     std::uint32_t lanes = 0;
     static Touch make(const void* pc, unsigned bytes, unsigned group, bool write, bool engine, Tick tick,
-                      std::uint32_t lanes, bool atomic = false) {
+                      std::uint32_t lanes, bool atomic = false, bool unfenced = false) {
       return {packed_pc(pc) | std::uint64_t{bytes} << 32 | std::uint64_t{write} << 36 |
-                  std::uint64_t{engine} << 37 | std::uint64_t{atomic} << 38 |
+                  std::uint64_t{engine} << 37 | std::uint64_t{atomic} << 38 | std::uint64_t{unfenced} << 39 |
                   std::uint64_t{group} << group_at,
               tick, lanes};
     }
@@ -83,11 +84,13 @@ class SharedShadow {
     bool write() const { return (what >> 36 & 1) != 0; }
     bool by_engine() const { return (what >> 37 & 1) != 0; }
     bool atomic() const { return (what >> 38 & 1) != 0; }
+    // By an engine, but not by the asynchronous proxy: behind cp.async bulk copies and stores need a fence.
+    bool unfenced() const { return (what >> 39 & 1) != 0; }
     unsigned group() const { return static_cast<unsigned>(what >> group_at); }  // the warp, or the engine
     Touch with_group(unsigned group) const {
       return {(what & ((std::uint64_t{1} << group_at) - 1)) | std::uint64_t{group} << group_at, tick, lanes};
     }
-    static constexpr unsigned group_at = 39;
+    static constexpr unsigned group_at = 40;
   };
   struct Word {
     Touch write, read;  // the latest

@@ -36,10 +36,11 @@ void mark_unread(const void* shared, unsigned bytes, bool unread) {
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_unread(word, mask, unread); });
 }
 
-void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, bool unfenced,
+                 const void* pc) {
   const SharedPlace place = find_shared(shared, bytes);
   for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
-    place.block->shadow->fill(word, mask, engine, tick, pc);
+    place.block->shadow->fill(word, mask, engine, tick, unfenced, pc);
   });
 }
 

@@ -188,14 +188,22 @@ class Xray : public AccessListener {
     std::pair<const Key, Stream>* next = nullptr;
   };
 
-  // An OS thread, with the block that it is running. Only that thread touches it during a launch.
-  struct Runner {
-    std::uint64_t os_thread = 0;  // std::thread::ids are reused
-    std::uint64_t block = 0;
-    std::uint64_t sequence = 0;  // requests of this block so far
+  // A block that has begun and not ended.
+  struct Running {
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+    std::uint64_t block = none;
+    std::uint64_t sequence = 0;  // requests so far
     using Streams = std::unordered_map<Key, Stream, Hash>;
     std::deque<Streams> warps;              // not a vector, which would move what is pointed to
     Streams::value_type* latest = nullptr;  // of the streams
+  };
+
+  // An OS thread, with the blocks that it is running, those of a cluster. Only that thread touches it during
+  // a launch.
+  struct Runner {
+    std::uint64_t os_thread = 0;  // std::thread::ids are reused
+    std::deque<Running> blocks;
+    Running* running = nullptr;  // that whose turn it is
     std::map<SumKey, Sum> sums;
   };
 
@@ -212,12 +220,14 @@ class Xray : public AccessListener {
 
   Runner& runner_of_this_thread();
   Runner& runner_in(std::uint64_t block);
-  Stream& stream_of(Runner& runner, const Key& key);
+  static void switch_to(Runner& runner, std::uint64_t block);
+  Stream& stream_of(Running& running, const Key& key);
   const Cost& cost(Stream& stream, Space space, const WarpRequest& request, unsigned bytes);
   void count_side(Runner& runner, const Key& key, Stream& stream, const Side& side);
   void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
   void count_open(Runner& runner, const Key& key, Stream& stream);
-  void end_block(Runner& runner);
+  void end_block(Runner& runner, Running& running);
+  void end_blocks(Runner& runner);
   std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i
 
   const bool keep_requests_;

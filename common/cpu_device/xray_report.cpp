@@ -67,7 +67,7 @@ XrayReport Xray::report() {
   const std::lock_guard lock(mutex_);
   std::map<SumKey, Sum> sums;
   for (auto& [id, runner] : runners_) {
-    end_block(*runner);
+    end_blocks(*runner);
     for (const auto& [key, sum] : runner->sums) sums[key].add(sum);
   }
   std::vector<const void*> pcs;

@@ -86,14 +86,20 @@ void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
   }
 }
 
-void Xray::end_block(Runner& runner) {
-  for (Runner::Streams& streams : runner.warps) {
+void Xray::end_block(Runner& runner, Running& running) {
+  runner.running = &running;
+  for (Running::Streams& streams : running.warps) {
     for (auto& [key, stream] : streams) {
       count_open(runner, key, stream);
       stream.before = 0;
     }
   }
-  runner.sequence = 0;
+  running.sequence = 0;
+  running.block = Running::none;
+}
+
+void Xray::end_blocks(Runner& runner) {
+  for (Running& running : runner.blocks) end_block(runner, running);
 }
 
 std::uint64_t Xray::new_identity() {
@@ -111,7 +117,7 @@ std::uint64_t Xray::new_identity() {
   std::unique_ptr<Runner>& mine = runners_[std::this_thread::get_id()];
   if (mine == nullptr) mine = std::make_unique<Runner>();
   if (mine->os_thread != this_thread) {  // the id's previous owner is gone
-    end_block(*mine);
+    end_blocks(*mine);
     mine->os_thread = this_thread;
   }
   instance = identity_;
@@ -128,50 +134,59 @@ std::uint64_t Xray::new_identity() {
 void Xray::on_launch(const LaunchShape& shape) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, runner] : runners_) {
-    end_block(*runner);
-    runner->warps.clear();  // they refer to the previous kernel's sums
-    runner->latest = nullptr;
+    end_blocks(*runner);
+    runner->blocks.clear();  // they refer to the previous kernel's sums
+    runner->running = nullptr;
   }
   ++launches_;
   shape_ = shape;
   blocks_ += shape.blocks();
 }
 
-void Xray::on_warp_end(std::uint64_t, std::uint32_t warp) {
-  Runner& runner = runner_of_this_thread();
-  if (warp >= runner.warps.size()) return;  // it accessed nothing
-  for (auto& [key, stream] : runner.warps[warp]) count_open(runner, key, stream);
-}
-
-void Xray::on_block_end(std::uint64_t) {
-  end_block(runner_of_this_thread());
-  ++observed_blocks_;
+void Xray::switch_to(Runner& runner, std::uint64_t block) {
+  const auto find = [&](std::uint64_t wanted) {
+    return std::find_if(runner.blocks.begin(), runner.blocks.end(),
+                        [&](const Running& running) { return running.block == wanted; });
+  };
+  auto found = find(block);
+  if (found == runner.blocks.end()) found = find(Running::none);
+  runner.running = found == runner.blocks.end() ? &runner.blocks.emplace_back() : &*found;
+  runner.running->block = block;
 }
 
 [[gnu::always_inline]] inline Xray::Runner& Xray::runner_in(std::uint64_t block) {
   Runner& runner = runner_of_this_thread();
-  if (runner.block != block) {
-    end_block(runner);
-    runner.block = block;
-  }
+  if (runner.running == nullptr || runner.running->block != block) switch_to(runner, block);
   return runner;
 }
 
-[[gnu::always_inline]] inline Xray::Stream& Xray::stream_of(Runner& runner, const Key& key) {
-  auto* entry = runner.latest == nullptr ? nullptr : runner.latest->second.next;
+void Xray::on_warp_end(std::uint64_t block, std::uint32_t warp) {
+  Runner& runner = runner_in(block);
+  if (warp >= runner.running->warps.size()) return;  // it accessed nothing
+  for (auto& [key, stream] : runner.running->warps[warp]) count_open(runner, key, stream);
+}
+
+void Xray::on_block_end(std::uint64_t block) {
+  Runner& runner = runner_in(block);
+  end_block(runner, *runner.running);
+  ++observed_blocks_;
+}
+
+[[gnu::always_inline]] inline Xray::Stream& Xray::stream_of(Running& running, const Key& key) {
+  auto* entry = running.latest == nullptr ? nullptr : running.latest->second.next;
   if (entry == nullptr || entry->first != key) {
-    if (runner.warps.size() <= key.warp) runner.warps.resize(key.warp + 1);
-    entry = &*runner.warps[key.warp].try_emplace(key).first;
-    if (runner.latest != nullptr) runner.latest->second.next = entry;
+    if (running.warps.size() <= key.warp) running.warps.resize(key.warp + 1);
+    entry = &*running.warps[key.warp].try_emplace(key).first;
+    if (running.latest != nullptr) running.latest->second.next = entry;
   }
-  runner.latest = entry;
+  running.latest = entry;
   return entry->second;
 }
 
 void Xray::on_request(const CollectiveRequest& collective) {
   Runner& runner = runner_in(collective.block);
   const Key key{{collective.pc, collective.bytes, collective.space, collective.operation}, collective.warp};
-  Stream& stream = stream_of(runner, key);
+  Stream& stream = stream_of(*runner.running, key);
   if (!stream.requests.empty()) count_open(runner, key, stream);  // no more lanes will join these
   const WarpRequest request{collective.active, collective.addresses};
   const auto& [count, bytes, pitch] = collective.rows;
@@ -194,8 +209,8 @@ void Xray::on_request(const CollectiveRequest& collective) {
     }
   }
   count_side(runner, key, stream,
-             {collective.space, request, stream.before++, runner.sequence++, cost, cost.banks.wavefronts,
-              collective.during_copies, &words});
+             {collective.space, request, stream.before++, runner.running->sequence++, cost,
+              cost.banks.wavefronts, collective.during_copies, &words});
 }
 
 void Xray::on_access(const Access& access) {
@@ -206,7 +221,7 @@ void Xray::on_access(const Access& access) {
                               : access.write ? Operation::store
                                              : Operation::load;
   const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
-  Stream& stream = stream_of(runner, key);
+  Stream& stream = stream_of(*runner.running, key);
   if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
     count_open(runner, key, stream);
     stream.epoch = access.epoch;
@@ -215,7 +230,7 @@ void Xray::on_access(const Access& access) {
   std::vector<std::uintptr_t>& of_lane = stream.addresses[lane];
   const std::size_t index = of_lane.size();
   if (index == stream.requests.size()) {
-    stream.requests.push_back({runner.sequence++});
+    stream.requests.push_back({runner.running->sequence++});
     if (keep_requests_) stream.words.emplace_back();
   }
   of_lane.push_back(access.address);

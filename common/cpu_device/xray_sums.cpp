@@ -53,10 +53,12 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
   sum.threads_per_block = std::max(sum.threads_per_block, shape_.block.x * shape_.block.y * shape_.block.z);
 
   const auto lanes = static_cast<unsigned>(__builtin_popcount(request.active));
-  const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.block, key.warp, side.sequence};
+  const std::array<std::uint64_t, 5> rank{32 - lanes, launches_, runner.running->block, key.warp,
+                                          side.sequence};
   const bool better = sum.counts.requests == 0 || rank < sum.rank;
   if (better || keep_requests_) {
-    XrayExample example{unflatten(runner.block, shape_.grid), key.warp, side.execution, request.active, {}};
+    XrayExample example{
+        unflatten(runner.running->block, shape_.grid), key.warp, side.execution, request.active, {}};
     for (unsigned lane = 0; lane < 32; ++lane) {
       if ((request.active >> lane & 1) == 0 && !(bulk && lane == 0)) continue;
       example.offset[lane] = static_cast<std::int64_t>(request.addresses[lane] - array.begin);
@@ -64,7 +66,7 @@ void Xray::count_side(Runner& runner, const Key& key, Stream& stream, const Side
     if (keep_requests_) {
       XrayRequest kept{example, side.sequence, {}};
       if (side.words != nullptr) kept.words = *side.words;
-      sum.requests.push_back({{launches_, runner.block, side.sequence}, std::move(kept)});
+      sum.requests.push_back({{launches_, runner.running->block, side.sequence}, std::move(kept)});
     }
     if (better) sum.rank = rank, sum.example = example;
   }

@@ -35,7 +35,8 @@ __device__ __forceinline__ void mbarrier_init(std::uint64_t* barrier, unsigned c
 #endif
 }
 
-// After mbarrier_init(), by the same thread: lets asynchronous copies see the mbarriers as they are now.
+// After mbarrier_init(), by the same thread: lets asynchronous copies see the mbarriers as they are now, and
+// whatever else the thread has written to shared memory: it ends with a fence_async_proxy() (bulk_copy.hpp).
 __device__ __forceinline__ void mbarrier_fence_init() {
 #if HAVE_MBARRIER
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -93,8 +93,9 @@ __global__ void with_shared_variable(float* x, float* y, int) {
   y[threadIdx.x] = values[threadIdx.x];
 }
 
-TEST_KERNELS(sum_of_cluster, split_barrier, early_exits, ring, multicast, alone, missing_cluster_barrier,
-             peers_race, one_block_waits, arrive_twice, wait_without_arrival, map_wrongly,
-             multicast_unannounced, others_mbarrier, with_shared_variable, with_variable_of_file);
+TEST_KERNELS(sum_of_cluster, split_barrier, early_exits, ring, multicast, multicast_to_others, alone,
+             missing_cluster_barrier, peers_race, one_block_waits, arrive_twice, wait_without_arrival,
+             map_wrongly, multicast_unannounced, others_mbarrier, with_shared_variable,
+             with_variable_of_file);
 
 }  // namespace

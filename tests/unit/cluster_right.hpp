@@ -100,6 +100,26 @@ __global__ void multicast(float* x, float* y, int) {
   cluster_sync();
 }
 
+// One block's copy comes to all others; it loads its own values.
+__global__ void multicast_to_others(float* x, float* y, int) {
+  auto& own = dynamic_shared<Peers>();
+  const unsigned t = threadIdx.x;
+  init_full(own);
+  cluster_sync();
+  if (cluster_block_rank() == 0) {
+    own.values[t] = x[t];
+    if (t == 0) {
+      bulk_copy_multicast(own.values, x, 256, &own.full,
+                          static_cast<std::uint16_t>((1u << cluster_size()) - 2));
+    }
+  } else {
+    if (t == 0) mbarrier_arrive_expect_tx(&own.full, 256);
+    mbarrier_wait(&own.full, 0);
+  }
+  y[blockIdx.x * 64 + t] = own.values[t];
+  cluster_sync();
+}
+
 // A cluster of one: all of this works there, too.
 __global__ void alone(float* x, float* y, int) {
   auto& own = dynamic_shared<Peers>();

@@ -21,6 +21,13 @@ TEST_P(Bytes, CopiesAndZeros) {
   EXPECT_EQ(y[63], 2.0f);
 }
 
+TEST_P(Bytes, StructsThatAreAlignedToTheirMembers) {
+  describe_x();
+  run("structs_in_between", 1, 32);
+  EXPECT_EQ(y[1], x[1 + 31 * 4]);
+  EXPECT_EQ(y[129 + 31 * 16 + 15], x[16]);
+}
+
 TEST_P(BytesFault, ARaceIsCalledThat) {
   describe_x();
   run("rows_by_memcpy", 1, 8, 1);
@@ -42,6 +49,15 @@ TEST_P(BytesFault, OutOfBounds) {
   ASSERT_FALSE(faults.empty());
   EXPECT_TRUE(faults[0].kind == FaultKind::array_index || faults[0].kind == FaultKind::out_of_bounds_shared)
       << describe(faults[0]);
+}
+
+TEST_P(BytesFault, AStructThatReachesBeyondTheMatrix) {
+  describe_x();
+  run("structs_in_between", 1, 32, 1);
+  const std::vector<Fault> faults = cpu_device::take_faults();
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0].kind, FaultKind::out_of_bounds_global);
+  EXPECT_EQ(faults[0].where, here("structs_in_between"));
 }
 
 TEST_P(BytesFault, WhatNobodyHasFilled) {

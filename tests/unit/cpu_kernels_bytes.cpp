@@ -28,6 +28,25 @@ __global__ void zeros_by_memset(float*, float* y, int n) {
   y[t] = sums[t];
 }
 
-TEST_KERNELS(rows_by_memcpy, zeros_by_memset);
+template <int FLOATS>
+struct Floats {
+  float values[FLOATS];
+};
+
+// Structs of 16 and 64 bytes, which are aligned as floats are: copied to places 4 bytes behind a multiple of
+// 16, through shared memory. n: 1: the last one reaches beyond x.
+__global__ void structs_in_between(float* x, float* y, int n) {
+  __shared__ __align__(16) float small[4 * 32 + 1], large[16 * 32 + 1];
+  const int t = static_cast<int>(threadIdx.x), skip = n == 1 && t == 31 ? 510 : 0;
+  auto* in_small = reinterpret_cast<Floats<4>*>(small + 1) + t;
+  auto* in_large = reinterpret_cast<Floats<16>*>(large + 1) + t;
+  *in_small = *(reinterpret_cast<const Floats<4>*>(x + 1) + t);
+  *in_large = *(reinterpret_cast<const Floats<16>*>(x + 1 + skip) + t);  // here: structs_in_between
+  __syncthreads();
+  *(reinterpret_cast<Floats<4>*>(y + 1) + t) = *(in_small + 31 - 2 * t);
+  *(reinterpret_cast<Floats<16>*>(y + 129) + t) = *(in_large + 31 - 2 * t);
+}
+
+TEST_KERNELS(rows_by_memcpy, zeros_by_memset, structs_in_between);
 
 }  // namespace

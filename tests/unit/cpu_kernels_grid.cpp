@@ -68,22 +68,28 @@ __global__ void write_after_read(unsigned* flags, float* data, float* y, int) {
 }
 
 // Whichever block comes last adds up what all have written. n: 1: it leaves out its fence, 2: the others
-// theirs.
+// theirs; 3: it makes the counter zero by an ordinary store; 4: the last but one does so.
 __global__ void last_block_sums(unsigned* flags, float* data, float* y, int n) {
   __shared__ bool last;
   data[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f;
   if (n != 2) __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(flags, 1u) == gridDim.x - 1;
+    const unsigned ticket = atomicAdd(flags, 1u);  // here: ticket_beside_reset
+    last = ticket == gridDim.x - 1;
     if (n != 1) __threadfence();
+    if (n == 4 && ticket == gridDim.x - 2) flags[0] = 0;  // here: reset_beside_ticket
   }
   __syncthreads();
   if (!last || threadIdx.x != 0) return;
   float sum = 0.0f;
   for (unsigned i = 0; i < gridDim.x * blockDim.x; ++i) sum += data[i];  // here: last_block_sums
   y[0] = sum;
-  atomicExch(flags, 0u);
+  if (n == 3) {
+    flags[0] = 0;
+  } else {
+    atomicExch(flags, 0u);
+  }
 }
 
 // Everybody adds to the same elements. n: the thread of the last block that reads one of them.

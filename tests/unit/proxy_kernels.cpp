@@ -2,6 +2,7 @@
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/bulk_copy.hpp"
+#include "common/cuda/bulk_store.hpp"
 #include "tests/unit/kernels.hpp"
 
 namespace {
@@ -25,6 +26,43 @@ __global__ void copy_over_writes(float* x, float* y, int n) {
     if (n == 0) fence_async_proxy();
     mbarrier_arrive_expect_tx(&full, 256);
     bulk_copy(slots, x, 256, &full);  // here: copy_over_writes
+  }
+  mbarrier_wait(&full, 0);
+  y[t] = slots[t];
+}
+
+// What cp.async brought, which tells an mbarrier so, goes on by a bulk store. The fence: n is 0: by each
+// thread that has waited, 1: before the copies, 2: nowhere, 3: by one thread for all, when all have waited.
+__global__ void store_what_was_copied(float* x, float* y, int n) {
+  __shared__ __align__(16) float slots[64];
+  __shared__ std::uint64_t full;
+  init(&full, 64);
+  const int t = static_cast<int>(threadIdx.x);
+  if (n == 1) fence_async_proxy();
+  async_copy<4>(&slots[t], &x[t], true);  // here: copied_before_store
+  mbarrier_arrive_after_async_copies(&full);
+  mbarrier_wait(&full, 0);
+  if (n == 0) fence_async_proxy();
+  __syncthreads();
+  if (t == 63) {
+    if (n == 3) fence_async_proxy();
+    bulk_store(y, slots, 256);  // here: store_what_was_copied
+    bulk_store_commit();
+    bulk_store_wait<0>();
+  }
+}
+
+// The fence is that of mbarrier_fence_init(), behind the writes.
+__global__ void copy_over_writes_before_init(float* x, float* y, int) {
+  __shared__ __align__(16) float slots[64];
+  __shared__ std::uint64_t full;
+  const int t = static_cast<int>(threadIdx.x);
+  slots[t] = 0.0f;
+  __syncthreads();
+  init(&full, 1);
+  if (t == 63) {
+    mbarrier_arrive_expect_tx(&full, 256);
+    bulk_copy(slots, x, 256, &full);
   }
   mbarrier_wait(&full, 0);
   y[t] = slots[t];
@@ -118,7 +156,7 @@ __global__ void async_copy_abandoned(float* x, float* y, int) {
   y[t] = 1.0f;
 }
 
-TEST_KERNELS(copy_over_writes, copy_over_reads, pack_and_copy, bulk_source_written_again,
-             async_source_written_again, async_copy_abandoned);
+TEST_KERNELS(copy_over_writes, copy_over_writes_before_init, store_what_was_copied, copy_over_reads,
+             pack_and_copy, bulk_source_written_again, async_source_written_again, async_copy_abandoned);
 
 }  // namespace

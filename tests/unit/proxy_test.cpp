@@ -21,6 +21,18 @@ TEST_P(Proxies, AFenceByWhoeverStandsBetween) {
   }
 }
 
+TEST_P(Proxies, TheFenceOfMbarrierFenceInit) {
+  run("copy_over_writes_before_init", 1, 64);
+  EXPECT_EQ(y[9], x[9]);
+}
+
+TEST_P(Proxies, AStoreOfWhatCpAsyncBrought) {
+  for (const int n : {0, 3}) {
+    run("store_what_was_copied", 1, 64, n);
+    EXPECT_EQ(y[9], x[9]);
+  }
+}
+
 TEST_P(Proxies, CopiesOverWhatWasOnlyRead) {
   run("copy_over_reads", 1, 64, 3);
   EXPECT_EQ(y[1], x[1] + x[65] + x[129]);
@@ -49,6 +61,16 @@ TEST_P(ProxyFault, ACopyOverWritesWithoutAFence) {
     EXPECT_THAT(fault.detail,
                 HasSubstr("has a copy overwrite slots[" + std::to_string(n == 5) + "], which thread (" +
                           std::to_string(n == 5) + ",0,0) wrote at " + here("written_before_copy")));
+  }
+}
+
+TEST_P(ProxyFault, AStoreOfWhatCpAsyncBroughtWithoutAFence) {
+  for (const int n : {1, 2}) {
+    run("store_what_was_copied", 1, 64, n);
+    const Fault fault = expect(FaultKind::missing_proxy_fence, 63, "; no fence_async_proxy() stands between");
+    EXPECT_THAT(fault.detail, HasSubstr("has a store read slots[0], which thread (0,0,0) had copied by "
+                                        "cp.async at " +
+                                        here("copied_before_store")));
   }
 }
 

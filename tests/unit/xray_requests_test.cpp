@@ -202,4 +202,27 @@ TEST(Examples, ExecutionsCountAcrossBarriers) {
   EXPECT_EQ(one[0].example.active, 0xfffffu);
 }
 
+// As in a cluster: what one block does between does not end the other's requests, nor their numbers.
+TEST(Examples, BlocksTakeTurns) {
+  Xray xray(true);
+  for (unsigned n = 0; n < 3; ++n) {
+    for (const std::uint64_t block : {4, 5}) {
+      for (unsigned lane = 0; lane < 16; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane));
+    }
+    for (const std::uint64_t block : {4, 5}) {
+      for (unsigned lane = 16; lane < 32; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane));
+    }
+  }
+  xray.on_block_end(4);
+  const std::vector<XrayRow> one = rows(xray);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].counts.requests, 6u);
+  EXPECT_EQ(one[0].counts.lanes, 6u * 32);
+  ASSERT_EQ(one[0].requests.size(), 6u);
+  for (unsigned i = 0; i < 6; ++i) {
+    EXPECT_EQ(one[0].requests[i].where.execution, i % 3);
+    EXPECT_EQ(one[0].requests[i].sequence, i % 3);
+  }
+}
+
 }  // namespace
