@@ -108,7 +108,7 @@ __global__ void multicast_to_others(float* x, float* y, int) {
   cluster_sync();
   if (cluster_block_rank() == 0) {
     own.values[t] = x[t];
-    if (t == 0) {
+    if (t == 0 && cluster_size() > 1) {
       bulk_copy_multicast(own.values, x, 256, &own.full,
                           static_cast<std::uint16_t>((1u << cluster_size()) - 2));
     }

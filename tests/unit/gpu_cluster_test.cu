@@ -33,6 +33,7 @@ void run(int) {
   for (const unsigned cluster : {1u, 2u, 4u, 8u, 16u}) {
     const std::vector<float> sums = run_kernel(sum_of_cluster, 16, cluster);
     const std::vector<float> copies = run_kernel(multicast, 16, cluster);
+    const std::vector<float> others = run_kernel(multicast_to_others, 16, cluster);
     for (unsigned i = 0; i < 16 * threads; ++i) {
       float sum = 0.0f;
       for (unsigned rank = 0; rank < cluster; ++rank) {
@@ -40,6 +41,7 @@ void run(int) {
       }
       expect(sums[i] == sum, "the sum over a cluster of " + std::to_string(cluster));
       expect(copies[i] == x(i % threads), "a copy to a cluster of " + std::to_string(cluster));
+      expect(others[i] == x(i % threads), "a copy to others in a cluster of " + std::to_string(cluster));
     }
   }
   const std::vector<float> split = run_kernel(split_barrier, 4, 4);
