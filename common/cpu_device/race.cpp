@@ -123,7 +123,7 @@ void SharedShadow::thin_out(More& more) {
 
 void SharedShadow::check_fenced(std::size_t index, unsigned bytes, bool overwrites, const void* pc) const {
   const Touch& write = words_[index].write;
-  if (write.by_engine() && !write.unfenced()) return;
+  if ((write.by_engine() && !write.unfenced()) || (words_[index].pending & bytes) != 0) return;
   if (write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
   const Block& running = *current_block;
   const auto check = [&](unsigned actor) {

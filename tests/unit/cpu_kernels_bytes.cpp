@@ -37,7 +37,7 @@ struct Floats {
 // 16, through shared memory. n: 1: the last one reaches beyond x.
 __global__ void structs_in_between(float* x, float* y, int n) {
   __shared__ __align__(16) float small[4 * 32 + 1], large[16 * 32 + 1];
-  const int t = static_cast<int>(threadIdx.x), skip = n == 1 && t == 31 ? 510 : 0;
+  const int t = static_cast<int>(threadIdx.x), skip = n == 1 && t == 31 ? 520 : 0;
   auto* in_small = reinterpret_cast<Floats<4>*>(small + 1) + t;
   auto* in_large = reinterpret_cast<Floats<16>*>(large + 1) + t;
   *in_small = *(reinterpret_cast<const Floats<4>*>(x + 1) + t);
