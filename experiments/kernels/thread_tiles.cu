@@ -14,14 +14,15 @@ constexpr int ITER_M = 1, ITER_N = 1;      // the thread has so many tiles, even
 constexpr int TM = 8, TN = 8;              // of this size
 constexpr int TRANSPOSED = 1;              // 1: As is [k][row]; 0: [row][k]
 constexpr int WIDE = 1;                    // 1: copies and stores of float4; 0: float by float
-constexpr int PREFETCH = 0;                // 1: the next tiles and fragments are fetched ahead, to registers
-constexpr int BUFFERS = 1;                 // 2: of the tiles, with PREFETCH
-constexpr int BARRIERS = 3 - BUFFERS;      // for each pair of tiles; with two buffers one is enough
-constexpr int LOADS_CHECKED = 0;           // 1: zeros are loaded from beyond the edges
-constexpr int STORES_CHECKED = 0;          // 1: nothing is stored there
-constexpr int SUMS_IN_C = 0;               // 1: after each tile its sums are added to C in global memory
-constexpr int BATCH_IN_X = 0;              // 1: blocks next to each other are of different products
-constexpr int WARPS_N = BN / WN;           // warps across the block's tile
+constexpr int NEIGHBOURS = 0;          // 1: a thread's copies are next to each other; 0: spread over the tile
+constexpr int PREFETCH = 0;            // 1: the next tiles and fragments are fetched ahead, to registers
+constexpr int BUFFERS = 1;             // 2: of the tiles, with PREFETCH
+constexpr int BARRIERS = 3 - BUFFERS;  // for each pair of tiles; with two buffers one is enough
+constexpr int LOADS_CHECKED = 0;       // 1: zeros are loaded from beyond the edges
+constexpr int STORES_CHECKED = 0;      // 1: nothing is stored there
+constexpr int SUMS_IN_C = 0;           // 1: after each tile its sums are added to C in global memory
+constexpr int BATCH_IN_X = 0;          // 1: blocks next to each other are of different products
+constexpr int WARPS_N = BN / WN;       // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 constexpr int LANES_N = WN / ITER_N / TN;                    // lanes across
 constexpr int SUB_M = WM / ITER_M, SUB_N = WN / ITER_N;      // from one of the thread's tiles to the next
@@ -47,6 +48,9 @@ __global__ void sgemm_thread_tiles(Gemm g) {
   const auto a_place = [&](int buffer, int row, int k) -> float& {
     return TRANSPOSED ? As[buffer][k][row] : As[buffer][row][k];
   };
+  const auto place = [&](int copy, int copies) {
+    return (NEIGHBOURS ? tid * copies + copy : tid + copy * THREADS) * WIDTH;
+  };
   float a_next[A_COPIES][WIDTH], b_next[B_COPIES][WIDTH];
   const auto fetch = [&](const float* from, float (&to)[WIDTH], bool inside) {
     if (LOADS_CHECKED && !inside) {
@@ -61,13 +65,13 @@ __global__ void sgemm_thread_tiles(Gemm g) {
   const auto fetch_tiles = [&](int k0) {
 #pragma unroll
     for (int copy = 0; copy < A_COPIES; ++copy) {
-      const int i = (tid + copy * THREADS) * WIDTH, row = row0 + i / BK, k = k0 + i % BK;
+      const int i = place(copy, A_COPIES), row = row0 + i / BK, k = k0 + i % BK;
       if (BM * BK % (THREADS * WIDTH) != 0 && i >= BM * BK) break;
       fetch(&A[row * g.lda + k], a_next[copy], row < g.M && k < g.K);
     }
 #pragma unroll
     for (int copy = 0; copy < B_COPIES; ++copy) {
-      const int i = (tid + copy * THREADS) * WIDTH, k = k0 + i / BN, col = col0 + i % BN;
+      const int i = place(copy, B_COPIES), k = k0 + i / BN, col = col0 + i % BN;
       if (BK * BN % (THREADS * WIDTH) != 0 && i >= BK * BN) break;
       fetch(&B[k * g.ldb + col], b_next[copy], k < g.K && col < g.N);
     }
@@ -75,14 +79,14 @@ __global__ void sgemm_thread_tiles(Gemm g) {
   const auto put_tiles = [&](int buffer) {
 #pragma unroll
     for (int copy = 0; copy < A_COPIES; ++copy) {
-      const int i = (tid + copy * THREADS) * WIDTH;
+      const int i = place(copy, A_COPIES);
       if (BM * BK % (THREADS * WIDTH) != 0 && i >= BM * BK) break;
 #pragma unroll
       for (int j = 0; j < WIDTH; ++j) a_place(buffer, i / BK, i % BK + j) = a_next[copy][j];
     }
 #pragma unroll
     for (int copy = 0; copy < B_COPIES; ++copy) {
-      const int i = (tid + copy * THREADS) * WIDTH;
+      const int i = place(copy, B_COPIES);
       if (BK * BN % (THREADS * WIDTH) != 0 && i >= BK * BN) break;
       if constexpr (WIDE) {
         const float (&v)[WIDTH] = b_next[copy];
