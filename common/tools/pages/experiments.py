@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tools.base import UsageError, markdown, read_toml
-from tools.claims.context import N
+from tools.claims.context import N, NotAvailable
 from tools.pages.blocks import Record, Request, block, facts_line, number, percent, time
 
 
@@ -60,9 +60,14 @@ def make_attribution(request: Request) -> str:
     [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
     records = {r["variant"]: r for r in request.context.experiment_records(name, N)}
 
+    def record(variant: str) -> Record:
+        if variant not in records:
+            raise NotAvailable(f"the experiment {name}: '{variant}' is not recorded yet")
+        return records[variant]
+
     def unchanged(kernel: str) -> Record | None:
         alike = (v for v in read["variant"] if v.get("kernel", step) == kernel)
-        return next((records[v["name"]] for v in alike if set(v) <= {"name", "kernel"}), None)
+        return next((record(v["name"]) for v in alike if set(v) <= {"name", "kernel"}), None)
 
     ends = {"adds": unchanged(before), "lacks": unchanged(step)}
     parts = dict.fromkeys(v[key] for v in read["variant"] for key in ends if key in v)
@@ -76,8 +81,9 @@ def make_attribution(request: Request) -> str:
             return "–"
         if end is None:
             raise UsageError(f"{name}: '{variant}' adds to {before}, which is no variant")
-        same = records[variant]["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
-        return f"{records[variant]['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
+        mine = record(variant)
+        same = mine["machine_code"].get("sass_sha256") == end["machine_code"].get("sass_sha256")
+        return f"{mine['tflops'] / end['tflops']:.3f}{', the same machine code' if same else ''}"
 
     of_cublas = [
         percent(100 * end["ratio_to_cublas"]) + " of cuBLAS" if end else "–" for end in ends.values()
