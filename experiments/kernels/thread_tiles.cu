@@ -38,9 +38,10 @@ __global__ void sgemm_thread_tiles(Gemm g) {
 
   const int batch = BATCH_IN_X ? blockIdx.x : blockIdx.z;
   const int row0 = blockIdx.y * BM, col0 = (BATCH_IN_X ? blockIdx.z : blockIdx.x) * BN;
-  const float* A = g.A + batch * g.strideA;  // [M][K]
-  const float* B = g.B + batch * g.strideB;  // [K][N]
-  float* C = g.C + batch * g.strideC;        // [M][N]
+  const float* A = g.A + batch * g.strideA;         // [M][K]
+  const float* B = g.B + batch * g.strideB;         // [K][N]
+  float* C = g.C + batch * g.strideC;               // [M][N]
+  const int lda = g.lda, ldb = g.ldb, ldc = g.ldc;  // 32 bits, as there
   const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
   const int m = warp / WARPS_N * WM + lane / LANES_N * TM;  // of the thread's first tile in the block's
   const int n = warp % WARPS_N * WN + lane % LANES_N * TN;
@@ -67,13 +68,13 @@ __global__ void sgemm_thread_tiles(Gemm g) {
     for (int copy = 0; copy < A_COPIES; ++copy) {
       const int i = place(copy, A_COPIES), row = row0 + i / BK, k = k0 + i % BK;
       if (BM * BK % (THREADS * WIDTH) != 0 && i >= BM * BK) break;
-      fetch(&A[row * g.lda + k], a_next[copy], row < g.M && k < g.K);
+      fetch(&A[row * lda + k], a_next[copy], row < g.M && k < g.K);
     }
 #pragma unroll
     for (int copy = 0; copy < B_COPIES; ++copy) {
       const int i = place(copy, B_COPIES), k = k0 + i / BN, col = col0 + i % BN;
       if (BK * BN % (THREADS * WIDTH) != 0 && i >= BK * BN) break;
-      fetch(&B[k * g.ldb + col], b_next[copy], k < g.K && col < g.N);
+      fetch(&B[k * ldb + col], b_next[copy], k < g.K && col < g.N);
     }
   };
   const auto put_tiles = [&](int buffer) {
@@ -133,7 +134,7 @@ __global__ void sgemm_thread_tiles(Gemm g) {
           float (&sum)[TN] = sums[u][i][v];
           for (int j = 0; j < TN; j += WIDTH) {
             if (STORES_CHECKED && (row >= g.M || first + j >= g.N)) continue;
-            float* c = &C[row * g.ldc + first + j];
+            float* c = &C[row * ldc + first + j];
             if constexpr (WIDE) {
               update4<true>(c, 4, &sum[j], g.alpha, beta);
             } else {
