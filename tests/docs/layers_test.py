@@ -86,8 +86,7 @@ return boxes.map(({ left, right, top, bottom, width }) => ({
   left, right, top: top + scrollY, bottom: bottom + scrollY, width, wide: innerWidth, high: innerHeight,
 }));
 """
-NOT_DRAWN_YET = {"14_stream_k", "15_every_shape", "20_cublas_tf32"}
-NOT_DRAWN_YET |= {"26_warp_tiles", "29_persistent"}
+NOT_DRAWN_YET = {"20_cublas_tf32", "26_warp_tiles", "29_persistent"}
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
