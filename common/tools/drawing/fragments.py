@@ -121,7 +121,7 @@ def fragments(name: str, maps: Mapping[str, Matrix], lane: int) -> str:
 # ---- ldmatrix --------------------------------------------------------------------------------------------
 
 ADDRESS = 49  # the room of a row's address
-ROW_HEIGHT = 20
+ROW_HEIGHT = 18
 
 
 def describe_ldmatrix(access: Access) -> str:
@@ -170,7 +170,7 @@ def draw_rows(
     for lane in part.lanes:
         address, cells_of_row = access.addresses[lane], []
         if address is not None:
-            sheet.before(first, sheet.y + 15, address)
+            sheet.before(first, sheet.y + ROW_HEIGHT / 2 + 5, address)
             cells_of_row = [picture.Cell(address % LINE // ROW_BYTES, 1, [lane], [str(lane)])]
         sheet.draw((first, sheet.y, width, ROW_HEIGHT), range(LINE // ROW_BYTES), cells_of_row, marked)
         sheet.y += ROW_HEIGHT
