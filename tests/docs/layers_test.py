@@ -86,7 +86,6 @@ return boxes.map(({ left, right, top, bottom, width }) => ({
   left, right, top: top + scrollY, bottom: bottom + scrollY, width, wide: innerWidth, high: innerHeight,
 }));
 """
-NOT_DRAWN_YET = {"20_cublas_tf32", "26_warp_tiles", "29_persistent"}
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
@@ -94,7 +93,7 @@ def test_the_first_picture_is_in_sight(browser, built, width):
     """Whole, on the first screen; of two that are compared, on a desktop both."""
     browser.size(width)
     out = {}
-    for page in (page.stem for page in PAGES if page.stem not in NOT_DRAWN_YET):
+    for page in (page.stem for page in PAGES):
         browser.get((built("docs") / "steps" / f"{page}.html").as_uri())
         pair = browser.run("return document.querySelector('.opening.pair') !== null")
         pictures = browser.run(FIRST_PICTURE)[: 2 if pair and width == DESKTOP else 1]
