@@ -46,7 +46,8 @@ SHORT = "# T\n\n## Question\n\nWhy?\n\n"  # three words
     [
         (SHORT + "## The picture\n\n" + PICTURE + "## Predict\n\n" + LONG, []),
         (SHORT + PICTURE + f"<details>\n\n{LONG}{LONG}\n\n</details>\n", []),
-        (SHORT + "## The picture\n\n| lane | bank |\n|---|---|\n", []),
+        (SHORT + "## The picture\n\n| lane | bank |\n|---|---|\n", ["no picture"]),
+        (SHORT + "## The picture\n\n```text\na drawing\n```\n", ["no picture"]),
         (SHORT + f"<!-- generate: tiling -->\n\n{LONG}\n\n{PICTURE}<!-- end -->\n", []),
         (SHORT + f"<details>\n\n{PICTURE}</details>\n", ["no picture"]),
         (SHORT + "## Predict\n\nNothing.\n\n## The picture\n\n" + PICTURE, ["its first picture comes after"]),

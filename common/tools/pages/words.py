@@ -13,8 +13,6 @@ CLAIMS = re.compile(r"^## Checked claims[ \t]*$.*?(?=^## |\Z)", re.MULTILINE | r
 IMAGE = re.compile(r"^[ \t]*!\[.*$", re.MULTILINE)
 PREDICT = re.compile(r"^## Predict[ \t]*$", re.MULTILINE)
 PICTURES = re.compile(r"^## The picture[ \t]*$.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-# In that section a drawing in characters or a table will do.
-DRAWN = re.compile(r"^(?:!\[|\||[`~]{3,}text\b)", re.MULTILINE)
 WORD = re.compile(r"\S*[^\W_]\S*")
 
 
@@ -45,7 +43,7 @@ def first_picture(text: str) -> int | None:
     one."""
     layer = first_layer(text)
     section = PICTURES.search(layer)
-    drawn = DRAWN.search(layer, section.start(), section.end()) if section else IMAGE.search(layer)
+    drawn = IMAGE.search(layer, *section.span()) if section else IMAGE.search(layer)
     if drawn is None:
         return None
     blocks = (part.span() for part in PART.finditer(layer) if part["kind"])
