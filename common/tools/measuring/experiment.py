@@ -251,6 +251,8 @@ def merge(old: list[Record], new: list[Record]) -> list[Record]:
 def check(e: Experiment, variant: Variant, commands: KernelBuild, folder: Path) -> tuple[str, bool]:
     """What the CPU device's checker says of a variant, and whether that is as it should be."""
     folder.mkdir(parents=True)
+    if missing := [made for made in commands.linked if not made.exists()]:
+        raise UsageError(f"{missing[0].name} is not built yet; run `meson compile` first")
     source, unit, program = folder / "kernel.cu", folder / "unit.o", folder / "run"
     source.write_text(variant.source())
     result = commands.compile(commands.units["observed"], source, unit)
