@@ -21,8 +21,10 @@ constexpr int BARRIERS = 3 - BUFFERS;  // for each pair of tiles; with two buffe
 constexpr int LOADS_CHECKED = 0;       // 1: zeros are loaded from beyond the edges
 constexpr int STORES_CHECKED = 0;      // 1: nothing is stored there
 constexpr int SUMS_IN_C = 0;           // 1: after each tile its sums are added to C in global memory
+constexpr int LONG_STRIDES = 1;        // 1: of 64 bits; 0: of 32
 constexpr int BATCH_IN_X = 0;          // 1: blocks next to each other are of different products
-constexpr int WARPS_N = BN / WN;       // warps across the block's tile
+using Stride = std::conditional_t<LONG_STRIDES, std::int64_t, int>;
+constexpr int WARPS_N = BN / WN;  // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
 constexpr int LANES_N = WN / ITER_N / TN;                    // lanes across
 constexpr int SUB_M = WM / ITER_M, SUB_N = WN / ITER_N;      // from one of the thread's tiles to the next
@@ -38,10 +40,10 @@ __global__ void sgemm_thread_tiles(Gemm g) {
 
   const int batch = BATCH_IN_X ? blockIdx.x : blockIdx.z;
   const int row0 = blockIdx.y * BM, col0 = (BATCH_IN_X ? blockIdx.z : blockIdx.x) * BN;
-  const float* A = g.A + batch * g.strideA;         // [M][K]
-  const float* B = g.B + batch * g.strideB;         // [K][N]
-  float* C = g.C + batch * g.strideC;               // [M][N]
-  const int lda = g.lda, ldb = g.ldb, ldc = g.ldc;  // 32 bits, as there
+  const float* A = g.A + batch * g.strideA;  // [M][K]
+  const float* B = g.B + batch * g.strideB;  // [K][N]
+  float* C = g.C + batch * g.strideC;        // [M][N]
+  const Stride lda = g.lda, ldb = g.ldb, ldc = g.ldc;
   const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
   const int m = warp / WARPS_N * WM + lane / LANES_N * TM;  // of the thread's first tile in the block's
   const int n = warp % WARPS_N * WN + lane % LANES_N * TN;
