@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tools.base import UsageError, markdown, read_toml
+from tools.base import UsageError, markdown, plural, read_toml
 from tools.claims.context import N, NotAvailable
 from tools.pages.blocks import Record, Request, block, facts_line, number, percent, time
 
@@ -32,7 +32,10 @@ COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
 @block()
 def make_experiment(request: Request) -> str:
     [name] = request.words("experiment NAME")
-    variants = request.context.experiment_records(name, N)
+    read = read_toml(request.context.root / "docs" / "experiments" / f"{name}.toml")
+    sizes = read.get("sizes", [N])
+    n = N if N in sizes else sizes[-1]
+    variants = request.context.experiment_records(name, n)
     keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
     keys.pop("sass_sha256", None)
     columns = {key: COLUMNS_OF_EXPERIMENT.get(key, (key.replace("_", " "), any_cell)) for key in keys}
@@ -47,7 +50,9 @@ def make_experiment(request: Request) -> str:
     text = markdown(["variant", *(columns[key][0] for key in shown)], rows, left=1)
     same = ", ".join(f"{columns[k][0]} {any_cell(variants[0][k])}" for k in alike if variants[0][k])
     same = f"Alike in all: {same}. " if same and len(variants) > 1 else ""
-    return f"{text}\n\n{same}`{variants[0]['step']}` at M = N = K = {N}. {facts_line(variants[0])}"
+    batch = f", {plural(count, 'product')}" if (count := variants[0].get("batch", 1)) > 1 else ""
+    at = f"`{variants[0]['step']}` at M = N = K = {n}{batch}."
+    return f"{text}\n\n{same}{at} {facts_line(variants[0])}"
 
 
 @block()
