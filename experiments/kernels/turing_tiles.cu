@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(TILE* TILE) sgemm_turing_tiles(Gemm g) {
 }
 
 void sgemm(const Gemm& g) {
-  const dim3 grid(g.N / TILE, g.M / TILE, g.batch);
+  const dim3 grid(ceil_div(g.N, TILE), ceil_div(g.M, TILE), g.batch);
   launch(sgemm_turing_tiles, grid, ONE_DIMENSION ? dim3(TILE * TILE) : dim3(TILE, TILE), 0, g);
 }
 

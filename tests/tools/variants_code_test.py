@@ -144,3 +144,43 @@ def test_the_thread_index_in_variables(compiled):
         "kernel 3, row and column computed where they are needed",
     )
     assert len(found) == 3
+
+
+K3 = "kernel 3: 1024 threads in one dimension, row and column in variables"
+# Wavefronts of a warp's accesses to shared memory for a pair of tiles, by kind of instruction: how many of
+# these there are, by the machine code, and what one takes. 32 lanes in one bank take 32, a broadcast of 16
+# bytes takes 2, everything else here 1.
+LOADS = {
+    "kernel 1: no shared memory": {},
+    K3: {
+        "LDS.128": (16, (32 + 2) / 2)
+    },  # of one tile each with all lanes in one bank, of the other a broadcast
+    "kernel 4: 32 lanes store to one bank": {"LDS": (64, 1)},
+    "no bank conflict": {"LDS.128": (8, 2), "LDS": (32, 1)},
+}
+STORES = {"kernel 1: no shared memory": 0, K3: 32 + 1, "kernel 4: 32 lanes store to one bank": 32 + 1}
+
+
+def test_wavefronts_of_the_turing_ladder(compiled):
+    """Concept page on five ladders: what it states is what Nsight Compute counted, and what follows from the
+    machine code; the source alone, which loads one float at a time, would give another number."""
+    counters = json.loads((ROOT / "docs" / "evidence" / "h200" / "turing_ladder.json").read_text())
+    counted = {record["variant"]: record for record in counters}
+    page = (ROOT / "docs" / "concepts" / "five_ladders.md").read_text()
+    stated = re.findall(r"lsu_wavefronts|shared_(?:load|store)_wavefronts / [^>]*-->([\d.]+)<", page)
+    expected = []
+    for variant, loads in LOADS.items():
+        loop = main_kernel(compiled("turing_ladder", variant, "cubin")).loop
+        opcodes = [i.text.split()[i.text.startswith("@")] for i in loop.instructions]
+        assert {op: opcodes.count(op) for op in ("LDS", "LDS.64", "LDS.128") if op in opcodes} == {
+            op: count for op, (count, _) in loads.items()
+        }, variant
+        record = counted[variant]
+        pairs = record["blocks"] * record["threads_per_block"] / 32 * record["size"] / 32  # of tiles, by warp
+        by_loads = sum(count * each for count, each in loads.values())
+        by_stores = STORES.get(variant, 1 + 1)
+        assert opcodes.count("STS") == (2 if by_stores else 0)
+        assert record["shared_load_wavefronts"] / pairs == pytest.approx(by_loads, rel=0.02)
+        assert record["shared_store_wavefronts"] / pairs == pytest.approx(by_stores, rel=0.02)
+        expected += [by_loads, by_stores] if loads else []
+    assert [float(number) for number in stated if number] == pytest.approx(expected, rel=0.02)
