@@ -159,29 +159,43 @@ def test_mistakes(refused, tmp_path, monkeypatch):
             experiment.read(path)
 
 
+def kept(folder, passed, **about):
+    """A folder as `build` leaves it, whose program measures one problem."""
+    folder.mkdir(parents=True)
+    record = {"m": 8, "pass": passed, "ratio_to_cublas": 0.5, "time_us": 2.0, "device": "a card"}
+    script = f"import sys\nopen(sys.argv[-1], 'w').write({json.dumps([record])!r})\nsys.exit({not passed:d})"
+    (folder / "run").write_text(f"#!{sys.executable}\n{script}")
+    (folder / "run").chmod(0o755)
+    about = {"step": "01_naive", "options": [], "sizes": [8], "machine_code": {"registers": 7}} | about
+    (folder / "about.json").write_text(json.dumps(about))
+
+
 def test_run_reports_wrong_variants(tool, tmp_path):
     for number, passed in enumerate([True, False]):
         folder = tmp_path / "kept" / "thing" / f"{number:02}"
-        folder.mkdir(parents=True)
-        record = {"m": 8, "pass": passed, "ratio_to_cublas": 0.5, "time_us": 2.0}
-        script = (
-            f"import sys\nopen(sys.argv[-1], 'w').write({json.dumps([record])!r})\nsys.exit({not passed:d})"
-        )
-        (folder / "run").write_text(f"#!{sys.executable}\n{script}")
-        (folder / "run").chmod(0o755)
-        about = {
-            "experiment": "thing",
-            "variant": f"v{number}",
-            "step": "01_naive",
-            "options": [],
-            "sizes": [8],
-        }
-        (folder / "about.json").write_text(json.dumps({**about, "machine_code": {"registers": 7}}))
+        kept(folder, passed, experiment="thing", variant=f"v{number}")
     result = tool("experiment", "run", "kept", "--out", "out.json")
     assert result.returncode == 1
     assert "0.500 of cuBLAS" in result.stdout
     assert "wrong" in result.stdout
     assert len(json.loads((tmp_path / "out.json").read_text())) == 2
+
+
+def test_run_by_name_shows_what_is_recorded(tmp_path, monkeypatch, capsys):
+    """A figure of the card at hand, and beside it the recorded one of the same variant and size, if any."""
+    recorded = {"experiment": "thing", "variant": "v0", "m": 8, "ratio_to_cublas": 0.25, "device": "H200"}
+    (tmp_path / "experiments.json").write_text(json.dumps([recorded]))
+    monkeypatch.setattr(experiment, "EVIDENCE", tmp_path)
+
+    def build_all(experiments, build, out):
+        for number in range(2):
+            kept(out / f"{number}", True, experiment="thing", variant=f"v{number}")
+
+    monkeypatch.setattr(experiment, "build_all", build_all)
+    _, fine = experiment.run_here([], tmp_path)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("thing")]
+    assert fine
+    assert [line[-3:] for line in lines] == [["0.250", "on", "H200"], ["7", "registers", "-"]]
 
 
 def test_new_records_replace_those_of_the_same_experiment():
