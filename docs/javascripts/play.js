@@ -309,7 +309,9 @@
         return;
       }
       // On top of a page there is room for the block; what a warp loads comes where the page has a place for it.
-      document.querySelector(".play-loads-here")?.replaceWith(group("A warp's tile, and its loads", zoom, ...loads));
+      const closer = "Closer: the warp, lane and k chosen in the picture on top";
+      const heading = html("p", { class: "play-title play-wide" }, closer);
+      document.querySelector(".play-loads-here")?.replaceWith(group(closer, heading, zoom, ...loads));
       figure.replaceWith(group(title, block, choice));
     }
 
