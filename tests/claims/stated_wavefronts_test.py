@@ -9,11 +9,13 @@ from collections.abc import Iterator
 import pytest
 from conftest import ROOT
 from tools.claims.claims import load
-from tools.claims.context import Context
+from tools.claims.context import Context, all_steps
 from tools.claims.values import Comparison, explain, parse, sources
 from tools.pages.page import PART, VALUE_END, line_of, prose
 
-PAGES = ("04", "05", "06", "07", "08", "09")
+# These pages state counts of the X-ray, which `ladder calibrate` holds to the counters, and counts by the source.
+BY_THE_XRAY = {"03_shared_memory", "21_tensor_cores", "22_shared_fragments", "23_swizzle", "25_ldmatrix"}
+STEPS = [step for step in all_steps() if step not in BY_THE_XRAY]
 # Not "one": "a cycle for one wavefront" says what it is.
 WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "twelve": 12, "sixteen": 16, "twenty": 20}
 NUMBER = rf"\d[\d ]*(?:\.\d+)?|\b(?:{'|'.join(WORDS)})"
@@ -61,15 +63,14 @@ def made(check: str, context: Context) -> Iterator[Comparison]:
             yield from explain(part, context).comparisons
 
 
-@pytest.mark.parametrize("step", PAGES)
+@pytest.mark.parametrize("step", STEPS)
 def test_each_count_is_recomputed(step):
-    [folder] = (ROOT / "steps").glob(f"{step}_*")
-    page = (ROOT / "docs" / "steps" / f"{folder.name}.md").read_text()
-    checks = [claim.check for claim in load(folder / "claims.toml")]
-    known = recomputed(checks, Context(None, folder.name))
+    page = (ROOT / "docs" / "steps" / f"{step}.md").read_text()
+    checks = [claim.check for claim in load(ROOT / "steps" / step / "claims.toml")]
+    known = recomputed(checks, Context(None, step))
     counts = list(stated(page))
-    assert counts or step == "04"
-    unknown = [f"{folder.name}.md:{line}: {count:g}" for line, count in counts if count not in known]
+    assert counts or step not in ("06_vectorization", "07_bank_conflicts", "08_warp_tiling", "09_async_copy")
+    unknown = [f"{step}.md:{line}: {count:g}" for line, count in counts if count not in known]
     assert not unknown, f"no claim counts these wavefronts on the GPU: {unknown}; counted are {sorted(known)}"
 
 
