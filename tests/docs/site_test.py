@@ -62,6 +62,14 @@ def test_the_navigation_has_the_ladders_parts(built):
     assert [group for group in groups if group in expected] == expected
 
 
+def test_a_picture_stands_on_top_and_only_there(built):
+    for page in (built("docs") / "steps").glob("*.html"):
+        before, _, after = page.read_text().partition('<h2 id="question">')
+        _, _, opening = before.partition('<div class="opening')
+        drawn = re.findall(r'<img [^>]*src="([^"]+)"', opening)
+        assert drawn and not [src for src in drawn if f'src="{src}"' in after], page.name
+
+
 @BOTH
 def test_evidence_and_figures_are_in_the_site(built, name):
     docs = ROOT / "docs" if name == "docs" else SAMPLE
