@@ -7,7 +7,7 @@
 //           are copied beforehand if their rows are not aligned to 16 bytes. That leaves the loads of B to
 //           save: the mma computes a tile of C transposed, so that B is the operand of 16 rows, of which a
 //           lane takes two neighbouring columns with one LDS.64.
-// Bound     All warps wait for the slowest one at every slab of BK terms.
+// Bound     Warps that multiply also ask for the copies, and all of a block meet at every slab of BK terms.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
