@@ -94,16 +94,29 @@ def test_five_ladders():
     assert [e.name for e in experiment.choose(["five_ladders"])] == names
 
 
+def checked(name):
+    """What `ladder experiment check NAME` prints, all variants being as they should."""
+    if "BUILD" not in os.environ:
+        pytest.skip("BUILD names no build directory")
+    command = [sys.executable, "-m", "tools", "experiment", "check", name, "--build", os.environ["BUILD"]]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "common")}
+    result = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_five_ladders_on_the_cpu_device():
+    """Every kernel that is timed passes the check for bounds, races and barriers."""
+    lines = checked("five_ladders").splitlines()
+    assert len(lines) == sum(len(e.variants) for e in experiment.choose(["five_ladders"]))
+    assert all(line.endswith(": right") for line in lines)
+
+
 def test_wrong_results_of_other_ladders():
     """What `ladder experiment check wrong_results` shows, as the page on the five ladders tells it: the kind
     of mistake, and where."""
-    if "BUILD" not in os.environ:
-        pytest.skip("BUILD names no build directory")
-    command = [sys.executable, "-m", "tools", "experiment", "check", "wrong_results", "--build"]
-    env = os.environ | {"PYTHONPATH": str(ROOT / "common")}
-    result = subprocess.run([*command, os.environ["BUILD"]], capture_output=True, text=True, env=env)
-    assert result.returncode == 0, result.stdout + result.stderr
-    parts = [part for part in re.split(r"^wrong_results, ", result.stdout, flags=re.MULTILINE) if part]
+    shown = checked("wrong_results")
+    parts = [part for part in re.split(r"^wrong_results, ", shown, flags=re.MULTILINE) if part]
     said = {name: text for name, _, text in (part.partition(": run ") for part in parts)}
     kernels = {
         name: experiment.kernel_of(name).splitlines() for name in ("thread_tiles.cu", "turing_tiles.cu")
