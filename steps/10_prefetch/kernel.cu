@@ -3,8 +3,8 @@
 // Idea      Within a tile the compiler hoists loads by itself, but not across the barrier. With two sets of
 //           fragment registers the first loads of the next tile overlap the FFMAs of the last k.
 // Change    a[2], b[2]; the last k of a tile fetches the next tile's first fragments, past the barrier.
-// Bound     The gain is small where two blocks share an SM. With larger tiles, and one block per SM
-//           (step 12), there is less else to hide the loads.
+// Bound     The operands of the FFMAs: many wait for their registers, and what waits anyway gains little from
+//           loads that arrive earlier. Step 11 puts that right.
 // Needs     sm_80+: cp.async
 
 #include "common/cuda/async_copy.hpp"
