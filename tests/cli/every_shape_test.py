@@ -39,13 +39,15 @@ def every_kernel():
     headers = "".join(path.read_text() for path in sorted(FOLDER.glob("*.hpp")))
     names = re.findall(r"__global__ void __launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+(\w+)\(", headers)
     assert sorted(names) == sorted(set(names))
-    small = re.findall(r"run<(small_tiles::Shape<[^>]*>)>", (FOLDER / "kernel.cu").read_text())
-    assert len(small) == 5
+    kernel = (FOLDER / "kernel.cu").read_text()
+    small = re.findall(r"run<(small_tiles::Shape<[^>]*>)>", kernel)
+    rows = re.findall(r"run_row<(vectors::Row<[^>]*>)>", kernel)
+    assert (len(small), len(rows)) == (7, 1)
     first = {
         "sgemm_large_tiles": ("large_tiles", ["false, ", "true, "]),
         "sgemm_small_tiles": ("small_tiles", [f"{shape}, " for shape in small]),
         "add_splits": ("small_tiles", [""]),
-        "row_times_matrix": ("vectors", [""]),
+        "row_times_matrix": ("vectors", [f"{row}, " for row in rows]),
         "matrix_times_column": ("vectors", [""]),
     }
     assert names and first.keys() == set(names)
@@ -70,3 +72,10 @@ def test_large_tiles_are_shared_among_blocks(chosen):
     large = [name for name in arrays if "sgemm_large_tiles" in name]
     assert len(large) == 4
     assert all({"sums handed over", "ready"} <= arrays[name] for name in large)
+
+
+def test_parts_of_k_are_added_up_in_a_cluster_or_by_a_second_kernel(chosen):
+    """Both in tiles of each size, with rows aligned and not, as far as the tables reach; the latter somewhere."""
+    arrays = [arrays for table in chosen.values() for name, arrays in table.items() if "sgemm_small" in name]
+    assert sum("Sums::C" in of_kernel for of_kernel in arrays) >= 4
+    assert any("partial sums" in of_kernel for of_kernel in arrays)
