@@ -3,8 +3,6 @@
 // Products with one row or one column: every element of the matrix is needed once, and only reading it takes
 // time. No tiles, and shared memory only for the last sums.
 
-#include "common/cuda/cluster.hpp"
-#include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
 
@@ -16,49 +14,36 @@ bool rows_are_aligned(const float* matrix, int cols, std::int64_t ld, std::int64
          stride % 4 == 0;
 }
 
-// A block of WARPS warps computes COLS elements of a row of C, together with the SPLITS - 1 others of its
-// cluster: of the rows of B each takes every SPLITS-th.
-template <int COLS_, int WARPS_, int SPLITS_, int UNROLL_>
-struct Row {
-  static constexpr int COLS = COLS_, SPLITS = SPLITS_, UNROLL = UNROLL_, THREADS = WARPS_ * 32;
-  static constexpr int X = COLS / 4, Y = THREADS / X;  // threads across, 4 elements each, and down
-
-  struct Sums {
-    float parts[Y][COLS];  // of the rows that a thread reads
-    float total[COLS];     // of those that the block reads
-  };
-};
+constexpr int WARPS = 32, COLS = 32;  // a block of WARPS warps computes COLS elements of a row of C
+constexpr int ROWS = 4;               // of B that a warp reads at once, COLS elements of each
 
 // M == 1: C[0][col] is the sum of A[0][k] * B[k][col].
-template <typename R, bool ALIGNED>
-__global__ void __launch_bounds__(R::THREADS) row_times_matrix(Gemm g) {
-  auto& [parts, total] = dynamic_shared<typename R::Sums>();
-  const float* A = g.A + blockIdx.z * g.strideA;  // [K]
-  const float* B = g.B + blockIdx.z * g.strideB;  // [K][N]
-  const int x = threadIdx.x % R::X, y = threadIdx.x / R::X, rank = blockIdx.y;
-  const int col = blockIdx.x * R::COLS + x * 4, left = g.N - col;
+template <bool ALIGNED>
+__global__ void __launch_bounds__(WARPS * 32) row_times_matrix(Gemm g) {
+  __shared__ __align__(16) float parts[WARPS * ROWS][COLS];
+  const float* A = g.A + blockIdx.y * g.strideA;  // [K]
+  const float* B = g.B + blockIdx.y * g.strideB;  // [K][N]
+  const int x = threadIdx.x % (COLS / 4), y = threadIdx.x / (COLS / 4);
+  const int col = blockIdx.x * COLS + x * 4, left = g.N - col;
   float sums[4] = {};
-#pragma unroll R::UNROLL
-  for (int k = rank * R::Y + y; k < g.K; k += R::SPLITS * R::Y) {
+#pragma unroll 8
+  for (int k = y; k < g.K; k += WARPS * ROWS) {
     const float a = A[k];
     const float4 b = load4<ALIGNED>(B + k * g.ldb + col, left);
     sums[0] += a * b.x, sums[1] += a * b.y, sums[2] += a * b.z, sums[3] += a * b.w;
   }
   float4_at(&parts[y][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  __syncthreads();
-  if (threadIdx.x < R::COLS) {
-    float sum = 0.0f;
-    for (int other = 0; other < R::Y; ++other) sum += parts[other][threadIdx.x];
-    total[threadIdx.x] = sum;
+  for (int half = WARPS * ROWS / 2; half > 0; half /= 2) {
+    __syncthreads();  // the sums of twice as many threads are there
+    if (y >= half) continue;
+    const float4 mine = float4_at(&parts[y][x * 4]), other = float4_at(&parts[y + half][x * 4]);
+    float4_at(&parts[y][x * 4]) =
+        make_float4(mine.x + other.x, mine.y + other.y, mine.z + other.z, mine.w + other.w);
   }
-  cluster_sync();  // the sums of all blocks are there
-  const int mine = blockIdx.x * R::COLS + threadIdx.x;
-  if (rank == 0 && threadIdx.x < R::COLS && mine < g.N) {
-    float sum = 0.0f;
-    for (int other = 0; other < R::SPLITS; ++other) sum += cluster_map_shared(total, other)[threadIdx.x];
-    update(g.C[blockIdx.z * g.strideC + mine], sum, g.alpha, g.beta);
-  }
-  cluster_sync();  // nobody reads this block's sums any more
+  if (y > 0 || left <= 0) return;
+  const float4 total = float4_at(&parts[0][x * 4]);
+  const float four[4] = {total.x, total.y, total.z, total.w};
+  update4<false>(g.C + blockIdx.y * g.strideC + col, left, four, g.alpha, g.beta);
 }
 
 constexpr int ROW_WARPS = 8;  // a block's warps compute one element of a column of C each
@@ -84,12 +69,10 @@ __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
   if (lane == 0) update(g.C[blockIdx.y * g.strideC + row * g.ldc], sum, g.alpha, g.beta);
 }
 
-template <typename R>
 void run_row(const Gemm& g) {
   const bool aligned = rows_are_aligned(g.B, g.N, g.ldb, g.strideB);
-  const LaunchConfig config{dim3(ceil_div(g.N, R::COLS), R::SPLITS, g.batch), dim3(R::THREADS),
-                            sizeof(typename R::Sums), dim3(1, R::SPLITS)};
-  launch(aligned ? row_times_matrix<R, true> : row_times_matrix<R, false>, config, g);
+  launch(aligned ? row_times_matrix<true> : row_times_matrix<false>, dim3(ceil_div(g.N, COLS), g.batch),
+         dim3(WARPS * 32), 0, g);
 }
 
 void run_column(const Gemm& g) {
