@@ -11,9 +11,9 @@
 //     if (threadIdx.x == 0) flag_set(&ready[b]);        sum += partial[i];
 //
 // A launch sets a flag at most once, and some block waits for each flag that is set: so all are 0 again at
-// the end. Wait only for blocks with lower numbers (x fastest): they have started, and wait for none that has
-// not. A block with a higher number may not start until this one has ended. PTX ISA, "Memory Consistency
-// Model".
+// the end. Wait only for blocks with lower numbers (x fastest): one with a higher number may not start until
+// this one has ended. That lower ones start first is how GPUs do it; CUDA promises no more than that all run
+// at once, and that only to a cooperative launch. PTX ISA, "Memory Consistency Model".
 
 #ifdef __CUDACC__
 
