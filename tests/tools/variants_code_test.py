@@ -147,43 +147,43 @@ def test_the_thread_index_in_variables(compiled):
 
 
 K3 = "kernel 3: 1024 threads in one dimension, row and column in variables"
-# Wavefronts of a warp's accesses to shared memory for a pair of tiles, by kind of instruction: how many of
-# these there are, by the machine code, and what one takes. 32 lanes in one bank take 32, a broadcast of 16
-# bytes takes 2, everything else here 1.
+# What a warp's accesses take for a pair of tiles, by kind of instruction: how many of these there are, by the
+# machine code, and the wavefronts of each. 32 lanes in one bank take 32, a broadcast of 16 bytes takes 2,
+# everything else here 1.
 LOADS = {
-    "kernel 1: no shared memory": {},
+    "kernel 1: no shared memory": {"LDG.E": (64, [1] * 64)},
     K3: {
-        "LDS.128": (16, (32 + 2) / 2)
-    },  # of one tile each with all lanes in one bank, of the other a broadcast
-    "kernel 4: 32 lanes store to one bank": {"LDS": (64, 1)},
-    "no bank conflict": {"LDS.128": (8, 2), "LDS": (32, 1)},
+        "LDS.128": (16, [32] * 8 + [2] * 8)
+    },  # of one tile each with all lanes in one bank, of the other not
+    "kernel 4: 32 lanes store to one bank": {"LDS": (64, [1] * 64)},
+    "no bank conflict": {"LDS.128": (8, [2] * 8), "LDS": (32, [1] * 32)},
 }
-STORES = {"kernel 1: no shared memory": 0, K3: 32 + 1, "kernel 4: 32 lanes store to one bank": 32 + 1}
+STORES = {K3: 32 + 1, "kernel 4: 32 lanes store to one bank": 32 + 1, "no bank conflict": 1 + 1}
 
 
 def test_wavefronts_of_the_turing_ladder(compiled):
-    """Concept page on five ladders: what it states is what Nsight Compute counted, and what follows from the
-    machine code; the source alone, which loads one float at a time, would give another number."""
-    path = ROOT / "docs" / "evidence" / "h200" / "turing_ladder.json"
-    if not path.exists():
-        pytest.skip("Nsight Compute has not counted yet")
-    counters = json.loads(path.read_text())
-    counted = {record["variant"]: record for record in counters}
+    """Concept page on five ladders: its sums follow from the instructions that nvcc makes, not from the
+    source, which loads one float at a time; and no kernel is faster than its wavefronts allow."""
     page = (ROOT / "docs" / "concepts" / "five_ladders.md").read_text()
-    stated = re.findall(r"lsu_wavefronts|shared_(?:load|store)_wavefronts / [^>]*-->([\d.]+)<", page)
-    expected = []
-    for variant, loads in LOADS.items():
+    stated = re.findall(
+        r"^\| (?:kernel|a reader).*?\| ([^|]*)\| ([^|]*)\| (\d+) \+ (\d+) = (\d+) \|", page, re.M
+    )
+    assert len(stated) == len(LOADS)
+    records = recorded("turing_ladder")
+    for (variant, loads), row in zip(LOADS.items(), stated, strict=True):
         loop = main_kernel(compiled("turing_ladder", variant, "cubin")).loop
         opcodes = [i.text.split()[i.text.startswith("@")] for i in loop.instructions]
-        assert {op: opcodes.count(op) for op in ("LDS", "LDS.64", "LDS.128") if op in opcodes} == {
-            op: count for op, (count, _) in loads.items()
-        }, variant
-        record = counted[variant]
-        pairs = record["blocks"] * record["threads_per_block"] / 32 * record["size"] / 32  # of tiles, by warp
-        by_loads = sum(count * each for count, each in loads.values())
-        by_stores = STORES.get(variant, 1 + 1)
-        assert opcodes.count("STS") == (2 if by_stores else 0)
-        assert record["shared_load_wavefronts"] / pairs == pytest.approx(by_loads, rel=0.02)
-        assert record["shared_store_wavefronts"] / pairs == pytest.approx(by_stores, rel=0.02)
-        expected += [by_loads, by_stores] if loads else []
-    assert [float(number) for number in stated if number] == pytest.approx(expected, rel=0.02)
+        terms = opcodes.count("FFMA")  # of one element, so as many as k has in a round of the loop
+        for opcode in ("LDS", "LDS.64", "LDS.128"):
+            assert opcodes.count(opcode) * 32 == loads.get(opcode, (0,))[0] * terms, (variant, opcode)
+        if variant not in STORES:  # no tiles
+            assert opcodes.count("LDG.E") * 32 == loads["LDG.E"][0] * terms
+        assert opcodes.count("STS") == (2 if variant in STORES else 0)
+        by_loads = sum(sum(each) for _, each in loads.values())
+        by_stores = STORES.get(variant, 0)
+        assert [int(number) for number in row[2:]] == [by_loads, by_stores, by_loads + by_stores]
+        assert f"= {by_loads}" in row[0] and (not by_stores or f"= {by_stores}" in row[1])
+        record = records[variant]
+        tiles = (4096 // 32) ** 3 * 32  # a pair for each of 32 warps
+        at_least = tiles * (by_loads + by_stores) / (record["multiprocessors"] * record["sm_clock_mhz"])  # us
+        assert at_least < record["time_us"] < 1.4 * at_least, variant
