@@ -13,7 +13,7 @@ from tools.claims.context import Context, all_steps
 from tools.claims.values import Comparison, explain, parse, sources
 from tools.pages.page import PART, VALUE_END, line_of, prose
 
-# These pages state counts of the X-ray, which `ladder calibrate` holds to the counters, and counts by the source.
+# These state counts of the X-ray, which `ladder calibrate` holds to the counters, and counts by the source.
 BY_THE_XRAY = {"03_shared_memory", "21_tensor_cores", "22_shared_fragments", "23_swizzle", "25_ldmatrix"}
 STEPS = [step for step in all_steps() if step not in BY_THE_XRAY]
 # Not "one": "a cycle for one wavefront" says what it is.
