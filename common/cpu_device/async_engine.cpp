@@ -174,9 +174,10 @@ void prepare(const CopyTarget& target, std::uint32_t bytes, const void* pc) {
     request.addresses[0] = find_shared(target.shared, 1).offset;
     tell_request(request);
     // From here on the copy may happen at any time: to others it is a write now, and again when it is done.
-    check_fenced(target.shared, bytes, true, pc);
+    check_fenced(target.shared, bytes, "has a copy overwrite", pc);
     check_memory(reinterpret_cast<std::uintptr_t>(target.shared), bytes, true, pc);
     mark_pending(target.shared, bytes, true);
+    target.block->tile_layout.fill(find_shared(target.shared, 1).offset, bytes, block.box, pc);
   }
   poison(target.shared, bytes);
 }

@@ -29,6 +29,8 @@ void Block::begin(std::uint64_t block_number) {
     copies.asked = 0;
   }
   bulk_stores.clear();
+  tile_layout.begin();
+  for (auto& unit : matrix_units) unit = nullptr;
   if (launch.checked) {
     calls.resize(count);
     for (auto& of_thread : calls) {

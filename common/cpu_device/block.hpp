@@ -14,11 +14,13 @@
 #include "common/cpu_device/cluster_memory.hpp"
 #include "common/cpu_device/grid_order.hpp"
 #include "common/cpu_device/launch.hpp"
+#include "common/cpu_device/matrix_unit.hpp"
 #include "common/cpu_device/race.hpp"
 #include "common/cpu_device/registers.hpp"
 #include "common/cpu_device/shared_memory.hpp"
 #include "common/cpu_device/sync.hpp"
 #include "common/cpu_device/thread.hpp"
+#include "common/cpu_device/tile_layout.hpp"
 #include "common/cpu_device/watchdog.hpp"
 
 namespace cpu_device {
@@ -58,6 +60,8 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<AsyncCopies> async_copies;  // of the threads
   BulkStoresOfBlock bulk_stores;
+  TileLayout tile_layout;              // checked launches only
+  MatrixUnits matrix_units;            // of the warpgroups that have used theirs
   unsigned current = 0;                // the running thread
   unsigned alive = 0;                  // threads that have not left the kernel
   const char* stack_bottom = nullptr;  // of the running thread

@@ -31,7 +31,7 @@ void start(const void* shared, const CopiedRows& rows, const void* pc) {
     // From here on the store may read and write at any time.
     store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t) {
       check_memory(reinterpret_cast<std::uintptr_t>(store.shared + offset), bytes, false, pc);
-      check_fenced(store.shared + offset, bytes, false, pc);
+      check_fenced(store.shared + offset, bytes, "has a store read", pc);
     });
     mark_source(store, true);
     rows.for_rows_read([&](std::size_t, const std::byte* global) {
@@ -58,14 +58,12 @@ void write_target(const Store& store) {
 }
 
 // What the running thread's stores read, it has seen them read.
-void finish_read(Block& block, BulkStores& stores, Store& store) {
+void finish_read(Block& block, Store& store) {
   if (store.has_read) return;
   read_source(store);
   if (!block.launch.checked) return;
   mark_source(store, false);
-  for (const Store& other : stores.waiting) {  // of the same source
-    if (!other.has_read) mark_source(other, true);
-  }
+  mark_unread_again(block);
   store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t) {
     check_memory(reinterpret_cast<std::uintptr_t>(store.shared + offset), bytes, false, store.pc);
   });
@@ -109,7 +107,7 @@ void bulk_store_wait(unsigned pending, bool only_read) {
   BulkStores& stores = block.bulk_stores[block.current];
   auto store = stores.waiting.begin();
   for (; store != stores.waiting.end() && store->group + pending < stores.groups; ++store) {
-    finish_read(block, stores, *store);
+    finish_read(block, *store);
     if (!only_read) finish_write(block, *store);
   }
   if (!only_read) stores.waiting.erase(stores.waiting.begin(), store);
@@ -131,7 +129,22 @@ void end_bulk_stores(Block& block) {
   }
 }
 
+void mark_unread_again(const Block& block) {
+  for (const auto& [thread, stores] : block.bulk_stores) {
+    for (const Store& store : stores.waiting) {
+      if (!store.has_read) mark_source(store, true);
+    }
+  }
+  for (const auto& unit : block.matrix_units) {
+    if (unit != nullptr) unit->mark_unread_again();
+  }
+}
+
 std::string unread_by(const Block& block, std::size_t offset) {
+  for (const auto& unit : block.matrix_units) {
+    const std::string text = unit == nullptr ? "" : unit->unread_by(block, offset);
+    if (!text.empty()) return text;
+  }
   for (const auto& [thread, stores] : block.bulk_stores) {
     for (const Store& store : stores.waiting) {
       bool covers = false;

@@ -50,8 +50,10 @@ using BulkStoresOfBlock = std::map<unsigned, BulkStores>;  // by thread, of thos
 // All threads have left the kernel: the stores write. Those that nobody has seen reading their source are
 // reported, as another block may have that memory by then.
 void end_bulk_stores(Block& block);
-// Of a place in the block's shared memory that a store has yet to read: "a store that thread (0,0,0) asked
-// for at ... has yet to read: nobody has waited for it".
+// Some of what stores and wgmma have yet to read has been marked as read, by others: marks it again.
+void mark_unread_again(const Block& block);
+// Of a place in the block's shared memory that a store or a wgmma has yet to read: "a store that thread
+// (0,0,0) asked for at ... has yet to read: nobody has waited for it".
 std::string unread_by(const Block& block, std::size_t offset);
 
 // ---- tensor_copy.cpp -------------------------------------------------------------------------------------

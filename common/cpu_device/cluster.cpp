@@ -140,6 +140,9 @@ void Cluster::run(std::uint64_t cluster_number) {
     block->engine.end_block(*block);
     if (block->registers != nullptr) block->registers->report_incomplete(*block);
     end_bulk_stores(*block);
+    for (const auto& unit : block->matrix_units) {
+      if (unit != nullptr) unit->end_block(*block);
+    }
   }
 }
 

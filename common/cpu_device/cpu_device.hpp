@@ -73,6 +73,8 @@ enum class FaultKind {
   no_progress,
   peer_gone,
   missing_proxy_fence,
+  wgmma_misuse,
+  descriptor_misuse,
 };
 
 // "data race on shared memory" and so on: the words that users and tests see.

@@ -140,12 +140,18 @@ void observe_host(std::uintptr_t address, bool write) {
   }
 }
 
-// Most accesses are to the thread's own stack: not observed.
+// Most accesses are to the thread's own stack: not observed, but where a wgmma adds to what lies there.
 inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
                            std::uintptr_t source) {
   Block* block = current_block;
   if (block == nullptr) return observe_host(address, write);
-  if (on_stack(*block, address, write)) return;
+  if (on_stack(*block, address, write)) {
+    const auto& unit = block->matrix_units[block->current / MatrixUnit::threads];
+    if (unit != nullptr && unit->holds_sums() && block->launch.checked) {
+      unit->check_access(*block, address, write, pc);
+    }
+    return;
+  }
   if (block->watch != Watch::checked) {
     if (block->watch == Watch::overdue) report_overdue(pc);
     return;

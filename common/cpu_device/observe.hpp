@@ -43,9 +43,14 @@ void check_shared_write(const void* shared, unsigned bytes, const void* pc);
 void mark_pending(const void* shared, unsigned bytes, bool pending);
 // The running thread asks for a copy to this place, or for a store that reads it: see
 // SharedShadow::check_fenced().
-void check_fenced(const void* shared, unsigned bytes, bool overwrites, const void* pc);
+void check_fenced(const void* shared, unsigned bytes, const char* does, const void* pc);
 // Marks that a store has yet to read this place, so that nobody may write to it, or no longer has.
 void mark_unread(const void* shared, unsigned bytes, bool unread);
+// The running thread has a wgmma read this place, now or at any time until it has waited for it. `reader`:
+// its name.
+void check_async_read(const void* shared, unsigned bytes, const char* reader, const void* pc);
+// An engine has read this place.
+void read_by_engine(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 // An engine has filled this place; see SharedShadow::fill().
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, bool unfenced,
                  const void* pc);

@@ -50,6 +50,10 @@ struct Operand {
   Swizzle swizzle = Swizzle::none;
   std::ptrdiff_t first = 0;  // bytes from `data` to element (0, 0), as if there were no swizzle
 
+  const std::byte* at(int row, int term) const {
+    const auto offset = static_cast<std::size_t>(first + rows.offset(row) + terms.offset(term));
+    return static_cast<const std::byte*>(data) + swizzled(swizzle, offset);
+  }
   // The element's bits as its type has them, in the lower half if these are 16.
   std::uint32_t bits(OperandType type, int row, int term) const {
     return bits_at(type, first + rows.offset(row) + terms.offset(term));

@@ -35,7 +35,8 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, const T
   const unsigned actor = unseen(earlier, thread);
   const void* pc = now.pc();
   if (actor == nobody) return false;
-  const FaultKind kind = earlier.by_engine() ? FaultKind::async_not_arrived : FaultKind::race_shared;
+  const bool by_copy = earlier.by_engine() && earlier.write();  // the others only read
+  const FaultKind kind = by_copy ? FaultKind::async_not_arrived : FaultKind::race_shared;
   if (earlier.write() && now.write() && !earlier.by_engine() && !earlier.atomic() && !now.atomic()) {
     if (const std::byte* at = block_.shared.at(word * 4, 4)) note_racing_write(pc, at, now.bytes());
   }
@@ -47,7 +48,11 @@ bool SharedShadow::report_unseen(const Touch& earlier, std::size_t word, const T
                   : now.write() ? "writes "
                                 : "reads ") +
       block_.shared.describe(word * 4 + static_cast<unsigned>(std::countr_zero(now.bytes())));
-  if (earlier.by_engine()) {
+  if (earlier.by_engine() && !by_copy) {
+    report(kind, pc,
+           what + ", which the wgmma begun at " + place_of(earlier.pc()) +
+               " read; nothing orders this behind the wait for it (wgmma_wait)");
+  } else if (by_copy) {
     report(kind, pc,
            what + ", to which the asynchronous copy started at " + place_of(earlier.pc()) + " by " +
                cluster.actor_name(running, cluster.started_by(actor, earlier.tick)) +
@@ -121,7 +126,7 @@ void SharedShadow::thin_out(More& more) {
   if (more.size() > more.capacity() / 2) more.reserve(2 * more.capacity());
 }
 
-void SharedShadow::check_fenced(std::size_t index, unsigned bytes, bool overwrites, const void* pc) const {
+void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const char* does, const void* pc) const {
   const Touch& write = words_[index].write;
   if ((write.by_engine() && !write.unfenced()) || (words_[index].pending & bytes) != 0) return;
   if (write.tick < clocks_.began() || (write.bytes() & bytes) == 0) return;
@@ -132,8 +137,8 @@ void SharedShadow::check_fenced(std::size_t index, unsigned bytes, bool overwrit
     if (reported_before(FaultKind::missing_proxy_fence, pc)) return true;
     const unsigned thread = write.by_engine() ? cluster.started_by(actor, write.tick) : actor;
     report(FaultKind::missing_proxy_fence, pc,
-           std::string(overwrites ? "has a copy overwrite " : "has a store read ") +
-               block_.shared.describe(index * 4) + ", which " + cluster.actor_name(running, thread) +
+           std::string(does) + " " + block_.shared.describe(index * 4) + ", which " +
+               cluster.actor_name(running, thread) +
                (write.by_engine() ? " had copied by cp.async at " : " wrote at ") + place_of(write.pc()) +
                "; no fence_async_proxy() stands between");
     return true;
@@ -179,43 +184,8 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
     word.read = now;
     return;
   }
+  if (!check_written(word, index, now, thread, reads)) return;
   const unsigned bytes = now.bytes();
-  const void* pc = now.pc();
-  if (word.write.tick < clocks_.began()) word.written = word.pending = 0;  // of another block
-
-  if ((word.pending & bytes) != 0) {
-    if (reported_before(FaultKind::async_not_arrived, pc)) return;
-    const unsigned lane = static_cast<unsigned>(std::countr_zero(word.write.lanes));
-    report(FaultKind::async_not_arrived, pc,
-           std::string(write ? "writes " : "reads ") + block_.shared.describe(index * 4) +
-               ", to which the asynchronous copy started at " + place_of(word.write.pc()) + " by " +
-               current_block->cluster.actor_name(*current_block, word.write.group() * 32 + lane) +
-               " has not been waited for");
-    return;
-  }
-  if (write && (word.pending >> 4 & bytes) != 0) {
-    if (!reported_before(FaultKind::race_shared, pc)) {
-      report(FaultKind::race_shared, pc,
-             std::string(now.atomic() ? "changes atomically " : "writes ") +
-                 block_.shared.describe(index * 4 + static_cast<unsigned>(std::countr_zero(bytes))) +
-                 ", which " + unread_by(block_, index * 4));
-    }
-    return;
-  }
-  if (reads && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
-    const auto byte = static_cast<std::size_t>(std::countr_zero(bytes & ~word.written));
-    report(
-        FaultKind::uninitialised_shared, pc,
-        "reads " + block_.shared.describe(index * 4 + byte) + ", which no thread of this block has written");
-  }
-  conflict(word.write, index, now, thread);
-
-  // If bytes were accessed separately: the latest write to each.
-  if (More* more = word.more_writes ? recent_more(word) : nullptr) {
-    for (const Touch& touch : *more) {
-      if (touch.write()) conflict(touch, index, now, thread);
-    }
-  }
   if (!write) {
     Touch& latest = word.read;
     if (latest.what == now.what && latest.tick == now.tick) {
@@ -259,6 +229,67 @@ void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsig
   }
   if (is_recent(word.write) && (word.write.bytes() & ~covered) != 0) keep(word, word.write);
   word.write = now;
+}
+
+bool SharedShadow::check_written(Word& word, std::size_t index, const Touch& now, unsigned thread,
+                                 bool reads) {
+  const bool write = now.write();
+  const unsigned bytes = now.bytes();
+  const void* pc = now.pc();
+  if (word.write.tick < clocks_.began()) word.written = word.pending = 0;  // of another block
+
+  if ((word.pending & bytes) != 0) {
+    if (reported_before(FaultKind::async_not_arrived, pc)) return false;
+    const unsigned lane = static_cast<unsigned>(std::countr_zero(word.write.lanes));
+    report(FaultKind::async_not_arrived, pc,
+           std::string(write ? "writes " : "reads ") + block_.shared.describe(index * 4) +
+               ", to which the asynchronous copy started at " + place_of(word.write.pc()) + " by " +
+               current_block->cluster.actor_name(*current_block, word.write.group() * 32 + lane) +
+               " has not been waited for");
+    return false;
+  }
+  if (write && (word.pending >> 4 & bytes) != 0) {
+    if (!reported_before(FaultKind::race_shared, pc)) {
+      report(FaultKind::race_shared, pc,
+             std::string(now.atomic() ? "changes atomically " : "writes ") +
+                 block_.shared.describe(index * 4 + static_cast<unsigned>(std::countr_zero(bytes))) +
+                 ", which " + unread_by(block_, index * 4));
+    }
+    return false;
+  }
+  if (reads && (bytes & ~word.written) != 0 && !reported_before(FaultKind::uninitialised_shared, pc)) {
+    const auto byte = static_cast<std::size_t>(std::countr_zero(bytes & ~word.written));
+    report(
+        FaultKind::uninitialised_shared, pc,
+        "reads " + block_.shared.describe(index * 4 + byte) + ", which no thread of this block has written");
+  }
+  conflict(word.write, index, now, thread);
+
+  // If bytes were accessed separately: the latest write to each.
+  if (More* more = word.more_writes ? recent_more(word) : nullptr) {
+    for (const Touch& touch : *more) {
+      if (touch.write()) conflict(touch, index, now, thread);
+    }
+  }
+  return true;
+}
+
+void SharedShadow::check_read(std::size_t index, unsigned bytes, unsigned thread, const void* pc) {
+  check_written(
+      words_[index], index,
+      Touch::make(pc, bytes, thread / 32, false, false, clocks_.now(), std::uint32_t{1} << thread % 32),
+      thread, true);
+}
+
+void SharedShadow::read_by_engine(std::size_t index, unsigned bytes, unsigned engine, Tick tick,
+                                  const void* pc) {
+  Word& word = words_[index];
+  Touch& latest = word.read;
+  // Who has seen what an engine did now has seen what it did before.
+  const bool replaced = !is_recent(latest) ||
+                        (latest.by_engine() && latest.group() == engine && (latest.bytes() & ~bytes) == 0);
+  if (!replaced) keep(word, latest);
+  latest = Touch::make(pc, bytes, engine, false, true, tick, 0);
 }
 
 }  // namespace cpu_device

@@ -55,11 +55,18 @@ class SharedShadow {
 
   // The running thread asks for an asynchronous copy that writes over these bytes, or for a store that reads
   // them: reports writes by threads that no fence separates from it.
-  void check_fenced(std::size_t word, unsigned bytes, bool overwrites, const void* pc) const;
+  // `does`: "has a copy overwrite".
+  void check_fenced(std::size_t word, unsigned bytes, const char* does, const void* pc) const;
+  // A wgmma on whose behalf `thread` asks reads these bytes, at any time from now on: like access(), but not
+  // remembered.
+  void check_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc);
+  // An engine has read them at this tick; whoever has not acquired that must not write to them.
+  void read_by_engine(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 
+  bool is_filled_by_engine(std::size_t word) const { return words_[word].write.by_engine(); }
   // An asynchronous copy to these bytes is in flight, so that nobody may touch them, or has finished.
   void mark_pending(std::size_t word, unsigned bytes, bool pending);
-  // A store has yet to read these bytes, so that nobody may write to them, or has read them.
+  // A store or a wgmma has yet to read these bytes, so that nobody may write to them, or has read them.
   void mark_unread(std::size_t word, unsigned bytes, bool unread);
   // An engine has filled them at this tick; whoever has not acquired that must not touch them. `unfenced`: by
   // cp.async, see Touch.
@@ -119,6 +126,8 @@ class SharedShadow {
            word.pending == 0;
   }
   void access(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
+  // Whether it may be touched at all, and in order with earlier writes; false: not at all.
+  bool check_written(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
   // Reports a race if the thread has not seen the touch.
   bool conflict(const Touch& earlier, std::size_t word, const Touch& now, unsigned thread) const {
     return is_recent(earlier) && (earlier.bytes() & now.bytes()) != 0 &&

@@ -129,6 +129,10 @@ const char* to_string(FaultKind kind) {
       return "access to a block that may not be there";
     case FaultKind::missing_proxy_fence:
       return "no fence between a write and an asynchronous copy";
+    case FaultKind::wgmma_misuse:
+      return "misuse of wgmma";
+    case FaultKind::descriptor_misuse:
+      return "matrix descriptor that does not describe its tile";
   }
   return "fault";
 }

@@ -21,11 +21,11 @@ void mark_pending(const void* shared, unsigned bytes, bool pending) {
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_pending(word, mask, pending); });
 }
 
-void check_fenced(const void* shared, unsigned bytes, bool overwrites, const void* pc) {
+void check_fenced(const void* shared, unsigned bytes, const char* does, const void* pc) {
   const SharedPlace place = find_shared(shared, bytes);
   if (!place.inside) return;
   for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
-    place.block->shadow->check_fenced(word, mask, overwrites, pc);
+    place.block->shadow->check_fenced(word, mask, does, pc);
   });
 }
 
@@ -34,6 +34,24 @@ void mark_unread(const void* shared, unsigned bytes, bool unread) {
   if (!place.inside) return;
   for_words(place.offset, bytes,
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_unread(word, mask, unread); });
+}
+
+void check_async_read(const void* shared, unsigned bytes, const char* reader, const void* pc) {
+  const SharedPlace place = find_shared(shared, bytes);
+  const Block& block = *current_block;
+  SharedShadow& shadow = *place.block->shadow;
+  const std::string does = std::string("has ") + reader + " read";
+  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    shadow.check_read(word, mask, block.actor(block.current), pc);
+    shadow.check_fenced(word, mask, does.c_str(), pc);
+  });
+}
+
+void read_by_engine(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
+  const SharedPlace place = find_shared(shared, bytes);
+  for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    place.block->shadow->read_by_engine(word, mask, engine, tick, pc);
+  });
 }
 
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, bool unfenced,

@@ -50,9 +50,8 @@ constexpr int max_terms = 16;
 void multiply_add(const TensorCoreArithmetic& model, OperandType type, int M, int N, int K, const Operand& a,
                   const Operand& b, float* d);
 
-// Hopper's, measured on an H200: of mma_tf32() and mma_bf16() by experiments/tensor_core_arithmetic. FP16 was
-// measured with wgmma and random numbers; that its subnormal numbers have one exponent, as those of the other
-// types do, is an assumption.
+// Hopper's, measured on an H200 by experiments/tensor_core_arithmetic: of mma.sync in TF32 and BF16, and of
+// wgmma, which is the same, in these and FP16.
 constexpr TensorCoreArithmetic tf32_arithmetic{.products = 8, .fraction_bits = 25, .least_exponent = -133};
 constexpr TensorCoreArithmetic bf16_arithmetic{.products = 16, .fraction_bits = 25, .least_exponent = -133};
 constexpr TensorCoreArithmetic fp16_arithmetic{

@@ -10,6 +10,7 @@ from tensor_core_arithmetic.model import Model, all_models, from_json
 from tools.base import EVIDENCE
 
 FILE = EVIDENCE / "tensor_core_arithmetic.json"
+WGMMA_FILE = EVIDENCE / "wgmma_arithmetic.json"
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,36 @@ def test_rounding(record):
         bits = int(before, 16)
         finite = bits & 0x7F800000 != 0x7F800000
         assert int(after, 16) == (bits + 0x1000 * finite) & 0xFFFFE000, before
+
+
+@pytest.fixture(scope="module")
+def wgmma():
+    if not WGMMA_FILE.exists():
+        pytest.skip("there is no record of wgmma yet")
+    return json.loads(WGMMA_FILE.read_text())
+
+
+def test_one_model_gives_all_of_wgmma(wgmma):
+    """The one of mma.sync; FP16's subnormal numbers have one exponent, that of its smallest normal number."""
+    assert wgmma["pass"]
+    assert WGMMA_FILE.stat().st_size < 2_500_000
+    assert wgmma["types"].keys() == {"wgmma_tf32", "wgmma_bf16", "wgmma_fp16"}
+    for kind, part in wgmma["types"].items():
+        fp16 = kind == "wgmma_fp16"
+        assert part["maps_right"]
+        assert len(part["random"]["samples"]) >= 3900
+        fitting = [
+            model for wrong, model in nearest_models(recorded(kind, part), part["k"], fp16) if wrong == 0
+        ]
+        least = -14 if fp16 else -126
+        assert Model(part["k"], 25, least_exponent=-133, least_factor_exponent=least) in fitting
+        nearest = part["random"]["nearest_models"]
+        assert nearest[0]["wrong"] == 0
+        assert part["random"]["models_tried"] == sum(1 for _ in all_models(part["k"], fp16))
+        assert [row["wrong"] == 0 for row in nearest].count(True) == (2 if fp16 else 1)
+        # Other numbers of columns, and A from registers.
+        assert part["random"]["different_in_other_forms"] == 0
+        assert all(len(row) == part["k"] + 1 and set(row) == {"-", "0"} for row in part["order"])
+    elements = {kind: part["random"]["elements"] for kind, part in wgmma["types"].items()}
+    assert elements["wgmma_fp16"] == 614_400
+    assert sum(elements.values()) - elements["wgmma_fp16"] == 1_187_840
