@@ -1,11 +1,9 @@
 #pragma once
 
 // Tiles of any size, filled by cp.async as in step 09, for shapes on which large tiles leave the GPU idle.
-// The K terms of a tile may be split among several blocks (split-K). Two of them are a cluster, and add up
-// their sums through each other's shared memory; the sums of more a second kernel adds up.
+// The K terms of a tile may be split among several blocks (split-K); a second kernel adds up their sums.
 
 #include "common/cuda/async_copy.hpp"
-#include "common/cuda/cluster.hpp"
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
@@ -22,52 +20,18 @@ struct Shape {
   static constexpr int STAGES = STAGES_;  // buffers for the tiles
   static constexpr int BLOCKS = BLOCKS_;  // that an SM holds at the same time
   static constexpr int WM = LM * TM, WN = LN * TN, WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
-  static constexpr int PAD = 4, COPY_K = 8, A_ROWS = THREADS / COPY_K;
+  static constexpr int PAD = 4, COPY_K = 8, A_ROWS = THREADS / COPY_K, B_ROWS = THREADS * 4 / BN;
   static_assert(LM * LN == 32 && BM % WM == 0 && BN % WN == 0 && BK % COPY_K == 0);
+  static_assert((BM % A_ROWS == 0 || BM < A_ROWS) && BK % B_ROWS == 0);
 
   struct Tiles {
     float A[STAGES][BK][BM + PAD];  // [k][row]: A transposed
     float B[STAGES][BK][BN];        // [k][col]
   };
-  // What a block of a cluster shows the other, in place of the tiles.
-  struct Sums {
-    float C[BM][BN + PAD];  // [row][col], rows shifted by 4 banks as those of A
-  };
 };
 
-// C = alpha * sums + beta * C for the tile, whose sums are those of all blocks of the cluster together. Each
-// block adds up an equal share of the rows.
-template <typename S, bool ALIGNED>
-__device__ __forceinline__ void add_cluster(const Gemm& g, float* C, int rows, int cols, int m, int n,
-                                            const float (&sums)[S::TM][S::TN]) {
-  auto& [mine] = dynamic_shared<typename S::Sums>();
-  __syncthreads();  // nobody needs the tiles any more
-  // Scaled already here: the products have registers of their own. Four sums themselves, stored at once,
-  // would have to lie side by side, which suits the main loop badly (step 11).
-#pragma unroll
-  for (int i = 0; i < S::TM; ++i) {
-#pragma unroll
-    for (int j = 0; j < S::TN; j += 4) {
-      float4_at(&mine[m + spread(i, S::LM * 4)][n + spread(j, S::LN * 4)]) = make_float4(
-          g.alpha * sums[i][j], g.alpha * sums[i][j + 1], g.alpha * sums[i][j + 2], g.alpha * sums[i][j + 3]);
-    }
-  }
-  cluster_sync();  // everybody's sums are there
-  const int blocks = cluster_size(), rank = cluster_block_rank();
-  for (int vec4 = rank * S::THREADS + threadIdx.x; vec4 < S::BM * S::BN / 4; vec4 += blocks * S::THREADS) {
-    const int row = vec4 / (S::BN / 4), col = vec4 % (S::BN / 4) * 4;
-    float four[4] = {};
-    for (int other = 0; other < blocks; ++other) {
-      const float4 v = float4_at(cluster_map_shared(&mine[row][col], other));
-      four[0] += v.x, four[1] += v.y, four[2] += v.z, four[3] += v.w;
-    }
-    update4<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, four, 1.0f, g.beta);
-  }
-  cluster_sync();  // nobody reads this block's sums any more
-}
-
-// The terms [split * terms, (split + 1) * terms) of a tile. Two splits are a cluster; more write their sums
-// to partial[matrix][split][M][N].
+// The terms [split * terms, (split + 1) * terms) of a tile. Where there are several splits, each writes its
+// sums to partial[matrix][split][M][N].
 template <typename S, bool ALIGNED>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     sgemm_small_tiles(Gemm g, int splits, int terms, float* partial) {
@@ -87,35 +51,27 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   const int m = warp / S::WARPS_N * S::WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
   const int n = warp % S::WARPS_N * S::WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
 
-  // What this thread copies: of A as in step 09; of B four neighbours, or single elements if rows are not
-  // aligned. Neighbouring lanes take what follows in a row, so that no two want the same bank.
-  constexpr int VEC = ALIGNED ? 4 : 1;
-  constexpr int B_COLS = S::THREADS * VEC < BN ? S::THREADS * VEC : BN,
-                B_ROWS = S::THREADS * VEC / B_COLS;  // copied at once
-  static_assert(BN % B_COLS == 0 && BK % B_ROWS == 0);
+  // What this thread copies, as in step 09.
   const int a_row = threadIdx.x / S::COPY_K, a_k = threadIdx.x % S::COPY_K;
-  const int b_k = threadIdx.x / (B_COLS / VEC), b_col = threadIdx.x % (B_COLS / VEC) * VEC;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
   const float* a_from = A + (row0 + a_row) * g.lda + first + a_k;
   const float* b_from = B + (first + b_k) * g.ldb + col0 + b_col;
-  const std::int64_t a_step = S::A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
+  const std::int64_t a_step = S::A_ROWS * g.lda, b_step = S::B_ROWS * g.ldb;
   int left = end - first;  // terms not yet requested
 
   const auto copy_tiles = [&](int stage) {
 #pragma unroll
     for (int i = 0; i < ceil_div(BM, S::A_ROWS); ++i) {
       const int row = a_row + i * S::A_ROWS;
-      if (BM % S::A_ROWS != 0 && row >= BM) continue;  // no such row
+      if (BM % S::A_ROWS != 0 && row >= BM) continue;  // more threads than rows
 #pragma unroll
       for (int k = 0; k < BK; k += S::COPY_K) {
         async_copy<4>(&As[stage][a_k + k][row], a_from + i * a_step + k, row < rows && a_k + k < left);
       }
     }
 #pragma unroll
-    for (int k = 0; k < BK; k += B_ROWS, b_from += b_step) {
-#pragma unroll
-      for (int j = 0; j < BN; j += B_COLS) {
-        async_copy<4 * VEC>(&Bs[stage][b_k + k][b_col + j], b_from + j, b_k + k < left && b_col + j < cols);
-      }
+    for (int k = 0; k < BK; k += S::B_ROWS, b_from += b_step) {
+      copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from, b_k + k < left ? cols - b_col : 0);
     }
     a_from += BK;
     left -= BK;
@@ -164,14 +120,10 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   }
   async_copy_wait<0>();
 
-  if (splits > 1 && partial == nullptr) {
-    float* C = g.C + matrix * g.strideC + row0 * g.ldc + col0;
-    return add_cluster<S, ALIGNED>(g, C, rows, cols, m, n, sums);
-  }
   const std::int64_t size = static_cast<std::int64_t>(g.M) * g.N;
-  float* C = partial != nullptr ? partial + blockIdx.z * size : g.C + matrix * g.strideC;
-  const std::int64_t ldc = partial != nullptr ? g.N : g.ldc;
-  const float alpha = partial != nullptr ? 1.0f : g.alpha, beta = partial != nullptr ? 0.0f : g.beta;
+  float* C = splits > 1 ? partial + blockIdx.z * size : g.C + matrix * g.strideC;
+  const std::int64_t ldc = splits > 1 ? g.N : g.ldc;
+  const float alpha = splits > 1 ? 1.0f : g.alpha, beta = splits > 1 ? 0.0f : g.beta;
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
 #pragma unroll
@@ -218,14 +170,11 @@ void run(const Gemm& g, int splits) {
   const int terms = ceil_div(ceil_div(g.K, splits), S::BK) * S::BK;  // of a split
   splits = max(ceil_div(g.K, max(terms, 1)), 1);
   const std::size_t size = static_cast<std::size_t>(g.M) * g.N * g.batch;
-  float* partial = splits <= 2 ? nullptr : workspace.at_least(size * splits);
+  float* partial = splits > 1 ? workspace.at_least(size * splits) : nullptr;
   const dim3 grid(ceil_div(g.N, S::BN), ceil_div(g.M, S::BM), g.batch * splits);
-  const std::size_t tiles = sizeof(typename S::Tiles), sums = sizeof(typename S::Sums);
-  LaunchConfig config{grid, dim3(S::THREADS), tiles};
-  if (splits == 2) config.shared_bytes = max(tiles, sums), config.cluster = dim3(1, 1, 2);
-  launch(is_aligned(g) ? sgemm_small_tiles<S, true> : sgemm_small_tiles<S, false>, config, g, splits, terms,
-         partial);
-  if (splits <= 2) return;
+  launch(is_aligned(g) ? sgemm_small_tiles<S, true> : sgemm_small_tiles<S, false>, grid, dim3(S::THREADS),
+         sizeof(typename S::Tiles), g, splits, terms, partial);
+  if (splits == 1) return;
   const std::int64_t vec4s = static_cast<std::int64_t>(g.M) * ceil_div(g.N, 4);
   const dim3 blocks(static_cast<unsigned>((vec4s + 31) / 32), g.batch);
   launch(is_aligned(g) ? add_splits<true> : add_splits<false>,

@@ -207,10 +207,10 @@ TEST(Examples, BlocksTakeTurns) {
   Xray xray(true);
   for (unsigned n = 0; n < 3; ++n) {
     for (const std::uint64_t block : {4, 5}) {
-      for (unsigned lane = 0; lane < 16; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane));
+      for (unsigned lane = 0; lane < 16; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane, true));
     }
     for (const std::uint64_t block : {4, 5}) {
-      for (unsigned lane = 16; lane < 32; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane));
+      for (unsigned lane = 16; lane < 32; ++lane) xray.on_access(access(0, block, lane, 32 * n + lane, true));
     }
   }
   xray.on_block_end(4);

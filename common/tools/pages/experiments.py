@@ -29,10 +29,17 @@ COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
+def experiment_file(request: Request, name: str) -> dict[str, Any]:
+    file = request.context.root / "docs" / "experiments" / f"{name}.toml"
+    if not file.exists():
+        raise UsageError(f"there is no experiment '{name}'")
+    return read_toml(file)
+
+
 @block()
 def make_experiment(request: Request) -> str:
     [name] = request.words("experiment NAME")
-    read = read_toml(request.context.root / "docs" / "experiments" / f"{name}.toml")
+    read = experiment_file(request, name)
     sizes = read.get("sizes", [N])
     n = N if N in sizes else sizes[-1]
     variants = request.context.experiment_records(name, n)
@@ -60,7 +67,7 @@ def make_attribution(request: Request) -> str:
     """What each part of a step's change is worth: added alone to the step before, and left out of the step.
     The variants say it by `adds` and `lacks`; the two steps are the variants without a change."""
     [name] = request.words("attribution NAME")
-    read = read_toml(request.context.root / "docs" / "experiments" / f"{name}.toml")
+    read = experiment_file(request, name)
     step = read["step"]
     [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
     records = {r["variant"]: r for r in request.context.experiment_records(name, N)}
