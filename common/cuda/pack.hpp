@@ -1,7 +1,7 @@
 #pragma once
 
 // Copies of A and B that the Tensor Memory Accelerator can read (tensor_copy.hpp), as steps 13, 28 and 29
-// need them: rows that begin at multiples of 16 bytes; for step 13 A transposed.
+// need them: rows that begin at multiples of 16 bytes; for step 13 A transposed. In part 3x they are BF16.
 
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
@@ -13,14 +13,15 @@
 namespace {
 
 // A batch of row-major matrices [batch][rows][cols].
-struct Matrices {
-  const float* data;
+template <typename T>
+struct MatricesOf {
+  const T* data;
   int rows, cols;
   std::int64_t ld;      // elements from row to row
   std::int64_t stride;  // elements from matrix to matrix
 
-  TensorMap map(int batch, int box_rows, int box_cols) const {
-    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols);
+  TensorMap map(int batch, int box_rows, int box_cols, Swizzle swizzle = Swizzle::none) const {
+    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle);
   }
   // Of TF32 numbers, in the 128-byte swizzle (tensor_shape.hpp).
   TensorMap tf32_map(int batch, int box_rows, int box_cols, Swizzle swizzle = Swizzle::of_128_bytes,
@@ -28,6 +29,7 @@ struct Matrices {
     return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert);
   }
 };
+using Matrices = MatricesOf<float>;
 
 namespace packing {
 
@@ -61,34 +63,59 @@ __global__ void __launch_bounds__(THREADS) transpose(Matrices from, Matrices to,
   }
 }
 
+// 16 bytes of neighbours in a row, of which only the first `valid` elements exist; zeros for the others.
+template <bool ALIGNED>
+__device__ __forceinline__ float4 load_group(const float* p, int valid) {
+  return load4<ALIGNED>(p, valid);
+}
+template <bool ALIGNED>
+__device__ __forceinline__ float4 load_group(const bf16* p, int valid) {
+  if constexpr (ALIGNED) {
+    return load4<true>(reinterpret_cast<const float*>(p), valid);
+  } else {
+    std::uint32_t pairs[4];
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t low = 2 * i < valid ? p[2 * i].bits : 0;
+      const std::uint32_t high = 2 * i + 1 < valid ? p[2 * i + 1].bits : 0;
+      pairs[i] = low | high << 16;
+    }
+    return make_float4(__uint_as_float(pairs[0]), __uint_as_float(pairs[1]), __uint_as_float(pairs[2]),
+                       __uint_as_float(pairs[3]));
+  }
+}
+
 // to[matrix][row][col] = from[matrix][row][col] likewise. May overlap with the launch before it, a
 // transpose().
-template <bool ALIGNED>
-__global__ void __launch_bounds__(THREADS) copy(Matrices from, Matrices to, float* to_data) {
+template <bool ALIGNED, typename T>
+__global__ void __launch_bounds__(THREADS) copy(MatricesOf<T> from, MatricesOf<T> to, T* to_data) {
+  constexpr int GROUP = 16 / sizeof(T);  // elements that a thread copies at a time
+  constexpr int ACROSS = TILE / GROUP, DOWN = THREADS / ACROSS;
   const int row0 = blockIdx.x * TILE, col0 = blockIdx.y * TILE;
-  const int x = threadIdx.x % X * 4, y = threadIdx.x / X;
-  for (int i = row0 + y; i < min(row0 + TILE, to.rows); i += Y) {
+  const int x = threadIdx.x % ACROSS * GROUP, y = threadIdx.x / ACROSS;
+  for (int i = row0 + y; i < min(row0 + TILE, to.rows); i += DOWN) {
     if (col0 + x >= to.cols) continue;
-    const float* source = from.data + blockIdx.z * from.stride + i * from.ld + col0 + x;
-    float4_at(to_data + blockIdx.z * to.stride + i * to.ld + col0 + x) =
-        load4<ALIGNED>(source, i < from.rows ? from.cols - col0 - x : 0);
+    const T* source = from.data + blockIdx.z * from.stride + i * from.ld + col0 + x;
+    float4_at(reinterpret_cast<float*>(to_data + blockIdx.z * to.stride + i * to.ld + col0 + x)) =
+        load_group<ALIGNED>(source, i < from.rows ? from.cols - col0 - x : 0);
   }
   wait_for_previous_launch();  // whoever waits for this launch thereby waits for that of transpose(), too
 }
 
-// Room in the workspace for [batch][rows][cols], with at least one row of at least four elements.
-Matrices room(int rows, int cols, int batch, Workspace<float>& workspace) {
-  rows = max(rows, 1), cols = max(ceil_div(cols, 4), 1) * 4;
+// Room in the workspace for [batch][rows][cols], with at least one row of at least 16 bytes.
+template <typename T>
+MatricesOf<T> room(int rows, int cols, int batch, Workspace<T>& workspace) {
+  constexpr int group = 16 / sizeof(T);
+  rows = max(rows, 1), cols = max(ceil_div(cols, group), 1) * group;
   const std::int64_t stride = static_cast<std::int64_t>(rows) * cols;
   return {workspace.at_least(static_cast<std::size_t>(stride) * batch), rows, cols, cols, stride};
 }
 
-template <typename Kernel>
-void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, int rows, int cols, int batch,
-                     bool overlaps_previous = false) {
+template <typename Kernel, typename T>
+void launch_on_tiles(Kernel kernel, const MatricesOf<T>& from, const MatricesOf<T>& to, int rows, int cols,
+                     int batch, bool overlaps_previous = false) {
   const dim3 grid(ceil_div(rows, TILE), ceil_div(cols, TILE), batch);
   launch(kernel, LaunchConfig{grid, dim3(THREADS), 0, {1, 1, 1}, overlaps_previous}, from, to,
-         const_cast<float*>(to.data));
+         const_cast<T*>(to.data));
 }
 
 }  // namespace packing
@@ -105,23 +132,27 @@ void launch_on_tiles(Kernel kernel, const Matrices& from, const Matrices& to, in
 // A matrix of A or B with rows aligned to 16 bytes: itself, if the problem is aligned and has terms;
 // otherwise a copy. overlaps_previous: the launch before copies the other matrix, and does not read what this
 // one writes.
-Matrices aligned(const Gemm& g, const Matrices& from, Workspace<float>& workspace, bool overlaps_previous) {
+template <typename T>
+MatricesOf<T> aligned(const GemmOf<T>& g, const MatricesOf<T>& from, Workspace<T>& workspace,
+                      bool overlaps_previous) {
   if (is_aligned(g) && g.K > 0) return from;
-  const Matrices to = packing::room(from.rows, from.cols, g.batch, workspace);
-  packing::launch_on_tiles(is_aligned(g) ? packing::copy<true> : packing::copy<false>, from, to, to.rows,
-                           to.cols, g.batch, overlaps_previous);
+  const MatricesOf<T> to = packing::room(from.rows, from.cols, g.batch, workspace);
+  packing::launch_on_tiles(is_aligned(g) ? packing::copy<true, T> : packing::copy<false, T>, from, to,
+                           to.rows, to.cols, g.batch, overlaps_previous);
   return to;
 }
 
 // A, or a copy whose rows begin at multiples of 16 bytes. Throws OutOfMemory, CudaError.
-[[maybe_unused]] Matrices aligned_a(const Gemm& g, Workspace<float>& workspace) {
-  return aligned(g, {g.A, g.M, g.K, g.lda, g.strideA}, workspace, false);
+template <typename T>
+MatricesOf<T> aligned_a(const GemmOf<T>& g, Workspace<T>& workspace) {
+  return aligned(g, MatricesOf<T>{g.A, g.M, g.K, g.lda, g.strideA}, workspace, false);
 }
 
 // B likewise. To be called right after transposed_a() or aligned_a(), with which the copying overlaps.
 // Throws OutOfMemory, CudaError.
-Matrices aligned_b(const Gemm& g, Workspace<float>& workspace) {
-  return aligned(g, {g.B, g.K, g.N, g.ldb, g.strideB}, workspace, true);
+template <typename T>
+MatricesOf<T> aligned_b(const GemmOf<T>& g, Workspace<T>& workspace) {
+  return aligned(g, MatricesOf<T>{g.B, g.K, g.N, g.ldb, g.strideB}, workspace, true);
 }
 
 }  // namespace
