@@ -1,0 +1,144 @@
+// Step 35: a persistent kernel: blocks stay, and go through the tiles of C in an order that suits the L2.
+//
+// Idea      The producer runs ahead into the next tile of C while the consumers store the last one. As many
+//           blocks as whole waves need take tiles in bands of BAND rows, column by column: the tiles that are
+//           computed at the same time share rows of A and columns of B, which then come from the L2.
+// Change    A loop over tiles in both roles; blocks and order.
+// Bound     The consumers store their sums themselves, and multiply nothing meanwhile.
+// Needs     sm_90a: wgmma, setmaxnreg
+
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/float2.hpp"
+#include "common/cuda/mbarrier.hpp"
+#include "common/cuda/pack.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/warpgroup_registers.hpp"
+#include "common/cuda/wgmma.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+
+constexpr int BM = 128, BN = 256, BK = 64;  // the block's tile: BM x BN of C, BK terms (a k-tile) at a time
+constexpr int MM = 64, MK = 16;             // a wgmma's: MM x BN of C, MK terms
+constexpr int CONSUMERS = BM / MM;          // warpgroups that multiply, MM rows each; the first one copies
+constexpr int THREADS = (1 + CONSUMERS) * 128;
+constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
+constexpr int STAGES = 4;            // buffers for the tiles
+constexpr int GROUP = 64;            // elements in the 128 bytes that are swizzled
+constexpr int BAND = 16;             // rows of tiles processed together, column by column
+constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
+static_assert(BK == GROUP);
+
+struct alignas(1024) Tiles {
+  bf16 A[STAGES][BM][BK];                 // [stage][row][k], swizzled
+  bf16 B[STAGES][BN / GROUP][BK][GROUP];  // [stage][group][k][column], swizzled
+  std::uint64_t full[STAGES];             // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];            // all consumers have multiplied them
+};
+
+// A tile of C.
+struct Tile {
+  int matrix, row0, col0;
+};
+
+__device__ __forceinline__ Tile find_tile(const GemmBf16& g, int number) {
+  const int tiles_m = ceil_div(g.M, BM), tiles_n = ceil_div(g.N, BN);
+  const int in_matrix = number % (tiles_m * tiles_n);
+  const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
+  const int rows = min(BAND, tiles_m - band * BAND);
+  return {number / (tiles_m * tiles_n), (band * BAND + in_band % rows) * BM, in_band / rows * BN};
+}
+
+// map_a: boxes BM x BK. map_b: boxes BK x GROUP.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, 1)
+    gemm_persistent(GemmBf16 g, const __grid_constant__ TensorMap map_a,
+                    const __grid_constant__ TensorMap map_b) {
+  auto& [As, Bs, full, empty] = dynamic_shared<Tiles>();
+
+  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, k_tiles = ceil_div(g.K, BK);
+
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(&full[stage], 1);
+      mbarrier_init(&empty[stage], CONSUMERS);
+    }
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+
+  int stage = 0;
+  if (threadIdx.x < 128) {
+    warpgroup_reg_dealloc<FEW>();
+    if (threadIdx.x > 0) return;
+    int parity = 1;  // the phase before the first is complete: at first all stages are empty
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+      const Tile tile = find_tile(g, number);
+      for (int k0 = 0; k0 < g.K; k0 += BK) {
+        mbarrier_wait(&empty[stage], parity);
+        mbarrier_arrive_expect_tx(&full[stage], sizeof(bf16) * BK * (BM + BN));
+        tensor_copy(As[stage], map_a, k0, tile.row0, tile.matrix, &full[stage]);
+        for (int group = 0; group < BN / GROUP; ++group) {
+          tensor_copy(Bs[stage][group], map_b, tile.col0 + group * GROUP, k0, tile.matrix, &full[stage]);
+        }
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  warpgroup_reg_alloc<MANY>();
+
+  const int thread = threadIdx.x % 128, m = (threadIdx.x / 128 - 1) * MM;  // the warpgroup's first row
+  int parity = 0;
+  for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+    float sums[BN / 2];
+    int before = 0;  // the stage of the k-tile before
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+      mbarrier_wait(&full[stage], parity);
+      wgmma_fence();
+      for (int k = 0; k < BK; k += MK) {
+        const auto a = matrix_descriptor(&As[stage][m][k], Swizzle::of_128_bytes, 0, ATOM);
+        const auto b = matrix_descriptor(&Bs[stage][0][k][0], Swizzle::of_128_bytes, sizeof Bs[0][0], ATOM);
+        wgmma_bf16<Major::K, Major::MN>(sums, a, b, k_tile > 0 || k > 0);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();  // the warpgroup is done with the k-tile before this one
+      if (thread == 0 && k_tile > 0) mbarrier_arrive(&empty[before]);
+      before = stage;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    wgmma_wait<0>(sums);
+    if (thread == 0 && k_tiles > 0) mbarrier_arrive(&empty[before]);
+
+    const Tile tile = find_tile(g, number);
+    float* C = g.C + tile.matrix * g.strideC;  // [M][N]
+    const int rows = g.M - tile.row0, cols = g.N - tile.col0;
+#pragma unroll
+    for (int j = 0; j < BN / 2; j += 2) {  // two sums side by side
+      if (k_tiles == 0) sums[j] = sums[j + 1] = 0.0f;
+      const auto [row, col] = wgmma_place(thread, j);
+      update2<ALIGNED>(&C[(tile.row0 + m + row) * g.ldc + (tile.col0 + col)], m + row < rows ? cols - col : 0,
+                       sums[j], sums[j + 1], g.alpha, g.beta);
+    }
+  }
+}
+
+// Blocks such that all of them have the same number of tiles, if fewer multiprocessors than there are take as
+// many waves.
+int blocks_for(int tiles) {
+  const int waves = ceil_div(tiles, multiprocessors());
+  return ceil_div(tiles, waves);
+}
+
+void gemm(const GemmBf16& g) {
+  static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
+  if (g.M == 0 || g.N == 0) return;
+  const TensorMap map_a = aligned_a(g, a_workspace).map(g.batch, BM, BK, Swizzle::of_128_bytes);
+  const TensorMap map_b = aligned_b(g, b_workspace).map(g.batch, BK, GROUP, Swizzle::of_128_bytes);
+  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
+  launch(is_aligned(g) ? gemm_persistent<true> : gemm_persistent<false>, dim3(blocks_for(tiles)),
+         dim3(THREADS), sizeof(Tiles), g, map_a, map_b);
+}
+
+}  // namespace
