@@ -48,6 +48,9 @@ __forceinline__ T* cluster_map_shared(T* pointer, unsigned rank) {
 __forceinline__ void mbarrier_arrive_remote(std::uint64_t* barrier, unsigned rank) {
   cpu_device::mbarrier_arrive_remote(barrier, rank);
 }
+__forceinline__ void mbarrier_arrive_remote_after_reads(std::uint64_t* barrier, unsigned rank) {
+  cpu_device::mbarrier_arrive_remote(barrier, rank);
+}
 __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
   cpu_device::mbarrier_wait_cluster(barrier, parity);
 }

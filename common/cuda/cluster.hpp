@@ -89,6 +89,21 @@ __device__ __forceinline__ void mbarrier_arrive_remote(std::uint64_t* barrier, u
 #endif
 }
 
+// Likewise, where the arrival only says that memory has been read, and may be written to: what the thread has
+// written need not be visible to whoever has waited. The release of mbarrier_arrive_remote() is a fence over
+// all memory in the machine code (MEMBAR.ALL.GPU), for which the thread waits.
+__device__ __forceinline__ void mbarrier_arrive_remote_after_reads(std::uint64_t* barrier, unsigned rank) {
+#if HAVE_MBARRIER
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "  mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(mbarrier_address(barrier)),
+      "r"(rank)
+      : "memory");
+#else
+  __trap();
+#endif
+}
+
 // Like mbarrier_wait(), for arrivals from other blocks: that function makes visible only what the threads of
 // the waiting block did, and what copies brought. PTX ISA, "mbarrier.try_wait" (.acquire.cluster).
 __device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/cuda/check.hpp"
+#include "common/harness/gpu_clock.hpp"
 #include "common/harness/gpu_gate.hpp"
 #include "common/harness/panels.hpp"
 
@@ -43,7 +44,10 @@ class OnGpu : public Contest {
     const bool gated = counted && lead + launches <= most_gated;
     if (gated) gate_.close();
     for (int i = 0; i < lead + launches; ++i, ++next_) {
-      if (i == lead) start_.record();
+      if (i == lead) {
+        if (counted) clock_.start();
+        start_.record();
+      }
       const std::size_t set = next_ % sets_.size();
       if (who == Who::step) {
         run_in_panels(step_, sets_[set]);
@@ -54,8 +58,11 @@ class OnGpu : public Contest {
       }
     }
     stop_.record();
+    if (counted) clock_.stop();
     if (gated) gate_.open();
-    return Event::between(start_, stop_) / launches;
+    const double us = Event::between(start_, stop_) / launches;
+    if (counted) samples_[index(who)].counted_clocks.push_back(clock_.mhz());
+    return us;
   }
 
   void idle(double ms) override {
@@ -71,7 +78,13 @@ class OnGpu : public Contest {
     continuous_ = continuous;
   }
   void look(Who who) override { sampler_.look(samples_[index(who)]); }
-  Telemetry end(Who who) override { return continuous_ ? sampler_.stop() : samples_[index(who)].medians(); }
+  Telemetry end(Who who) override {
+    Telemetry seen = samples_[index(who)].medians();
+    const double counted = seen.counted_clock_mhz;
+    if (continuous_) seen = sampler_.stop();
+    seen.counted_clock_mhz = counted;
+    return seen;
+  }
 
  private:
   static std::size_t index(Who who) { return who == Who::step ? 0 : 1; }
@@ -83,6 +96,7 @@ class OnGpu : public Contest {
   Cublas* cublas_;
   Event start_, stop_;
   Gate gate_;
+  ClockCounter clock_;
   std::size_t next_ = 0;  // the set whose turn it is
   TelemetrySamples samples_[2];
   bool continuous_ = false;

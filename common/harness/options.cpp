@@ -36,7 +36,7 @@ void add_problem_options(CLI::App& app, Options& o) {
   app.add_option("--offset-b", o.offset_b, "The same for B")->group(group);
   app.add_option("--offset-c", o.offset_c, "The same for C")->group(group);
   app.add_option("--layout", o.layout, "row (major) or col (major) [row]")->group(group);
-  app.add_option("--seed", o.seed, "Seed of the random matrices [1]")
+  app.add_option("--seed", o.seed, "Seed of the random matrices; 0: zeros [1]")
       ->check(CLI::NonNegativeNumber)
       ->group(group);
 }

@@ -98,8 +98,8 @@ Telemetry median_of(const std::vector<Telemetry>& rounds) {
     return median(values);
   };
   return {middle(&Telemetry::sm_clock_mhz), middle(&Telemetry::memory_clock_mhz),
-          middle(&Telemetry::power_watts), middle(&Telemetry::power_watts_now),
-          middle(&Telemetry::temperature)};
+          middle(&Telemetry::power_watts),  middle(&Telemetry::power_watts_now),
+          middle(&Telemetry::temperature),  middle(&Telemetry::counted_clock_mhz)};
 }
 
 Sustained time_sustained(Contest& contest, const Timing& rested) {

@@ -16,8 +16,10 @@ HOST_DEVICE float uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<float>(static_cast<std::int32_t>(x >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-// The same, truncated to that many bits of significand: exact in a type that has them, and still in [-1, 1).
+// The same, and zeros for seed 0, truncated to that many bits of significand: exact in a type that has them,
+// and still in [-1, 1).
 HOST_DEVICE float uniform(std::uint64_t seed, std::uint64_t index, int significand_bits) {
+  if (seed == 0) return 0.0f;
   const auto bits = __builtin_bit_cast(std::uint32_t, uniform(seed, index));
   return __builtin_bit_cast(float, bits & ~0u << (24 - significand_bits));
 }

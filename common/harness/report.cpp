@@ -84,6 +84,7 @@ void add_protocol(nlohmann::json& object, const Result& result) {
   if (t.baseline_telemetry) {
     object["cublas_sm_clock_mhz"] = number_or_null(t.baseline_telemetry->sm_clock_mhz);
     object["cublas_power_watts"] = number_or_null(t.baseline_telemetry->power_watts);
+    object["cublas_counted_clock_mhz"] = number_or_null(t.baseline_telemetry->counted_clock_mhz);
   }
   if (!t.sustained) return;
   const Sustained& s = *t.sustained;
@@ -98,6 +99,8 @@ void add_protocol(nlohmann::json& object, const Result& result) {
   object["sustained_power_watts"] = number_or_null(power_now(s.telemetry));
   object["sustained_cublas_sm_clock_mhz"] = number_or_null(s.baseline_telemetry.sm_clock_mhz);
   object["sustained_cublas_power_watts"] = number_or_null(power_now(s.baseline_telemetry));
+  object["sustained_counted_clock_mhz"] = number_or_null(s.telemetry.counted_clock_mhz);
+  object["sustained_cublas_counted_clock_mhz"] = number_or_null(s.baseline_telemetry.counted_clock_mhz);
 }
 
 // A column of the table, and the JSON key for the same figure.
@@ -299,6 +302,7 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
         object["sm_clock_mhz"] = number_or_null(t.telemetry.sm_clock_mhz);
         object["memory_clock_mhz"] = number_or_null(t.telemetry.memory_clock_mhz);
         object["power_watts"] = number_or_null(t.telemetry.power_watts);
+        object["counted_clock_mhz"] = number_or_null(t.telemetry.counted_clock_mhz);
         object["temperature_celsius"] = number_or_null(t.telemetry.temperature);
         add_protocol(object, result);
       }

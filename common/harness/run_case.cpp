@@ -228,7 +228,8 @@ class Case {
     std::int64_t rounded = 0;
     const auto fill = [&](const DeviceMatrix& matrix, const std::string& file, std::uint64_t number) {
       if (file.empty()) {
-        device_.fill_uniform(matrix.data(), matrix.type(), matrix.extent(), seed + number);
+        device_.fill_uniform(matrix.data(), matrix.type(), matrix.extent(),
+                             request_.seed == 0 ? 0 : seed + number);
       } else {
         rounded += load(device_, file, matrix);
       }

@@ -45,7 +45,8 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Telemetry TelemetrySamples::medians() const {
-  return {median(sm_clocks), median(memory_clocks), median(powers), median(powers_now), median(temperatures)};
+  return {median(sm_clocks),  median(memory_clocks), median(powers),
+          median(powers_now), median(temperatures),  median(counted_clocks)};
 }
 
 struct Sampler::Impl {

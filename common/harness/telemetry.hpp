@@ -9,13 +9,14 @@ namespace harness {
 // What the driver says about a GPU at work: medians over the samples. 0: unknown.
 struct Telemetry {
   double sm_clock_mhz = 0, memory_clock_mhz = 0;
-  double power_watts = 0;      // newer GPUs average it over a second
-  double power_watts_now = 0;  // not averaged; older drivers do not tell
-  double temperature = 0;      // in degrees Celsius
+  double power_watts = 0;        // newer GPUs average it over a second
+  double power_watts_now = 0;    // not averaged; older drivers do not tell
+  double temperature = 0;        // in degrees Celsius
+  double counted_clock_mhz = 0;  // of the SMs, by their own counters and not by the driver
 };
 
 struct TelemetrySamples {
-  std::vector<double> sm_clocks, memory_clocks, powers, powers_now, temperatures;
+  std::vector<double> sm_clocks, memory_clocks, powers, powers_now, temperatures, counted_clocks;
   Telemetry medians() const;
 };
 

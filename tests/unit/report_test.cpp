@@ -45,7 +45,11 @@ Result result_of(Precision precision, Protocol protocol) {
   timing.baseline_us = 8;
   timing.ratio = 0.8;
   timing.baseline = "cublasLt heuristic 2 of 8";
-  timing.telemetry = {.sm_clock_mhz = 1980, .memory_clock_mhz = 3201, .power_watts = 200, .temperature = 40};
+  timing.telemetry = {.sm_clock_mhz = 1980,
+                      .memory_clock_mhz = 3201,
+                      .power_watts = 200,
+                      .temperature = 40,
+                      .counted_clock_mhz = 1810};
   if (protocol == Protocol::rested) {
     timing.baseline_telemetry = {.sm_clock_mhz = 1965, .power_watts = 210};
     harness::Sustained sustained;
@@ -53,7 +57,8 @@ Result result_of(Precision precision, Protocol protocol) {
     sustained.baseline_us = 10.5;
     sustained.ratio = 0.84;
     sustained.least_seconds = 0.55;
-    sustained.telemetry = {.sm_clock_mhz = 1425, .power_watts = 500, .power_watts_now = 692};
+    sustained.telemetry = {
+        .sm_clock_mhz = 1425, .power_watts = 500, .power_watts_now = 692, .counted_clock_mhz = 1390};
     sustained.baseline_telemetry = {.sm_clock_mhz = 1410, .power_watts = 690};  // an older driver
     timing.sustained = sustained;
     result.bias_limit = 1e-5;
@@ -91,6 +96,7 @@ TEST(Report, RestedAndSustainedStandSideBySide) {
       {"power_watts", 200},
       {"cublas_sm_clock_mhz", 1965},
       {"cublas_power_watts", 210},
+      {"counted_clock_mhz", 1810},
       {"ratio_sustained", 0.84},
       {"sustained_time_us", 12.5},
       {"sustained_tflops", 160},
@@ -99,6 +105,7 @@ TEST(Report, RestedAndSustainedStandSideBySide) {
       {"sustained_rounds", harness::sustained_rounds},
       {"sustained_sm_clock_mhz", 1425},
       {"sustained_power_watts", 692},
+      {"sustained_counted_clock_mhz", 1390},
       {"sustained_cublas_sm_clock_mhz", 1410},
       {"sustained_cublas_power_watts", 690},
       {"relative_error", 0.00012345},
