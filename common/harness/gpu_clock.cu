@@ -8,15 +8,9 @@
 
 namespace harness::gpu {
 
-struct ClockCounter::Reading {
-  std::int64_t cycles;
-  std::uint64_t ns;  // 0: no block was on this multiprocessor
-};
-
 namespace {
 
-template <typename Reading>
-__global__ void read_clocks(Reading* readings, unsigned multiprocessors) {
+__global__ void read_clocks(ClockReading* readings, unsigned multiprocessors) {
   unsigned here = 0;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(here));
   std::uint64_t ns = 0;
@@ -27,13 +21,13 @@ __global__ void read_clocks(Reading* readings, unsigned multiprocessors) {
 }  // namespace
 
 ClockCounter::ClockCounter() : multiprocessors_(multiprocessors()) {
-  CUDA_CHECK(cudaMalloc(&readings_, 2 * multiprocessors_ * sizeof(Reading)));
+  CUDA_CHECK(cudaMalloc(&readings_, 2 * multiprocessors_ * sizeof(ClockReading)));
 }
 
 ClockCounter::~ClockCounter() { cudaFree(readings_); }
 
-void ClockCounter::read(Reading* readings) {
-  CUDA_CHECK(cudaMemsetAsync(readings, 0, multiprocessors_ * sizeof(Reading)));
+void ClockCounter::read(ClockReading* readings) {
+  CUDA_CHECK(cudaMemsetAsync(readings, 0, multiprocessors_ * sizeof(ClockReading)));
   read_clocks<<<multiprocessors_, 1>>>(readings, multiprocessors_);
   CUDA_CHECK(cudaGetLastError());
 }
@@ -42,12 +36,12 @@ void ClockCounter::start() { read(readings_); }
 void ClockCounter::stop() { read(readings_ + multiprocessors_); }
 
 double ClockCounter::mhz() const {
-  std::vector<Reading> readings(2 * multiprocessors_);
+  std::vector<ClockReading> readings(2 * multiprocessors_);
   CUDA_CHECK(
-      cudaMemcpy(readings.data(), readings_, readings.size() * sizeof(Reading), cudaMemcpyDeviceToHost));
+      cudaMemcpy(readings.data(), readings_, readings.size() * sizeof(ClockReading), cudaMemcpyDeviceToHost));
   std::vector<double> found;
   for (int i = 0; i < multiprocessors_; ++i) {
-    const Reading &from = readings[i], &to = readings[i + multiprocessors_];
+    const ClockReading &from = readings[i], &to = readings[i + multiprocessors_];
     if (from.ns == 0 || to.ns <= from.ns) continue;
     found.push_back(1e3 * static_cast<double>(to.cycles - from.cycles) /
                     static_cast<double>(to.ns - from.ns));

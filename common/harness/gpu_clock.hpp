@@ -3,7 +3,14 @@
 // The clock of the multiprocessors as they count it themselves. While tensor cores work, it is lower than
 // what the driver reads: docs/concepts/power.md.
 
+#include <cstdint>
+
 namespace harness::gpu {
+
+struct ClockReading {
+  std::int64_t cycles;
+  std::uint64_t ns;  // 0: no block was on this multiprocessor
+};
 
 class ClockCounter {
  public:
@@ -19,11 +26,10 @@ class ClockCounter {
   double mhz() const;
 
  private:
-  struct Reading;
-  void read(Reading* readings);
+  void read(ClockReading* readings);
 
   int multiprocessors_ = 0;
-  Reading* readings_ = nullptr;  // [2][multiprocessors_], in the GPU's memory
+  ClockReading* readings_ = nullptr;  // [2][multiprocessors_], in the GPU's memory
 };
 
 }  // namespace harness::gpu
