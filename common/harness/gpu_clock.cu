@@ -42,7 +42,7 @@ double ClockCounter::mhz() const {
   std::vector<double> found;
   for (int i = 0; i < multiprocessors_; ++i) {
     const ClockReading &from = readings[i], &to = readings[i + multiprocessors_];
-    if (from.ns == 0 || to.ns <= from.ns) continue;
+    if (from.ns == 0 || to.ns <= from.ns || to.cycles <= from.cycles) continue;
     found.push_back(1e3 * static_cast<double>(to.cycles - from.cycles) /
                     static_cast<double>(to.ns - from.ns));
   }
