@@ -21,6 +21,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
         "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
         "sweep": ("measuring.experiment", "sweep", "other values for a step's constants"),
+        "timeline": ("measuring.timeline", "main", "when producer and consumers do what, as recorded"),
         "calibrate": ("measuring.calibrate", "main", "the X-ray against counters recorded on a GPU"),
     },
     "looking inside a kernel": {
