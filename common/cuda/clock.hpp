@@ -11,6 +11,8 @@ __device__ __forceinline__ std::int64_t cycle_count() { return clock64(); }
 
 #else
 
+#include "common/cpu_device/cuda_on_cpu.hpp"
+
 namespace cpu_device {
 std::int64_t calls_counted();
 }

@@ -42,14 +42,18 @@ def record(build: Path, device: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         for variant in experiment.variants:
             commands = KernelBuild(build, experiment.program(variant))
-            source, unit, program, out = (Path(folder) / name for name in ("kernel.cu", "unit.o", "run", "c.npy"))
+            source, unit, program, out = (
+                Path(folder) / name for name in ("kernel.cu", "unit.o", "run", "c.npy")
+            )
             source.write_text(variant.source())
             result = commands.compile(commands.units[device], source, unit)
             if result.returncode == 0:
                 result = commands.link_program(program, **{device: unit})
             if result.returncode:
                 raise UsageError(f"timeline, {variant.name}: {first_error(result)}")
-            sizes = [word for name, size in zip("mnk", (m, n, k), strict=True) for word in (f"--{name}", str(size))]
+            sizes = [
+                word for name, size in zip("mnk", (m, n, k), strict=True) for word in (f"--{name}", str(size))
+            ]
             command = [str(program), "--device", device, *sizes, *variant.options, "--out", str(out)]
             ran = subprocess.run(command, capture_output=True, text=True)
             if ran.returncode or not out.exists():
