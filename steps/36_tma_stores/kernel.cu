@@ -4,8 +4,8 @@
 //           one thread asks for a tensor store. It need not wait for the memory: only until the store has
 //           read the buffer, which the next one of the same buffer needs.
 // Change    The epilogue of aligned problems, and a tensor map for C. Three stages make room for the buffers.
-// Bound     Storing costs shared memory's bandwidth and the consumers' time, though not the memory's any
-// more. Needs     sm_90a: wgmma, setmaxnreg
+// Bound     The consumers multiply nothing while they write to shared memory.
+// Needs     sm_90a: wgmma, setmaxnreg
 
 #include "common/cuda/bulk_store.hpp"
 #include "common/cuda/dynamic_shared.hpp"

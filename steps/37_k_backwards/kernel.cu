@@ -1,7 +1,7 @@
 // Step 37: every second tile of a block walks k backwards.
 //
-// Idea      When a block has reached the end of k, the L2 holds the ends of its rows of A and columns of B and
-//           those of its neighbours in a wave, not their beginnings. The next tile, which shares a row or a
+// Idea      When a block has reached the end of k, the L2 holds the ends of its rows of A and columns of B,
+//           and of its neighbours' in a wave, not their beginnings. The next tile, which shares a row or a
 //           column with it, begins where the last one ended.
 // Change    The order of k-tiles in every second tile.
 // Bound     The clock, which the power of the tensor cores limits.

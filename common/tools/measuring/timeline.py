@@ -3,8 +3,8 @@
   ladder timeline [--device gpu] [--build DIR] --out FILE
 
 The kernels are the variants of docs/experiments/timeline.toml, which put a counter's readings where C should
-be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets, of one block of each, what
-the page's drawing shows; --out docs/evidence/h200/timeline.json is where it looks.
+be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets what one block of each
+did; the pages draw docs/evidence/h200/timeline.json.
 """
 
 import subprocess
