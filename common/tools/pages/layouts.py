@@ -7,9 +7,9 @@ from typing import Any
 
 from tools.base import UsageError, markdown, read_text
 from tools.claims.constants import constants, extents
-from tools.claims.objects import NoValue
+from tools.claims.objects import NotAvailable, NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
-from tools.drawing import fragments, layouts, picture, play, tiling, timeline
+from tools.drawing import fragments, layouts, picture, pipeline, play, tiling, timeline
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, source_of
 
@@ -185,3 +185,33 @@ def make_timeline(request: Request) -> str:
     found = {name: dims for name, (_, dims) in arrays_of(request, step, recorded).items()}
     drawing = timeline.timeline(recorded, of.bk, of.stages, found)
     return request.figure([step, "timeline"], timeline.picture(drawing), timeline.describe(drawing))
+
+
+@block("step", alone=True)
+def make_ring(request: Request) -> str:
+    step = request.step
+    found = constants("\n".join(request.source(step)))
+    stages, consumers = found["STAGES"], found["CONSUMERS"]
+    says = pipeline.describe_ring(step, stages, consumers)
+    return request.figure([step, "ring"], pipeline.ring(step, stages, consumers), says)
+
+
+@block("step")
+def make_order(request: Request) -> str:
+    step, [size] = request.step, request.words("order N")
+    order = pipeline.tile_order(
+        request.context.kernel(step).read_text(), int(size), request.context.gpu().sms
+    )
+    of = step, int(size), order
+    return request.figure([step, "order"], pipeline.order_picture(*of), pipeline.describe_order(*of))
+
+
+@block("step")
+def make_schedule(request: Request) -> str:
+    step, [device, k_tiles] = request.step, request.words("schedule DEVICE K_TILES")
+    records = request.context._json(request.context.evidence / "timeline.json", "the timeline")
+    record = next((r for r in records if (r["step"], r["device"]) == (step, device)), None)
+    if record is None:
+        raise NotAvailable(f"the timeline of {step} on the {device} is not recorded yet")
+    svg, says = pipeline.schedule(record, int(k_tiles))
+    return request.figure([step, "schedule", device], svg, says)

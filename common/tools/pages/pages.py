@@ -21,6 +21,9 @@ before. Generated parts are blocks
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
   timeline                   when each tile is copied into which stage, waited for and computed from
+  ring                       the stages between a producer and its consumers, by the kernel's constants
+  order N                    which tiles of C are computed at the same time, by the kernel's find_tile()
+  schedule DEVICE K_TILES    what `ladder timeline` recorded, gpu or cpu, around the end of a tile of C
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
   profile [STEP ...]         counters, by default those of the previous step and this
@@ -36,8 +39,8 @@ before. Generated parts are blocks
   architectures same         which GPUs get the same code
   architectures where        which steps compile for which GPU
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, ldmatrix, swizzle, tiling, timeline, sass, shapes,
-                             roofline and claims take step=NN)
+                             (diff, code, picture, ldmatrix, swizzle, tiling, timeline, ring, order,
+                             schedule, sass, shapes, roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 
