@@ -35,8 +35,8 @@ def describe_ring(step: str, stages: int, consumers: int, k_tile: int = SHOWN) -
         f"stage {n}: k-tile {t}, {state}" for n, (t, state) in enumerate(ring_states(stages, k_tile))
     )
     return (
-        f"{step}: a ring of {stages} stages between a producer and {consumers} consumers. The producer waits until "
-        "a stage is empty, then a copy fills it, and full says so; the consumers wait for full, and the "
+        f"{step}: a ring of {stages} stages between a producer and {consumers} consumers. The producer waits "
+        "until one is empty, then a copy fills it, and full says so; the consumers wait for full, and the "
         f"last of them says empty. While k-tile {k_tile} is multiplied: {states}."
     )
 
@@ -216,9 +216,7 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
     block, per_tile, gpu = record["block"], record["k_tiles"], record["device"] == "gpu"
     places = per_tile - k_tiles, min(per_tile + k_tiles, len(block["consumer 0"]) // 2 - 1)
     begin, end = (block["consumer 0"][2 * at] for at in places)
-    sheet = Sheet(
-        "What the roles of a block did, " + ("as an H200 counted" if gpu else "in the CPU device's order")
-    )
+    sheet = Sheet(f"A producer and two consumers on {'an H200' if gpu else 'the CPU device'}")
     left = MARGIN + 84.0
     scale = (PHONE - MARGIN - left) / (end - begin)
 
@@ -244,7 +242,8 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
             else:
                 stored = block[f"stores {name[-1]}"]
                 done = stored[2 * tile] if (n + 1) % per_tile == 0 else seen[2 * n + 3]
-                bar(y, seen[2 * n], done, "here", 0.3 if tile % 2 else 0.6, label)
+                starts = seen[2 * n + (n % per_tile > 0)]
+                bar(y, starts, done, "here", 0.3 if tile % 2 else 0.6, label)
         if name != "producer":
             stored = block[f"stores {name[-1]}"]
             for n in range(len(stored) // 2):
@@ -260,7 +259,10 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
         "the producer waits for an empty stage and asks for the k-tile of that number",
         **filled("there", 0.55),
     )
-    sheet.explain("a consumer has found the k-tile full, and multiplies", **filled("here", 0.6))
+    sheet.explain(
+        "a consumer's products of the k-tile run: from when those before are done until these are",
+        **filled("here", 0.6),
+    )
     sheet.explain("it stores the tile of C; paler: the next tile", **filled("mark", 0.75))
     says = describe_schedule(record, begin, end)
     return sheet.document(says, MARGIN + 4), says
