@@ -318,22 +318,25 @@ Way = tuple[Weight, list[int]]  # the blocks
 
 def usual_way(blocks: list[Block], header: int, body: set[int]) -> list[int]:
     """The blocks on the usual way from the loop's header back to it; see Loop."""
-    best: dict[int, Way | None] = {}
-
-    def way_from(k: int) -> Way | None:
-        if k not in best:
-            best[k] = None  # until it is known: not round an inner loop
-            ways = [way_from(n) for n in blocks[k].next if n in body and n != header]
-            ways += [([0] * (len(PRODUCTS) + 2), [])] if header in blocks[k].next else []
-            own = blocks[k].instructions
-            moved = sum(i.bytes or 0 for i in own if not i.never)
-            here = [*(count(own, name) for name in PRODUCTS), moved, -len(own)]
-            if found := [way for way in ways if way]:
-                weight, way = max(found, key=lambda way: way[0])
-                best[k] = [a + b for a, b in zip(here, weight, strict=True)], [k, *way]
-        return best[k]
-
-    found = way_from(header)
+    inside = {k: [n for n in blocks[k].next if n in body and n != header] for k in body}
+    best: dict[int, Way | None] = {header: None}  # None until it is known: not round an inner loop
+    todo = [(header, iter(inside[header]))]  # depth first; too deep, in some kernels, for a function
+    while todo:
+        k, rest = todo[-1]
+        if (n := next((n for n in rest if n not in best), None)) is not None:
+            best[n] = None
+            todo.append((n, iter(inside[n])))
+            continue
+        todo.pop()
+        ways = [best[n] for n in inside[k]]
+        ways += [([0] * (len(PRODUCTS) + 2), [])] if header in blocks[k].next else []
+        own = blocks[k].instructions
+        moved = sum(i.bytes or 0 for i in own if not i.never)
+        here = [*(count(own, name) for name in PRODUCTS), moved, -len(own)]
+        if known := [way for way in ways if way]:
+            weight, way = max(known, key=lambda way: way[0])
+            best[k] = [a + b for a, b in zip(here, weight, strict=True)], [k, *way]
+    found = best[header]
     assert found is not None  # a loop leads back
     return found[1]
 
