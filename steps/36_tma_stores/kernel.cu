@@ -3,7 +3,8 @@
 // Idea      A warpgroup writes its sums to shared memory, 64 rows by 32 columns in the 128-byte swizzle, and
 //           one thread asks for a tensor store. It need not wait for the memory: only until the store has
 //           read the buffer, which the next one of the same buffer needs.
-// Change    The epilogue of aligned problems, and a tensor map for C. Three stages make room for the buffers.
+// Change    The epilogue of aligned problems without beta, and a tensor map for C. Three stages make room for
+//           the buffers.
 // Bound     The consumers multiply nothing while they write to shared memory.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -57,7 +58,7 @@ __device__ __forceinline__ Tile find_tile(const GemmBf16& g, int number) {
 }
 
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP.
-template <bool ALIGNED>
+template <bool TMA>  // whether C is stored by TMA
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_persistent(GemmBf16 g, const __grid_constant__ TensorMap map_a,
                     const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
@@ -97,8 +98,12 @@ __global__ void __launch_bounds__(THREADS, 1)
 
   const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
   const int m = warpgroup * MM;  // its first row in the block's tile
+  // Lanes of odd rows store their sums in another order. Otherwise, as the swizzle leaves two neighbouring
+  // rows the same eight columns' banks, two of 16 lanes would write to the same bank.
+  const int swap = thread / 4 % 2 * 8;
   int parity = 0;
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+    const Tile tile = find_tile(g, number);
     float sums[BN / 2];
     int before = 0;  // the stage of the k-tile before
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
@@ -118,34 +123,38 @@ __global__ void __launch_bounds__(THREADS, 1)
     wgmma_wait<0>(sums);
     if (thread == 0 && k_tiles > 0) mbarrier_arrive(&empty[before]);
 
-    const Tile tile = find_tile(g, number);
-    float* C = g.C + tile.matrix * g.strideC;  // [M][N]
-    const int rows = g.M - tile.row0, cols = g.N - tile.col0;
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 2) {  // two sums side by side
-      if (k_tiles == 0) sums[j] = sums[j + 1] = 0.0f;
-      const auto [row, col] = wgmma_place(thread, j);
-      float* c = &C[(tile.row0 + m + row) * g.ldc + (tile.col0 + col)];
-      const int valid = m + row < rows ? cols - col : 0;
-      if constexpr (!ALIGNED) {
-        update2<false>(c, valid, sums[j], sums[j + 1], g.alpha, g.beta);
-      } else {
-        auto& buffer = Cs[warpgroup][j / (STORED / 2) % BUFFERS];
-        if (j % (STORED / 2) == 0) {
-          if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
-          named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+    for (int j = 0; j < BN / 2; ++j) {
+      if (k_tiles == 0) sums[j] = 0.0f;
+    }
+    if constexpr (TMA) {
+#pragma unroll
+      for (int part = 0; part < BN / STORED; ++part) {
+        auto& buffer = Cs[warpgroup][part % BUFFERS];
+        if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
+        named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+#pragma unroll
+        for (int i = 0; i < STORED / 2; i += 2) {  // two sums side by side
+          const int j = part * STORED / 2 + i;
+          const auto [row, col] = wgmma_place(thread, i ^ swap);
+          const float x = swap ? sums[j ^ 8] : sums[j], y = swap ? sums[(j ^ 8) + 1] : sums[j + 1];
+          float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(g.alpha * x, g.alpha * y);
         }
-        float2 sum = make_float2(g.alpha * sums[j], g.alpha * sums[j + 1]);
-        if (g.beta != 0.0f && valid > 0) sum.x += g.beta * c[0], sum.y += g.beta * c[1];
-        float2_at(&buffer[row][swizzle_128B(row, col % STORED)]) = sum;
-        if (j % (STORED / 2) == STORED / 2 - 2) {
-          fence_async_proxy();
-          named_barrier_sync(1 + warpgroup, 128);  // it is full
-          if (thread == 0) {
-            tensor_store(map_c, tile.col0 + col / STORED * STORED, tile.row0 + m, tile.matrix, buffer);
-            bulk_store_commit();
-          }
+        fence_async_proxy();
+        named_barrier_sync(1 + warpgroup, 128);  // it is full
+        if (thread == 0) {
+          tensor_store(map_c, tile.col0 + part * STORED, tile.row0 + m, tile.matrix, buffer);
+          bulk_store_commit();
         }
+      }
+    } else {
+      float* C = g.C + tile.matrix * g.strideC;  // [M][N]
+      const int rows = g.M - tile.row0, cols = g.N - tile.col0;
+#pragma unroll
+      for (int j = 0; j < BN / 2; j += 2) {
+        const auto [row, col] = wgmma_place(thread, j);
+        update2<false>(&C[(tile.row0 + m + row) * g.ldc + (tile.col0 + col)], m + row < rows ? cols - col : 0,
+                       sums[j], sums[j + 1], g.alpha, g.beta);
       }
     }
   }
@@ -164,12 +173,13 @@ void gemm(const GemmBf16& g) {
   if (g.M == 0 || g.N == 0) return;
   const TensorMap map_a = aligned_a(g, a_workspace).map(g.batch, BM, BK, Swizzle::of_128_bytes);
   const TensorMap map_b = aligned_b(g, b_workspace).map(g.batch, BK, GROUP, Swizzle::of_128_bytes);
+  const bool tma = is_aligned(g) && g.beta == 0.0f;  // otherwise the threads store C themselves
   const TensorMap map_c =
-      is_aligned(g) ? tensor_map(g.C, g.M, g.N, g.ldc, g.batch, g.strideC, MM, STORED, Swizzle::of_128_bytes)
-                    : TensorMap{};
+      tma ? tensor_map(g.C, g.M, g.N, g.ldc, g.batch, g.strideC, MM, STORED, Swizzle::of_128_bytes)
+          : TensorMap{};
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
-  launch(is_aligned(g) ? gemm_persistent<true> : gemm_persistent<false>, dim3(blocks_for(tiles)),
-         dim3(THREADS), sizeof(Tiles), g, map_a, map_b, map_c);
+  launch(tma ? gemm_persistent<true> : gemm_persistent<false>, dim3(blocks_for(tiles)), dim3(THREADS),
+         sizeof(Tiles), g, map_a, map_b, map_c);
 }
 
 }  // namespace
