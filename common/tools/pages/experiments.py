@@ -36,12 +36,16 @@ def experiment_file(request: Request, name: str) -> dict[str, Any]:
     return read_toml(file)
 
 
+def shown_size(read: Record) -> int:
+    sizes = read.get("sizes", [N])
+    return N if N in sizes else sizes[-1]
+
+
 @block()
 def make_experiment(request: Request) -> str:
     [name] = request.words("experiment NAME")
     read = experiment_file(request, name)
-    sizes = read.get("sizes", [N])
-    n = N if N in sizes else sizes[-1]
+    n = shown_size(read)
     variants = request.context.experiment_records(name, n)
     keys = dict.fromkeys([*MEASURED, *(key for variant in variants for key in variant["machine_code"])])
     keys.pop("sass_sha256", None)
@@ -68,9 +72,9 @@ def make_attribution(request: Request) -> str:
     The variants say it by `adds` and `lacks`; the two steps are the variants without a change."""
     [name] = request.words("attribution NAME")
     read = experiment_file(request, name)
-    step = read["step"]
+    step, n = read["step"], shown_size(read)
     [before] = request.context.steps()[request.context.steps().index(step) - 1 :][:1]
-    records = {r["variant"]: r for r in request.context.experiment_records(name, N)}
+    records = {r["variant"]: r for r in request.context.experiment_records(name, n)}
 
     def record(variant: str) -> Record:
         if variant not in records:
@@ -104,6 +108,6 @@ def make_attribution(request: Request) -> str:
     head = ["part of the change", f"step {before[:2]} with it alone", f"step {step[:2]} without it"]
     facts = facts_line(next(iter(records.values())))
     note = (
-        f"Speed at M = N = K = {N}, against the step in the first row; – where the part cannot stand alone."
+        f"Speed at M = N = K = {n}, against the step in the first row; – where the part cannot stand alone."
     )
     return f"{markdown(head, rows, left=1)}\n\n{note} {facts}"
