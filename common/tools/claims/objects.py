@@ -184,7 +184,12 @@ class Gpu(Figures):
 
 class Ladder(Figures):
     """A measurement of ladder.json: its fields, and .ratio (to cuBLAS, which ran in turn with it). Of steps
-    on tensor cores .ratio_sustained, .sustained_tflops and others stand beside it."""
+    on tensor cores .ratio_sustained, .sustained_tflops and others stand beside it. counted_clock_mhz: of the
+    multiprocessors, by their own counters; old records lack it."""
+
+    def __init__(self, what: str, figures: Mapping[str, Any]):
+        counted = (f"{of}counted_clock_mhz" for of in ("", "cublas_", "sustained_", "sustained_cublas_"))
+        super().__init__(what, {**dict.fromkeys(counted), **figures})
 
     _derived: ClassVar = {
         "ratio": lambda m: m.ratio_to_cublas,
