@@ -9,7 +9,16 @@ from tools.base import UsageError, markdown, read_text
 from tools.claims.constants import constants, extents
 from tools.claims.objects import NotAvailable, NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
-from tools.drawing import fragments, layouts, picture, pipeline, play, tiling, timeline
+from tools.drawing import (
+    descriptors,
+    fragments,
+    layouts,
+    picture,
+    pipeline,
+    play,
+    tiling,
+    timeline,
+)
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, source_of
 
@@ -215,3 +224,16 @@ def make_schedule(request: Request) -> str:
         raise NotAvailable(f"the timeline of {step} on the {device} is not recorded yet")
     svg, says = pipeline.schedule(record, int(k_tiles))
     return request.figure([step, "schedule", device], svg, says)
+
+
+@block("step", "k", alone=True, of_build=True)
+def make_descriptor(request: Request) -> str:
+    """Where one wgmma of a step finds its operands; k: its first term."""
+    step, maps = request.step, request.context.fragment_maps()["wgmma_bf16"]
+    const = {name: request.context.const(step, name) for name in ("MM", "MK", "BK", "GROUP", "ATOM")}
+    wanted = {"MM": maps["d"]["rows"], "BK": 64, "GROUP": 64, "ATOM": descriptors.ATOM}
+    if wrong := [name for name, value in wanted.items() if const[name] != value]:
+        raise UsageError(f"{wrong[0]} of {step} is {const[wrong[0]]}: what is drawn has {wanted[wrong[0]]}")
+    at = int(request.options.get("k", "0")) // const["MK"]
+    request.figures[f"play/{step}_descriptor.js"] = descriptors.script(step, maps)
+    return request.figure([step, "descriptor"], descriptors.picture(maps, at), descriptors.describe(maps, at))

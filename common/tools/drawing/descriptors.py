@@ -1,0 +1,159 @@
+"""Draws where wgmma finds its operands: the core matrices that a descriptor leads to, as the matrix has them
+and as they lie in shared memory, and the atoms of which a k-tile is made. Maps are those that
+<build>/common/tools/fragment_maps prints for wgmma_bf16: of a k-tile of 64 terms, with a swizzle of 128 bytes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tools.base import UsageError
+from tools.drawing.picture import LANE_HEIGHT, MARGIN, Sheet
+from tools.drawing.play import HEAD, compact
+from tools.drawing.svg import PHONE, rectangle, text
+
+LINE = 128  # bytes, of eight pieces
+PIECE, PIECES = 16, 8
+ELEMENTS = 8  # of BF16 in a piece
+ATOM = 8 * LINE
+CELL = 20
+Map = Mapping[str, Any]
+Piece = Sequence[int]  # row of A or column of B, k, address
+
+
+def pieces(operand: Map) -> list[Piece]:
+    return [piece for of_k in operand["of_k"] for piece in of_k]
+
+
+def span(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)}–{max(numbers)}"
+
+
+def atoms(operand: Map, key: str) -> list[tuple[int, str, str]]:
+    """Of each atom, in the order of addresses: where it begins, its rows or columns, its k."""
+    held: dict[int, list[Piece]] = {}
+    for piece in pieces(operand):
+        held.setdefault(piece[2] // ATOM, []).append(piece)
+    wide = {"a": (0, ELEMENTS - 1), "b": (ELEMENTS - 1, 0)}[key]
+    return [
+        (number * ATOM, *(span([p[n] for p in of] + [p[n] + wide[n] for p in of]) for n in (0, 1)))
+        for number, of in sorted(held.items())
+    ]
+
+
+def first_atom(a: Map) -> dict[tuple[int, int], int]:
+    """Row and k of each piece in A's first eight rows: where it lies."""
+    return {(row, k): at for row, k, at in pieces(a) if row < PIECES}
+
+
+def begins(operand: Map, at: int) -> int:
+    """Where the descriptor of a k begins."""
+    return min(address for *_, address in operand["of_k"][at])
+
+
+def describe(maps: Map, at: int) -> str:
+    """The picture in words, for those who cannot see it. at: number of the k, of 16 terms each."""
+    a, b = maps["a"], maps["b"]
+    ks = sorted({k for _, k, _ in a["of_k"][at]})
+    where = first_atom(a)
+    lie = "; ".join(
+        f"of k {k} to {k + ELEMENTS - 1} at bytes {', '.join(str(where[row, k]) for row in range(PIECES))}"
+        for k in ks
+    )
+    return (
+        f"Where wgmma finds A and B for k {ks[0]} to {ks[-1] + ELEMENTS - 1}. Of A's rows 0 to 7 the pieces "
+        f"of 16 bytes lie, {lie}. A's descriptor begins {begins(a, at)} bytes into the tile, and it is "
+        f"{a['stride']} bytes from eight rows to the next. B's begins {begins(b, at)} bytes into the tile, "
+        f"and it is {b['stride']} bytes from eight k to the next and {b['leading']} from 64 columns to the "
+        "next."
+    )
+
+
+def picture(maps: Map, at: int) -> str:
+    """The SVG, for one k."""
+    a, b = maps["a"], maps["b"]
+    ks = sorted({k for _, k, _ in a["of_k"][at]})
+    looks = dict(zip(ks, ("here", "there"), strict=True))
+    sheet = Sheet("Where one wgmma finds its operands")
+    sheet.write("A cell: 16 bytes, eight k of a row, with the first k.", class_="soft")
+    draw_atom(sheet, first_atom(a), looks)
+    for n, (k, look) in enumerate(looks.items()):
+        more = "a core matrix" if n == 0 else "the next along k"
+        sheet.explain(f"{more}: rows 0–7, k {k}–{k + ELEMENTS - 1}", class_=look)
+    sheet.y += 8
+    sheet.write(f"The k-tile in atoms of {ATOM} bytes", font_weight="bold")
+    sheet.write("Eight rows of A in each, or eight k of 64 columns of B:", class_="soft")
+    for key, operand, what in ("a", a, 1), ("b", b, 2):
+        touched = {address // ATOM for *_, address in operand["of_k"][at]}
+        draw_atoms(sheet, key.upper(), atoms(operand, key), touched, what)
+    leading = ["not used", str(b["leading"])]
+    for name, operand, lead in zip("AB", (a, b), leading, strict=True):
+        said = f"{name}: begins at {begins(operand, at)}, stride {operand['stride']}, leading {lead}"
+        sheet.write(said)
+    return sheet.document(describe(maps, at), MARGIN + 2)
+
+
+def draw_atom(sheet: Sheet, where: Mapping[tuple[int, int], int], looks: Mapping[int, str]) -> None:
+    """Eight rows, left as A has them, right as they lie."""
+    gap, label = 18, 30
+    wide = (PHONE - 2 * MARGIN - gap) / 2
+    left, width, top = float(MARGIN + label), (wide - label) / PIECES, sheet.y + 8 + LANE_HEIGHT
+    places = {key: key[0] * LINE + key[1] // ELEMENTS * PIECE for key in where}
+    for name, lie, heads in ("rows of A", places, ELEMENTS), ("in shared memory", where, PIECE):
+        sheet.body.append(text(left, top, name, font_weight="bold"))
+        sheet.y = top + LANE_HEIGHT + 2
+        for column in range(0, PIECES, 2):
+            sheet.over(left + (column + 0.5) * width, sheet.y, column * heads, class_="soft")
+        sheet.y += 5
+        begin = sheet.y
+        for row in range(PIECES):
+            label_of_row = row if heads == ELEMENTS else row * LINE
+            sheet.before(left, begin + row * CELL + CELL / 2 + 5, label_of_row)
+        for (_, k), at in lie.items():
+            x, y = left + at % LINE / PIECE * width, begin + at // LINE * CELL
+            look = looks.get(k)
+            sheet.body.append(rectangle(x, y, width, CELL, class_=f"{look or 'empty'} edge"))
+            style = {"class_": "soft"} if look is None else {"class_": None, "style": f"fill:{INK[look]}"}
+            sheet.over(x + width / 2, y + CELL / 2 + 5, k, **style)
+        sheet.y = begin + PIECES * CELL
+        left += wide + gap
+    sheet.y += 2
+
+
+INK = {"here": "#000000", "there": "#ffffff"}
+
+
+def draw_atoms(
+    sheet: Sheet, name: str, found: list[tuple[int, str, str]], touched: set[int], what: int
+) -> None:
+    """Atoms as they lie, a row of boxes for those that hold the same columns of B. what: which of an atom's
+    texts stands in its box."""
+    label, high = 64, 22
+    width = (PHONE - 2 * MARGIN - label) / PIECES
+    for first in range(0, len(found), PIECES):
+        row = found[first : first + PIECES]
+        sheet.y += 5
+        sheet.before(MARGIN + label, sheet.y + high / 2 + 5, f"{name}, {row[0][0]}")
+        for n, atom in enumerate(row):
+            x = MARGIN + label + n * width
+            marked = atom[0] // ATOM in touched
+            look = "here" if marked else "empty"
+            sheet.body.append(rectangle(x, sheet.y, width, high, class_=f"{look} edge"))
+            style = {"class_": None, "style": f"fill:{INK['here']}"} if marked else {"class_": "soft"}
+            sheet.over(x + width / 2, sheet.y + high / 2 + 5, atom[what], **style)
+        sheet.y += high
+    sheet.y += 2
+
+
+# ---- What the site's script plays with -------------------------------------------------------------------
+
+
+def script(step: str, maps: Map) -> str:
+    """The pieces of both operands, and of each thread of the warpgroup the rows and columns of its sums."""
+    threads = []
+    for places in maps["d"]["elements"]:
+        rows, cols = (sorted({place[n] for place in places}) for n in (0, 1))
+        if len(rows) * len(cols) != len(places):
+            raise UsageError("a thread's sums fill no rows and columns")
+        threads.append([rows, cols])
+    data = {key: maps[key] for key in "ab"} | {"threads": threads}
+    rows_of_data = ",\n".join(f"{compact(key)}:{compact(value)}" for key, value in data.items())
+    return f"{HEAD}(window.gemmLadderDescriptors ??= {{}})[{compact(step)}] = {{\n{rows_of_data}\n}};\n"
