@@ -1,11 +1,11 @@
 """Draws where wgmma finds its operands: the core matrices that a descriptor leads to, as the matrix has them
 and as they lie in shared memory, and the atoms of which a k-tile is made. Maps are those that
-<build>/common/tools/fragment_maps prints for wgmma_bf16: of a k-tile of 64 terms, with a swizzle of 128 bytes."""
+<build>/common/tools/fragment_maps prints for wgmma_bf16: a k-tile of 64 terms, a swizzle of 128 bytes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from tools.base import UsageError
+from tools.base import UsageError, plural
 from tools.drawing.picture import LANE_HEIGHT, MARGIN, Sheet
 from tools.drawing.play import HEAD, compact
 from tools.drawing.svg import PHONE, rectangle, text
@@ -15,6 +15,8 @@ PIECE, PIECES = 16, 8
 ELEMENTS = 8  # of BF16 in a piece
 ATOM = 8 * LINE
 CELL = 20
+INK = {"here": "#000000", "there": "#ffffff"}
+ON: dict[str, dict[str, Any]] = {n: {"class_": None, "style": f"fill:{ink}"} for n, ink in INK.items()}
 Map = Mapping[str, Any]
 Piece = Sequence[int]  # row of A or column of B, k, address
 
@@ -42,6 +44,12 @@ def atoms(operand: Map, key: str) -> list[tuple[int, str, str]]:
 def first_atom(a: Map) -> dict[tuple[int, int], int]:
     """Row and k of each piece in A's first eight rows: where it lies."""
     return {(row, k): at for row, k, at in pieces(a) if row < PIECES}
+
+
+def groups(a: Map) -> list[list[int]]:
+    """Of A's first eight rows, where the groups of 16 bytes lie in each."""
+    where = first_atom(a)
+    return [[where[row, n * ELEMENTS] % LINE // PIECE for n in range(PIECES)] for row in range(PIECES)]
 
 
 def begins(operand: Map, at: int) -> int:
@@ -111,14 +119,11 @@ def draw_atom(sheet: Sheet, where: Mapping[tuple[int, int], int], looks: Mapping
             x, y = left + at % LINE / PIECE * width, begin + at // LINE * CELL
             look = looks.get(k)
             sheet.body.append(rectangle(x, y, width, CELL, class_=f"{look or 'empty'} edge"))
-            style = {"class_": "soft"} if look is None else {"class_": None, "style": f"fill:{INK[look]}"}
+            style = {"class_": "soft"} if look is None else ON[look]
             sheet.over(x + width / 2, y + CELL / 2 + 5, k, **style)
         sheet.y = begin + PIECES * CELL
         left += wide + gap
     sheet.y += 2
-
-
-INK = {"here": "#000000", "there": "#ffffff"}
 
 
 def draw_atoms(
@@ -137,10 +142,65 @@ def draw_atoms(
             marked = atom[0] // ATOM in touched
             look = "here" if marked else "empty"
             sheet.body.append(rectangle(x, sheet.y, width, high, class_=f"{look} edge"))
-            style = {"class_": None, "style": f"fill:{INK['here']}"} if marked else {"class_": "soft"}
+            style = ON["here"] if marked else {"class_": "soft"}
             sheet.over(x + width / 2, sheet.y + high / 2 + 5, atom[what], **style)
         sheet.y += high
     sheet.y += 2
+
+
+# ---- A block's tile --------------------------------------------------------------------------------------
+
+
+class Tile(NamedTuple):
+    """What a block of a step computes: bm x bn of C, bk terms at a time, its rows shared among warpgroups."""
+
+    step: str
+    bm: int
+    bn: int
+    bk: int
+    warpgroups: int
+
+    def said(self) -> str:
+        copied = 2 * self.bk * (self.bm + self.bn)
+        each = self.bm * self.bn * self.bk / copied
+        return f"{copied // 1024} KiB for a k-tile, {each:.3g} multiply-adds a byte"
+
+
+def describe_tiles(tiles: Sequence[Tile]) -> str:
+    """The picture in words, for those who cannot see it."""
+    return "What a block computes and what is copied for it. " + " ".join(
+        f"{tile.step}: {tile.bm} × {tile.bn} of C by {plural(tile.warpgroups, 'warpgroup')}; {tile.said()}."
+        for tile in tiles
+    )
+
+
+def tiles_picture(tiles: Sequence[Tile]) -> str:
+    """The SVG: side by side each step's tile of C, with A's at its left and B's above."""
+    sheet = Sheet("A block's tile, and what is copied for it")
+    gap, between = 5, 20
+    room = PHONE - 2 * MARGIN - len(tiles) * gap - (len(tiles) - 1) * between
+    scale = min(0.8, room / sum(tile.bk + tile.bn for tile in tiles))
+    left, top = float(MARGIN), sheet.y + 32
+    for tile in tiles:
+        deep, wide = tile.bk * scale, tile.bn * scale
+        x, y = left + deep + gap, top + deep + gap
+        sheet.body.append(text(left, top - 8, tile.step, font_weight="bold"))
+        sheet.body.append(rectangle(x, top, wide, deep, class_="there"))
+        sheet.over(x + wide / 2, top + deep / 2 + 5, f"B: {tile.bk} × {tile.bn}", **ON["there"])
+        sheet.body.append(rectangle(left, y, deep, tile.bm * scale, class_="here"))
+        for n, said in enumerate(("A:", f"{tile.bm} ×", tile.bk)):
+            sheet.over(left + deep / 2, y + tile.bm * scale / 2 - 10 + n * LANE_HEIGHT, said, **ON["here"])
+        rows = tile.bm // tile.warpgroups
+        for n in range(tile.warpgroups):
+            at = y + n * rows * scale
+            sheet.body.append(rectangle(x, at, wide, rows * scale, class_="empty soft-rule"))
+            sheet.over(x + wide / 2, at + rows * scale / 2 - 3, "warpgroup")
+            sheet.over(x + wide / 2, at + rows * scale / 2 + 14, f"{n}: {rows} × {tile.bn}", class_="soft")
+        sheet.y = max(sheet.y, y + tile.bm * scale)
+        left = x + wide + between
+    for tile in tiles:
+        sheet.explain(f"{tile.step[:2]}: {tile.said()}")
+    return sheet.document(describe_tiles(tiles), MARGIN + 2)
 
 
 # ---- What the site's script plays with -------------------------------------------------------------------

@@ -163,10 +163,10 @@ def is_filler(line: str) -> bool:
     return line.strip() in ("", "}", "};", "{")
 
 
-@block("step", alone=True)
+@block("step", "before", alone=True)
 def make_diff(request: Request) -> str:
-    step = request.step
-    before = request.context.at(step).previous()
+    step, other = request.step, request.options.get("before")
+    before = request.context.directory(other) if other else request.context.at(step).previous()
     old, new = request.source(before), request.source(step)
     old_first, new_first = header_length(old), header_length(new)
     old, new = old[old_first:], new[new_first:]

@@ -140,12 +140,16 @@ def groups_of(request: Request, step: str, array: str, row_words: int) -> list[l
 def make_swizzle(request: Request) -> str:
     step, [array, operation] = request.step, request.words("swizzle ARRAY OPERATION")
     matrix = array.split("::")[-1][:1]
-    function = {"A": "swizzle_128B", "B": "swizzle_b"}.get(matrix)
-    if function is None:
+    if matrix not in ("A", "B"):
         raise UsageError(f"{array} is no tile of A or B")
     row = shared_row(request, step, operation, array)
-    row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
-    groups = groups_of(request, step, array, row_words)
+    if any("GemmBf16" in line for line in request.source(step)):  # rows of 128 bytes, laid out by TMA
+        function, row_words = "swizzled", picture.BANKS
+        groups = descriptors.groups(request.context.fragment_maps()["wgmma_bf16"]["a"])
+    else:
+        function = {"A": "swizzle_128B", "B": "swizzle_b"}[matrix]
+        row_words = request.context.const(step, "BK" if matrix == "A" else "BN")
+        groups = groups_of(request, step, array, row_words)
     access = picture.from_xray(row)
     touched = set()
     for word in access.words(access.parts[0]):  # of an ldmatrix, its first matrix
@@ -237,3 +241,14 @@ def make_descriptor(request: Request) -> str:
     at = int(request.options.get("k", "0")) // const["MK"]
     request.figures[f"play/{step}_descriptor.js"] = descriptors.script(step, maps)
     return request.figure([step, "descriptor"], descriptors.picture(maps, at), descriptors.describe(maps, at))
+
+
+@block()
+def make_warpgroups(request: Request) -> str:
+    """Side by side, the tiles of steps whose warpgroups share a block's rows."""
+    tiles = []
+    for step in request.steps(before=True):
+        bm, bn, bk, threads = (request.context.const(step, name) for name in ("BM", "BN", "BK", "THREADS"))
+        tiles.append(descriptors.Tile(step, bm, bn, bk, threads // 128))
+    words = [*(tile.step for tile in tiles), "tiles"]
+    return request.figure(words, descriptors.tiles_picture(tiles), descriptors.describe_tiles(tiles))

@@ -9,7 +9,7 @@ before. Generated parts are blocks
   <!-- generate: KIND ARGUMENTS -->
   <!-- end -->
 
-  diff                       kernel.cu against the previous step's, without the comment at its top
+  diff [before=NN]           kernel.cu against the previous step's, or NN's, without the comment at its top
   code FROM .. TO            kernel.cu from the line that holds FROM to the next that holds TO
   xray [STEP ...]            the memory accesses
   picture OP ARRAY [line=TEXT] [banks|sectors]    one warp's access, e.g. `picture load As`
@@ -17,9 +17,11 @@ before. Generated parts are blocks
                              one before and this
   fragments NAME             which lane holds which element, as mma_tf32
   ldmatrix ARRAY             the rows that an ldmatrix reads, their banks, and who gets them
+  descriptor [k=N]           where a wgmma finds its operands: core matrices and atoms
   swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
+  warpgroups [STEP ...]      a block's tile, what is copied for it, each warpgroup's part, by constants
   timeline                   when each tile is copied into which stage, waited for and computed from
   ring                       the stages between a producer and its consumers, by the kernel's constants
   order N                    which tiles of C are computed at the same time, by the kernel's find_tile()
@@ -39,8 +41,8 @@ before. Generated parts are blocks
   architectures same         which GPUs get the same code
   architectures where        which steps compile for which GPU
   calibration                how far the X-ray agrees with the GPU's counters
-                             (diff, code, picture, ldmatrix, swizzle, tiling, timeline, ring, order,
-                             schedule, sass, shapes, roofline and claims take step=NN)
+                             (diff, code, picture, ldmatrix, descriptor, swizzle, tiling, timeline, ring,
+                             order, schedule, sass, shapes, roofline and claims take step=NN)
 
 and inline values, in one line and not at its beginning, with a format as Python's format() takes it:
 
