@@ -230,17 +230,22 @@ def make_schedule(request: Request) -> str:
     return request.figure([step, "schedule", device], svg, says)
 
 
-@block("step", "k", alone=True, of_build=True)
+@block("step", "k", of_build=True)
 def make_descriptor(request: Request) -> str:
     """Where one wgmma of a step finds its operands; k: its first term."""
+    if request.arguments not in ("", "play"):
+        raise UsageError("write `descriptor [play] [k=N]`")
     step, maps = request.step, request.context.fragment_maps()["wgmma_bf16"]
     const = {name: request.context.const(step, name) for name in ("MM", "MK", "BK", "GROUP", "ATOM")}
     wanted = {"MM": maps["d"]["rows"], "BK": 64, "GROUP": 64, "ATOM": descriptors.ATOM}
     if wrong := [name for name, value in wanted.items() if const[name] != value]:
         raise UsageError(f"{wrong[0]} of {step} is {const[wrong[0]]}: what is drawn has {wanted[wrong[0]]}")
-    at = int(request.options.get("k", "0")) // const["MK"]
-    request.figures[f"play/{step}_descriptor.js"] = descriptors.script(step, maps)
-    return request.figure([step, "descriptor"], descriptors.picture(maps, at), descriptors.describe(maps, at))
+    k, words = request.options.get("k", "0"), [step, "descriptor"]
+    if request.arguments:
+        request.figures[f"play/{step}_descriptor.js"] = descriptors.script(step, maps)
+        words += ["play", f"k{k}"]
+    at = int(k) // const["MK"]
+    return request.figure(words, descriptors.picture(maps, at), descriptors.describe(maps, at))
 
 
 @block()

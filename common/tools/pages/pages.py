@@ -17,7 +17,7 @@ before. Generated parts are blocks
                              one before and this
   fragments NAME             which lane holds which element, as mma_tf32
   ldmatrix ARRAY             the rows that an ldmatrix reads, their banks, and who gets them
-  descriptor [k=N]           where a wgmma finds its operands: core matrices and atoms
+  descriptor [play] [k=N]    where a wgmma finds its operands; the site plays with it if it says `play`
   swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js

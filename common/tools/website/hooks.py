@@ -7,7 +7,8 @@
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
-- A tiling's picture whose data stand beside it in play/NN_name.js gets them and the script that plays.
+- A tiling's picture whose data stand beside it in play/NN_name.js gets them and the script that plays; so
+  does the picture of a descriptor whose name says that it plays.
 - A page that asks for a guess gets the script that does.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
@@ -49,7 +50,12 @@ FOUND = re.compile(
 )
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 TILING = re.compile(r"(?P<step>\w+)_tiling_warp_(?P<warp>\d+)_lane_(?P<lane>\d+)\.svg$")
-SCRIPTS = {" data-play=": "javascripts/play.js", 'class="guess"': "javascripts/guess.js"}  # what needs which
+DESCRIPTOR = re.compile(r"(?P<step>\w+)_descriptor_play_k(?P<k>\d+)\.svg$")
+SCRIPTS = {  # what needs which
+    " data-play=": "javascripts/play.js",
+    " data-descriptor=": "javascripts/descriptor.js",
+    'class="guess"': "javascripts/guess.js",
+}
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
 
@@ -166,6 +172,10 @@ def script_tag(url: str) -> str:
 
 def played(target: str, page: Page, files: Files) -> tuple[str, str]:
     """For the box of a figure with something to play with: what it shows at first, and the data. Else "" """
+    if operands := DESCRIPTOR.fullmatch(posixpath.basename(target)):
+        data = files.get_file_from_path(f"{posixpath.dirname(target)}/play/{operands['step']}_descriptor.js")
+        attributes = f' data-descriptor="{operands["step"]}" data-k="{operands["k"]}"'
+        return (attributes, script_tag(data.url_relative_to(page.file))) if data else ("", "")
     figure = TILING.fullmatch(posixpath.basename(target))
     data = figure and files.get_file_from_path(f"{posixpath.dirname(target)}/play/{figure['step']}.js")
     if not figure or not data:
