@@ -12,7 +12,7 @@ from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.claims.recording import Element, Line, Recording
 from tools.claims.recording import Request as Access
-from tools.drawing import fragments, layouts
+from tools.drawing import descriptors, fragments, layouts
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request
 from tools.pages.pages import MAKERS
@@ -38,6 +38,8 @@ DRAWINGS = {
     "ldmatrix of two": ldmatrix_of(lambda i: 65_536 + 16 * i, 16),
     "ldmatrix, last lane": ldmatrix_of(lambda i: 16 * i, lane=31),
     "compared": layouts.compared(LOADS),
+    "descriptor": descriptors.picture(MAPS["wgmma_bf16"], 1),
+    "tiles": descriptors.tiles_picture([descriptors.Tile("32_wgmma", 128, 128, 64, 1)]),
     "compared, letters": layouts.compared({"22_before": shared(4, lambda i: 512 * (i % 4) + 4 * (i // 4))}),
     "swizzle": layouts.swizzle(Layout("As", "swizzle_128B", GROUPS, COLUMN, "what one load touches")),
 }
@@ -53,8 +55,9 @@ def test_it_is_legible_everywhere(name):
 
 
 def test_each_element_has_one_holder():
-    assert list(MAPS) == ["ldmatrix", "mma_tf32"]
-    for m in (m for matrices in MAPS.values() for m in matrices.values()):
+    sums = {"wgmma_bf16": {"d": MAPS["wgmma_bf16"]["d"]}}
+    assert list(MAPS) == ["ldmatrix", "mma_tf32", "wgmma_bf16"]
+    for m in (m for matrices in (MAPS | sums).values() for m in matrices.values()):
         held = sorted(tuple(place) for lane in m["elements"] for place in lane)
         assert held == list(product(range(m["rows"]), range(m["cols"])))
     assert MAPS["mma_tf32"]["b"]["elements"][13] == [[1, 3], [5, 3]]
@@ -205,9 +208,24 @@ def test_what_is_no_layout_of_groups(monkeypatch):
         block("swizzle As load")
 
 
+def test_descriptor():
+    """Rows of 128 bytes in the swizzle's order; the core matrices of one k in their places on either side."""
+    assert descriptors.groups(MAPS["wgmma_bf16"]["a"]) == GROUPS
+    said, figure = block("descriptor k=16 step=32")
+    assert "of k 16 to 23 at bytes 32, 176, 256, 400, 608, 752, 832, 976" in said
+    assert "B's begins 2048 bytes into the tile" in said
+    marked = [inside[0] for _, look, inside in cells(figure) if look.get("class") == "here edge" and inside]
+    assert marked[:16] == ["16"] * 16
+    assert block("descriptor play k=16 step=32")[1].endswith(figure)
+    with pytest.raises(UsageError, match="28_tensor_maps"):
+        block("descriptor step=28")
+    assert "128 × 256 of C by 2 warpgroups; 48 KiB for a k-tile" in block("warpgroups 33")[0]
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
+        ("descriptor all", "write `descriptor"),
         ("fragments mma_fp8", "write `fragments NAME`, of mma_tf32"),
         ("ldmatrix", "write `ldmatrix ARRAY"),
         ("ldmatrix Bs", "no access `ldmatrix Bs`"),

@@ -236,8 +236,14 @@ def make_descriptor(request: Request) -> str:
     if request.arguments not in ("", "play"):
         raise UsageError("write `descriptor [play] [k=N]`")
     step, maps = request.step, request.context.fragment_maps()["wgmma_bf16"]
-    const = {name: request.context.const(step, name) for name in ("MM", "MK", "BK", "GROUP", "ATOM")}
-    wanted = {"MM": maps["d"]["rows"], "BK": 64, "GROUP": 64, "ATOM": descriptors.ATOM}
+    const = {name: request.context.const(step, name) for name in ("MM", "MK", "BN", "BK", "GROUP", "ATOM")}
+    wanted = {
+        "MM": maps["d"]["rows"],
+        "BN": maps["d"]["cols"],
+        "BK": 64,
+        "GROUP": 64,
+        "ATOM": descriptors.ATOM,
+    }
     if wrong := [name for name, value in wanted.items() if const[name] != value]:
         raise UsageError(f"{wrong[0]} of {step} is {const[wrong[0]]}: what is drawn has {wanted[wrong[0]]}")
     k, words = request.options.get("k", "0"), [step, "descriptor"]
