@@ -35,10 +35,11 @@ def atoms(operand: Map, key: str) -> list[tuple[int, str, str]]:
     for piece in pieces(operand):
         held.setdefault(piece[2] // ATOM, []).append(piece)
     wide = {"a": (0, ELEMENTS - 1), "b": (ELEMENTS - 1, 0)}[key]
-    return [
-        (number * ATOM, *(span([p[n] for p in of] + [p[n] + wide[n] for p in of]) for n in (0, 1)))
-        for number, of in sorted(held.items())
-    ]
+    found = []
+    for number, of in sorted(held.items()):
+        rows, ks = (span([p[n] for p in of] + [p[n] + wide[n] for p in of]) for n in (0, 1))
+        found.append((number * ATOM, rows, ks))
+    return found
 
 
 def first_atom(a: Map) -> dict[tuple[int, int], int]:
