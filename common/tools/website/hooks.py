@@ -29,7 +29,12 @@ from pygments.lexers.special import TextLexer
 from tools.base import ROOT
 from tools.website.opening import with_opening
 
-PARTS = {"0": "FP32 on CUDA cores", "2": "TF32 on tensor cores", "3": "Hopper", "4": "FP32 from tensor cores"}
+PARTS = {
+    "0": "FP32 on CUDA cores",
+    "2": "TF32 on tensor cores",
+    "3": "BF16 on Hopper",
+    "4": "FP32 from tensor cores",
+}
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "registers_and_reuse"]
 CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
