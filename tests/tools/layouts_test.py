@@ -12,13 +12,13 @@ from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.claims.recording import Element, Line, Recording
 from tools.claims.recording import Request as Access
-from tools.drawing import fragments, layouts
+from tools.drawing import fragments, layouts, schedule
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request
 from tools.pages.pages import MAKERS
 
 CONTEXT = Context(Path(os.environ.get("BUILD", ".")), "23_swizzle")
-MAPS = CONTEXT.fragment_maps()
+MAPS = CONTEXT.drawn("fragment_maps")
 GROUPS = [[group ^ row for group in range(8)] for row in range(8)]
 
 
@@ -222,6 +222,18 @@ def test_mistakes(text, says):
         block(text)
 
 
+def test_schedules_share_out_every_k_tile():
+    """Each once, and to all multiprocessors as many, as far as that can be."""
+    schedules = CONTEXT.drawn("schedules", schedule.SLABS, *schedule.SMS, *schedule.TILES)
+    for sms, of_sms in enumerate(schedules, schedule.SMS[0]):
+        for tiles, blocks in enumerate(of_sms, schedule.TILES[0]):
+            pieces = [p for block in blocks for p in schedule.pieces(block)]
+            done = sorted((p.tile, k) for p in pieces for k in range(p.first, p.last))
+            assert done == [(tile, k) for tile in range(tiles) for k in range(schedule.SLABS)]
+            assert schedule.end(blocks) == -(-tiles * schedule.SLABS // sms)
+            assert len(blocks) == sms
+
+
 def test_without_the_program(tmp_path):
     with pytest.raises(NotAvailable, match="fragment_maps is not built"):
-        Context(tmp_path, "").fragment_maps()
+        Context(tmp_path, "").drawn("fragment_maps")

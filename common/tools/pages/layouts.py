@@ -9,7 +9,7 @@ from tools.base import UsageError, markdown, read_text
 from tools.claims.constants import constants, extents
 from tools.claims.objects import NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
-from tools.drawing import fragments, layouts, picture, play, tiling, timeline
+from tools.drawing import fragments, layouts, picture, play, schedule, tiling, timeline
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, source_of
 
@@ -24,7 +24,7 @@ def shared_row(request: Request, step: str, operation: str, array: str) -> dict[
 
 @block(of_build=True)
 def make_fragments(request: Request) -> str:
-    maps, name = request.context.fragment_maps(), request.arguments
+    maps, name = request.context.drawn("fragment_maps"), request.arguments
     known = [key for key, matrices in maps.items() if {"a", "b", "c"} == matrices.keys()]
     if name not in known:
         raise UsageError(f"write `fragments NAME`, of {' or '.join(known)}")
@@ -39,7 +39,7 @@ def make_ldmatrix(request: Request) -> str:
     access = picture.from_xray(row)
     if "ldmatrix_trans" in row["source"]:
         raise UsageError(f"{source_of(row)} transposes: who gets what is drawn of a plain ldmatrix only")
-    svg = fragments.ldmatrix(access, request.context.fragment_maps()["ldmatrix"]["m"], LANE)
+    svg = fragments.ldmatrix(access, request.context.drawn("fragment_maps")["ldmatrix"]["m"], LANE)
     words = [step, "ldmatrix", array, f"lane_{LANE}"]
     return f"{request.figure(words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 
@@ -158,9 +158,18 @@ def make_tiling(request: Request) -> str:
     drawing = tiling.tiling(recorded, of.bk, of.terms, WARP, LANE)
     arrays, source = arrays_of(request, step, recorded), request.source(step)
     data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)
-    request.figures[f"play/{step}.js"] = play.script(data)
+    request.figures[f"play/{step}.js"] = play.script(step, data)
     words = [step, f"tiling_warp_{WARP}_lane_{LANE}"]
     return request.figure(words, tiling.picture(drawing), tiling.describe(drawing))
+
+
+@block(alone=True, of_build=True)
+def make_schedule(request: Request) -> str:
+    step = request.step
+    schedules = request.context.drawn("schedules", schedule.SLABS, *schedule.SMS, *schedule.TILES)
+    name = f"{step}_schedule"
+    request.figures[f"play/{name}.js"] = play.script(name, schedule.data(step, schedules), "schedules")
+    return request.figure([name], schedule.picture(schedules), schedule.describe(schedules))
 
 
 def length_of(of: Block) -> tuple[int, int]:

@@ -20,6 +20,8 @@ before. Generated parts are blocks
   swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
+  schedule                   which block works when on which k-tiles (of step 14); on the site with other
+                             numbers of tiles and multiprocessors, figures/play/NN_name_schedule.js
   timeline                   when each tile is copied into which stage, waited for and computed from
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
@@ -214,7 +216,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     if not args.files and not run.said["error"]:
         figures = root / "docs" / "figures"
         links = {path: f"figures/{path.name}" for path in sorted(figures.glob("*.svg"))}
-        links |= {path: f"figures/{path.stem}_tiling_" for path in sorted((figures / "play").glob("*.js"))}
+        for path in sorted((figures / "play").glob("*.js")):
+            links[path] = f"figures/{path.stem}" + (".svg" if path.stem.endswith("_schedule") else "_tiling_")
         for path in (path for path, link in links.items() if link not in text):
             what = "it" if path.suffix == ".svg" else "its picture"
             run.said["unused"].append(f"{run.display(path)}: no page shows {what}; delete it")
