@@ -1,13 +1,13 @@
-"""Draws which block works when on which k-tiles of which tile of C: one block for each tile, and stream-K. What
-stream-K's blocks do is what the kernel's own functions say, printed by schedules.cpp.
+"""Draws which block works when on which k-tiles of which tile of C: one block for each tile, and stream-K.
+What stream-K's blocks do is what the kernel's own functions say, printed by schedules.cpp.
 
 The site's script plays with the same for other numbers of tiles and multiprocessors; its data:
 
   slabs      k-tiles of a tile, as the kernel calls them
   shown      multiprocessors and tiles of the picture
   sms, tiles for how many there are schedules: [from, to]
-  schedules  by multiprocessors, by tiles: of each block the pieces of its work, [tile, first, last, ...], each
-             of them the k-tiles [first, last) of a tile
+  schedules  by multiprocessors, by tiles: of each block the pieces of its work, [tile, first, last, ...],
+             each of them the k-tiles [first, last) of a tile
 """
 
 from typing import Any, NamedTuple
@@ -109,9 +109,9 @@ def describe(schedules: Schedules) -> str:
     )
     parts = ", then ".join(f"{which}tile {p.tile}" for p, which in cut)
     return (
-        f"Which SM works when, in k-tiles: {tiles} tiles of {SLABS} on {sms} SMs. One tile after the other takes "
-        f"{end(before)}, and at the end SMs are idle. With stream-K all SMs end at {end(blocks)}. SM 1 for "
-        f"example computes {parts}."
+        f"Which SM works when, in k-tiles: {tiles} tiles of {SLABS} on {sms} SMs. One tile after the other "
+        f"takes {end(before)}, and at the end SMs are idle. With stream-K all SMs end at {end(blocks)}. SM 1 "
+        f"for example computes {parts}."
     )
 
 

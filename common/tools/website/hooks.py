@@ -7,8 +7,8 @@
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
-- A tiling's picture whose data stand beside it in play/NN_name.js, and a schedule's in play/NN_name_schedule.js,
-  get them and the scripts that play.
+- A tiling's picture whose data stand beside it in play/NN_name.js, and a schedule's in
+  play/NN_name_schedule.js, get them and the scripts that play.
 - A page that asks for a guess gets the script that does.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
