@@ -65,8 +65,8 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
   app.add_option("--cache", o.cache, "cold: inputs come from memory in every repetition; hot [cold]")
       ->group(run);
   app.add_option("--protocol", o.protocol,
-                 "GPU, how to time: in-turn with cuBLAS; rested: idle before each run, then sustained, too "
-                 "[auto: rested on tensor cores]")
+                 "GPU, how to time: in-turn with cuBLAS; rested: idle before each run, then sustained, too; "
+                 "rested-only: not sustained [auto: rested on tensor cores]")
       ->group(run);
   const char* many = "Several problems";
   app.add_option("--sweep", sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")

@@ -126,12 +126,12 @@ Sustained time_sustained(Contest& contest, const Timing& rested) {
 
 }  // namespace
 
-const char* name_of(Protocol protocol) { return protocol == Protocol::rested ? "rested" : "in turn"; }
+const char* name_of(Protocol protocol) { return protocol == Protocol::in_turn ? "in turn" : "rested"; }
 
 Timing time_by(Protocol protocol, Contest& contest, int repeat) {
   Timing timing;
   timing.protocol = protocol;
-  const bool rested = protocol == Protocol::rested;
+  const bool rested = protocol != Protocol::in_turn;
   if (!rested) contest.begin(Who::step, true);
   timing.launches_per_sample = launches_to_a_sample(contest.run(Who::step, 1, false));
   warm_up(contest, timing.launches_per_sample);
@@ -143,7 +143,7 @@ Timing time_by(Protocol protocol, Contest& contest, int repeat) {
   timing.telemetry = contest.end(Who::step);
   if (rested) {
     if (contest.has_baseline()) timing.baseline_telemetry = contest.end(Who::baseline);
-    timing.sustained = time_sustained(contest, timing);
+    if (protocol == Protocol::rested) timing.sustained = time_sustained(contest, timing);
   }
   return timing;
 }

@@ -15,8 +15,8 @@ namespace harness {
 // board's power limit, the clock is the same for both. Rested: the same, but the GPU idles before each timed
 // run and is then woken up, so that no run pays for the heat and the power of the one before it. After these,
 // sustained runs: each for half a second or more without a break, as in a program that does nothing else, at
-// the clock that its own power permits.
-enum class Protocol { in_turn, rested };
+// the clock that its own power permits; rested_only leaves them out.
+enum class Protocol { in_turn, rested, rested_only };
 const char* name_of(Protocol protocol);
 
 constexpr double idle_ms = 40;  // before a rested run

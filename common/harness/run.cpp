@@ -209,7 +209,8 @@ Protocol protocol_of(const std::string& option, Precision precision) {
   if (option == "auto") return traits(precision).tensor_cores ? Protocol::rested : Protocol::in_turn;
   if (option == "in-turn") return Protocol::in_turn;
   if (option == "rested") return Protocol::rested;
-  throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn or rested", option));
+  if (option == "rested-only") return Protocol::rested_only;
+  throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn, rested or rested-only", option));
 }
 
 void check_schedule_options(const Options& o) {

@@ -143,6 +143,12 @@ TEST(InTurn, ChargesTheStepForTheBaselinesPower) {
   EXPECT_GT(harness::time_by(Protocol::in_turn, model, 20).median_us, 1050);
 }
 
+TEST(Rested, SustainedRunsCanBeLeftOut) {
+  Model model(cool, hot);
+  EXPECT_TRUE(harness::time_by(Protocol::rested, model, 3).sustained.has_value());
+  EXPECT_FALSE(harness::time_by(Protocol::rested_only, model, 3).sustained.has_value());
+}
+
 TEST(Rested, EachRunFindsARestedGpu) {
   Model model(cool, hot);
   const Timing timing = harness::time_by(Protocol::rested, model, 20);

@@ -96,7 +96,7 @@ class Variant(Edit):
 @dataclass
 class Experiment:
     """sizes: of the measurements, if they do not say themselves. problem: what the CPU device checks variants
-    with."""
+    with. options: of the program, for all variants."""
 
     name: str
     step: str
@@ -104,6 +104,7 @@ class Experiment:
     variants: list[Variant]
     sizes: list = field(default_factory=lambda: [4096])
     problem: list = field(default_factory=lambda: PROBLEM)
+    options: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = [variant.name for variant in self.variants]
@@ -119,6 +120,7 @@ class Experiment:
                 variant.replace = [*model.replace, *variant.replace]
                 variant.constants = model.constants | variant.constants
             variant.kernel = variant.kernel or self.step
+            variant.options = [*self.options, *variant.options]
         for name in {self.step, *(variant.kernel for variant in self.variants)}:
             kernel_of(name)
 
