@@ -103,11 +103,11 @@ def describe(schedules: Schedules) -> str:
     """The picture in words, for those who cannot see it."""
     sms, tiles = SHOWN
     before, blocks = shown(schedules)
-    cut = (
-        (p, f"k-tiles {span([p.first, p.last - 1])} of " * (p.last - p.first < SLABS))
-        for p in pieces(blocks[1])
+    count = {p: p.last - p.first for p in pieces(blocks[1])}
+    parts = ", then ".join(
+        f"k-tile{'s' * (n > 1)} {span([p.first, p.last - 1])} of " * (n < SLABS) + f"tile {p.tile}"
+        for p, n in count.items()
     )
-    parts = ", then ".join(f"{which}tile {p.tile}" for p, which in cut)
     return (
         f"Which SM works when, in k-tiles: {tiles} tiles of {SLABS} on {sms} SMs. One tile after the other "
         f"takes {end(before)}, and at the end SMs are idle. With stream-K all SMs end at {end(blocks)}. SM 1 "

@@ -9,7 +9,7 @@ from tools.base import UsageError, markdown, read_text
 from tools.claims.constants import constants, extents
 from tools.claims.objects import NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
-from tools.drawing import fragments, layouts, picture, play, schedule, tiling, timeline
+from tools.drawing import fragments, layouts, picture, play, schedule, shape_tiles, tiling, timeline
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request, block, source_of
 
@@ -170,6 +170,20 @@ def make_schedule(request: Request) -> str:
     name = f"{step}_schedule"
     request.figures[f"play/{name}.js"] = play.script(name, schedule.data(step, schedules), "schedules")
     return request.figure([name], schedule.picture(schedules), schedule.describe(schedules))
+
+
+@block("step")
+def make_shape_tiles(request: Request) -> str:
+    """C of N x N in the tiles of the step before, cut along K as far as it cuts, and in one of this step."""
+    step, words = request.step, request.words("shape_tiles N ROWS COLS")
+    if not all(map(str.isdigit, words)):
+        raise UsageError("N, ROWS and COLS of `shape_tiles` are numbers")
+    n, rows, cols = map(int, words)
+    if f"Shape<{rows}, {cols}, " not in "\n".join(request.source(step)):
+        raise UsageError(f"{step} has no tile of {rows} x {cols}")
+    large = (request.context.const(request.context.at(step).previous(), c) for c in ("BM", "BN", "MAX_PARTS"))
+    drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
+    return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
 
 
 def length_of(of: Block) -> tuple[int, int]:

@@ -22,6 +22,7 @@ before. Generated parts are blocks
                              site with what the recording says of every lane, figures/play/NN_name.js
   schedule                   which block works when on which k-tiles (of step 14); on the site with other
                              numbers of tiles and multiprocessors, figures/play/NN_name_schedule.js
+  shape_tiles N ROWS COLS    N x N of C in the tiles of the step before and in smaller ones: how many SMs work
   timeline                   when each tile is copied into which stage, waited for and computed from
   sass loop [N] [only=LDS,LDG]    the main loop's machine code, at most N lines of it
   sass FROM .. TO            the machine code from an instruction that holds FROM to one that holds TO
