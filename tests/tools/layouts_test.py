@@ -18,7 +18,7 @@ from tools.pages.blocks import Request
 from tools.pages.pages import MAKERS
 
 CONTEXT = Context(Path(os.environ.get("BUILD", ".")), "23_swizzle")
-MAPS = CONTEXT.drawn("fragment_maps")
+MAPS = CONTEXT.fragment_maps()
 GROUPS = [[group ^ row for group in range(8)] for row in range(8)]
 
 
@@ -245,4 +245,4 @@ def test_tiles_keep_multiprocessors_busy():
 
 def test_without_the_program(tmp_path):
     with pytest.raises(NotAvailable, match="fragment_maps is not built"):
-        Context(tmp_path, "").drawn("fragment_maps")
+        Context(tmp_path, "").fragment_maps()

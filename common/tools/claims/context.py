@@ -192,6 +192,10 @@ class Context:
                     old.unlink(missing_ok=True)
         return record
 
+    def fragment_maps(self) -> dict[str, Any]:
+        """Which lane holds which element of a fragment."""
+        return self.drawn("fragment_maps")
+
     @once
     def drawn(self, name: str, *arguments: object) -> Any:
         """What a program of common/tools/drawing prints, such as fragment_maps."""

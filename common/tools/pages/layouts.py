@@ -24,7 +24,7 @@ def shared_row(request: Request, step: str, operation: str, array: str) -> dict[
 
 @block(of_build=True)
 def make_fragments(request: Request) -> str:
-    maps, name = request.context.drawn("fragment_maps"), request.arguments
+    maps, name = request.context.fragment_maps(), request.arguments
     known = [key for key, matrices in maps.items() if {"a", "b", "c"} == matrices.keys()]
     if name not in known:
         raise UsageError(f"write `fragments NAME`, of {' or '.join(known)}")
@@ -39,7 +39,7 @@ def make_ldmatrix(request: Request) -> str:
     access = picture.from_xray(row)
     if "ldmatrix_trans" in row["source"]:
         raise UsageError(f"{source_of(row)} transposes: who gets what is drawn of a plain ldmatrix only")
-    svg = fragments.ldmatrix(access, request.context.drawn("fragment_maps")["ldmatrix"]["m"], LANE)
+    svg = fragments.ldmatrix(access, request.context.fragment_maps()["ldmatrix"]["m"], LANE)
     words = [step, "ldmatrix", array, f"lane_{LANE}"]
     return f"{request.figure(words, svg, fragments.describe_ldmatrix(access))}\n\n{source_of(row)}"
 
@@ -164,7 +164,7 @@ def make_tiling(request: Request) -> str:
 
 
 @block(alone=True, of_build=True)
-def make_schedule(request: Request) -> str:
+def make_stream_k(request: Request) -> str:
     step = request.step
     schedules = request.context.drawn("schedules", schedule.SLABS, *schedule.SMS, *schedule.TILES)
     name = f"{step}_schedule"
