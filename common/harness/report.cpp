@@ -147,7 +147,7 @@ std::vector<Column> columns_of(const DeviceInfo& device, Precision precision) {
        [=](const Result& r) {
          return timed_on_gpu(r) ? number_or_null(tflops(r) / peak) : json(json::value_t::discarded);
        }},
-      {"error", 9,
+      {"relative error", 14,
        [](const Result& r) {
          const double error = r.verdict.max_relative_error;
          return !r.verified ? "-" : error == 0 ? "0" : fmt::format("{:.1e}", error);

@@ -54,9 +54,9 @@ def test_what_every_row_says(rows):
     for (step, arch), row in rows.items():
         loop = row["loop"]
         assert sum(loop["mix"].values()) <= loop["instructions"], (step, arch)
-        products = "hmma" if loop["hmma"] else "ffma"
-        assert loop["mix"][products.upper()] == loop[products] > 0, (step, arch)
-        banks = not loop["hmma"] and arch not in ("sm_100", "sm_120")
+        name, count = architectures.products(loop)
+        assert sum(n for opcode, n in loop["mix"].items() if opcode.split(".")[0] == name) == count > 0
+        banks = name == "FFMA" and arch not in ("sm_100", "sm_120")
         assert ("bank_conflicts" in loop) == banks, (step, arch)
 
 

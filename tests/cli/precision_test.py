@@ -152,7 +152,7 @@ def test_error_stands_in_the_table_and_in_the_record(run):
     shape = ("--m", 60, "--n", 70, "--k", 128)
     output, record = run(TF32, *shape)
     heading, row = output.splitlines()[1:3]
-    assert heading.split()[-2:] == ["error", "error/bound"]
+    assert heading.split()[-3:] == ["relative", "error", "error/bound"]
     assert row.split()[-3:-1] == [f"{record['relative_error']:.1e}", f"{record['error_over_bound']:.4f}"]
     assert 2e-5 < record["relative_error"] < 2**-10
     assert 0 < abs(record["bias"]) <= record["bias_limit"] < 1e-4

@@ -64,6 +64,9 @@ MIXED = [
     gpu_record("20_first", 4096, 0.25, **TF32),
     gpu_record("20_first", 8192, 0.2, **TF32 | {"sustained_sm_clock_mhz": 1410.0}),
 ]
+BF16 = gpu_record(
+    "34_warp_specialisation", 4096, 0.75, input="BF16", precision="BF16", baseline="cuBLAS BF16"
+)
 
 
 @pytest.fixture
@@ -147,13 +150,15 @@ def test_plot_of_each_precision(tool, recorded, tmp_path):
     assert tool("plot", recorded).returncode == 0
     alone = (tmp_path / "ladder.svg").read_text()
     assert not (tmp_path / "ladder_tf32.svg").exists()
-    recorded.write_text(json.dumps(MIXED))
+    recorded.write_text(json.dumps([BF16, *MIXED]))
     assert tool("plot", recorded).returncode == 0
     assert (tmp_path / "ladder.svg").read_text() == alone
     tf32 = (tmp_path / "ladder_tf32.svg").read_text()
     assert ">20 first<" in tf32
     assert "cuBLAS TF32" in tf32
     assert "naive" not in tf32
+    bf16 = (tmp_path / "ladder_bf16.svg").read_text()
+    assert ">34 warp specialisation<" in bf16 and "cuBLAS BF16" in bf16 and ">20 first<" not in bf16
 
 
 def test_plot_of_the_cpu_device(refused, recorded):

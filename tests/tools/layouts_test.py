@@ -12,7 +12,7 @@ from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.claims.recording import Element, Line, Recording
 from tools.claims.recording import Request as Access
-from tools.drawing import descriptors, fragments, layouts
+from tools.drawing import descriptors, fragments, layouts, schedule, shape_tiles
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request
 from tools.pages.pages import MAKERS
@@ -232,12 +232,33 @@ def test_descriptor():
         ("compare load", "write `compare OPERATION ARRAY"),
         ("compare load A 23", "no access `load A`"),
         ("swizzle", "write `swizzle ARRAY"),
+        ("shape_tiles 512 32 65", "no tile of 32 x 65"),
         ("swizzle Cs load", "no tile of A or B"),
     ],
 )
 def test_mistakes(text, says):
     with pytest.raises(UsageError, match=says):
         block(text)
+
+
+def test_schedules_share_out_every_k_tile():
+    """Each once, and to all multiprocessors as many, as far as that can be."""
+    schedules = CONTEXT.drawn("schedules", schedule.SLABS, *schedule.SMS, *schedule.TILES)
+    for sms, of_sms in enumerate(schedules, schedule.SMS[0]):
+        for tiles, blocks in enumerate(of_sms, schedule.TILES[0]):
+            pieces = [p for block in blocks for p in schedule.pieces(block)]
+            done = sorted((p.tile, k) for p in pieces for k in range(p.first, p.last))
+            assert done == [(tile, k) for tile in range(tiles) for k in range(schedule.SLABS)]
+            assert schedule.end(blocks) == -(-tiles * schedule.SLABS // sms)
+            assert len(blocks) == sms
+
+
+def test_tiles_keep_multiprocessors_busy():
+    drawing = shape_tiles.picture(500, 132, (shape_tiles.Tiles(128, 256, 4), shape_tiles.Tiles(64, 32)))
+    assert ">8 × 4 parts on 32 SMs<" in drawing and ">64 × 32: 128 tiles<" in drawing
+    tiles, idle = 8 + 128, 2 * 132 - 32 - 128
+    assert drawing.count('class="empty"') == idle
+    assert drawing.count("<rect") == 1 + tiles + 2 * 132  # the paper is one
 
 
 def test_without_the_program(tmp_path):

@@ -54,7 +54,7 @@ def made(asked):
             of, found = layouts.recording_of(asked, step)
             arrays = layouts.arrays_of(asked, step, found)
             data = play.data(found, of.bk, of.terms, of.stages, arrays, asked.source(step))
-            kept[step] = found, play.script(data)
+            kept[step] = found, play.script(step, data)
         return kept[step]
 
     return make
@@ -188,7 +188,7 @@ def test_extents():
 
 
 def test_colours_are_those_of_the_pictures():
-    script = (ROOT / "docs" / "javascripts" / "play.js").read_text()
+    script = (ROOT / "docs" / "javascripts" / "play" / "elements.js").read_text()
     assert svg.LANES in script.replace('" +\n    "', "")
     styles = (ROOT / "docs" / "stylesheets" / "play.css").read_text()
     for n, block in enumerate(re.findall(r"\.play-box \{(.*?)\}", styles, re.DOTALL)[:2]):

@@ -2,7 +2,7 @@
 
 import pytest
 from sass_code import code
-from tools.machine_code import loops
+from tools.machine_code import architectures, loops
 from tools.machine_code.listing import NotMeasured, SassError, parse_instruction
 from tools.machine_code.loops import PRODUCTS, Loop, find_loops, main_loop, register_reads
 from tools.machine_code.occupancies import occupancy
@@ -179,6 +179,8 @@ def test_what_multiplies(products):
     main = main_loop(loops_of(text))
     assert (main.products, main.on_tensor_cores) == (products, products != "FFMA")
     assert main.ffma == (9 if products == "FFMA" else 3)
+    assert (main.hmma, main.hgmma) == (products == "HMMA", products == "HGMMA")
+    assert architectures.products(architectures.describe_loop(main)) == (products, main.count(products))
     if products == "HGMMA":
         with pytest.raises(NotMeasured, match="HGMMA"):
             _ = main.pipe_cycles

@@ -186,6 +186,11 @@ def test_short_name(full, short):
         ("CS2R R10, SRZ", "R10–R11 = 0"),
         ("@P0 BRA 0x1210", "if P0: goes on at 1210"),
         ("@!PT LDS RZ, [RZ]", "never executed: the compiler's filler"),
+        (
+            "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8].tnspB, R24",
+            "starts a product of tiles in shared memory, described from UR8 on, added to R24 …",
+        ),
+        ("WARPGROUP.DEPBAR.LE gsb0, 0x1", "waits until at most 1 groups of products are under way"),
         ("WGMMA.NOSUCH R1", ""),
         ("IMAD R1", ""),
     ],

@@ -162,7 +162,7 @@ TEST(Report, AColumnHasTheFigureOfItsKey) {
   EXPECT_THAT(
       printed(result),
       testing::EndsWith("1000 x 1000 x 1000                     10.00 us    200.00     80.0 %  298.9 %   "
-                        "1.2e-04      0.2500  PASS\n"));
+                        "     1.2e-04      0.2500  PASS\n"));
   result.timing.reset();
   EXPECT_FALSE(json_of(result).contains("fraction_of_peak"));
   EXPECT_TRUE(json_of(result)["time_us"].is_null());

@@ -192,11 +192,15 @@ class Context:
                     old.unlink(missing_ok=True)
         return record
 
-    @once
     def fragment_maps(self) -> dict[str, Any]:
-        """What common/tools/drawing/fragment_maps.cpp prints: which lane holds which element."""
-        program = self._built("common/tools/fragment_maps")
-        return json.loads(subprocess.check_output([*EMULATOR, str(program.resolve())]))
+        """Which lane holds which element of a fragment."""
+        return self.drawn("fragment_maps")
+
+    @once
+    def drawn(self, name: str, *arguments: object) -> Any:
+        """What a program of common/tools/drawing prints, such as fragment_maps."""
+        program = self._built(f"common/tools/{name}")
+        return json.loads(subprocess.check_output([*EMULATOR, program.resolve(), *map(str, arguments)]))
 
     @once
     def architectures(self, step: str) -> list[str]:

@@ -203,7 +203,7 @@ class Architecture(Figures):
 
     _derived: ClassVar = {
         "loop_instructions": lambda a: a.instructions,
-        "others": lambda a: a.instructions - a.ffma - a.hmma,
+        "others": lambda a: a.instructions - a.ffma - a.hmma - a._figures.get("hgmma", 0),
         # The most shared memory that a block can have on such a GPU.
         "shared_bytes_allowed": lambda a: LIMITS[compute_capability(a.arch)].shared_bytes_per_block,
     }
@@ -247,7 +247,7 @@ class Profile(Figures):
 
     @property
     def cycles_per_hmma(self) -> float:
-        """Cycles that the SMs counted, for each HMMA of a scheduler; an SM has four."""
+        """Cycles that the SMs counted, for each HMMA or HGMMA of a scheduler; an SM has four."""
         if not (instructions := self.hmma_instructions):
             raise NoValue(f"{self._what}: no HMMA was counted")
         return self.sm_cycles * 4 * self._sms / instructions

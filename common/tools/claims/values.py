@@ -9,9 +9,9 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
   sass(step)              the machine code of the built program, a Kernel of machine_code/sass.py; also
                           arch='sm_80' and kernel='regex'; by default the kernel for aligned shapes. Of its
                           .loop (see Loop): .ffma .per_ffma('LDS'), .hmma .per_hmma('LDSM') with
-                          .instructions_per_hmma on tensor cores, .count('LDS.128') .gaps('HMMA') ...
+                          .instructions_per_hmma on tensor cores, .hgmma, .count('LDS.128') .gaps('HMMA') ...
   profile(step, n=4096)   what Nsight Compute counted on the GPU, .sm_cycles .stall('wait') ..., and
-                          .cycles_per_hmma, of a scheduler; see Profile
+                          .cycles_per_hmma (or HGMMA), of a scheduler; see Profile
   ladder(step, n=4096)    measured speed, .tflops .ratio (to cuBLAS) .time_us ...; see Ladder. Also batch=100,
                           and m=, k= where they are not n
   experiment(name, variant)   a recorded experiment's .ratio .tflops .speedup ...

@@ -38,7 +38,7 @@ from tools.base import (
 from tools.claims.context import all_steps
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import binary, sass
-from tools.machine_code.loops import Loop, compute_capability
+from tools.machine_code.loops import PRODUCTS, Loop, compute_capability
 
 RECORD = ROOT / "docs" / "evidence" / "architectures.json"
 # By name, a GPU that is one. 9.0 has no row without `a`: nothing but Hopper is 9.0.
@@ -105,6 +105,7 @@ def describe_loop(loop: Loop) -> dict[str, Any]:
         "instructions": len(loop.instructions),
         "ffma": loop.ffma,
         "hmma": loop.hmma,
+        **({"hgmma": loop.hgmma} if loop.hgmma else {}),
         "mix": loop.mix,
     }
     if loop.on_tensor_cores:
@@ -115,6 +116,11 @@ def describe_loop(loop: Loop) -> dict[str, Any]:
         figures["clashes"] = sum(max(reads) > 1 for reads in loop.registers_read.from_banks)
         figures["bank_conflicts"] = loop.bank_conflicts
     return figures
+
+
+def products(loop: dict[str, Any]) -> tuple[str, int]:
+    """What multiplies in a recorded loop, and how many there are of it."""
+    return next((name, count) for name in PRODUCTS if (count := loop.get(name.lower())))
 
 
 def describe(step: str, arch: str, cubin: Path) -> dict[str, Any]:
@@ -164,12 +170,13 @@ def as_text(record: dict[str, Any]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    head = ["step", "for", "registers", "loop", "FFMA", "HMMA", "others", "bank conflicts", "code"]
+    head = ["step", "for", "registers", "loop", "products", "others", "bank conflicts", "code"]
     lines = [head]
     for row in rows:
         loop = row["loop"]
-        others = loop["instructions"] - loop["ffma"] - loop["hmma"]
-        counts = [loop["instructions"], loop["ffma"], loop["hmma"], others, loop.get("bank_conflicts", "-")]
+        name, count = products(loop)
+        others = loop["instructions"] - count
+        counts = [loop["instructions"], f"{count} {name}", others, loop.get("bank_conflicts", "-")]
         cells = row["step"], row["arch"], row["registers"], *counts, row["code_sha256"][:8]
         lines.append([*map(str, cells)])
     return aligned(lines, left=2)

@@ -1,7 +1,7 @@
 """Finds the main loop of a kernel and says what fills its issue slots.
 
-A kernel multiplies on tensor cores (HMMA), or else with FFMAs: PRODUCTS. Where a loop has both, the tensor
-cores multiply, and the FFMAs do something else, such as rounding.
+A kernel multiplies on tensor cores (HGMMA of a warpgroup, HMMA of a warp), or else with FFMAs: PRODUCTS.
+Where a loop has both, the tensor cores multiply, and the FFMAs do something else, such as rounding.
 
 The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
 has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
@@ -120,6 +120,10 @@ class Loop:
     @property
     def hmma(self) -> int:
         return self.count("HMMA")
+
+    @property
+    def hgmma(self) -> int:
+        return self.count("HGMMA")
 
     def share(self, pattern: str) -> float:
         """Of the issue slots, the part that these instructions take."""

@@ -27,6 +27,8 @@ class Operand(str):
 
     def __format__(self, how: str) -> str:
         text = self.replace(".reuse", "")
+        if how == "desc":  # UR8 of gdesc[UR8].tnspB
+            return re.findall(r"\[([^\]]+)\]", self)[0]
         if how == "at":  # what stands in the last brackets: "R2–R3 + 0x108" for desc[UR4][R2.64+0x108]
             inside = re.findall(r"\[([^\]]+)\]", self)[-1]
             inside = re.sub(r"(R\d+)\.64", lambda m: f"{Operand(m[1]):8}", inside)
@@ -73,6 +75,9 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "FFMA": "{0} = {1} × {2} + {3}",
     "HMMA.1688": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 8 and 8 × 8",
     "HMMA.16816": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 16 and 16 × 8",
+    "HGMMA": "starts a product of tiles in shared memory, described from {1:desc} on, added to {0} …",
+    "WARPGROUP.ARRIVE": "the warpgroup's registers are ready for what it multiplies next",
+    "WARPGROUP.DEPBAR": "waits until at most {last} groups of products are under way",
     "FMUL": "{0} = {1} × {2}",
     "FADD": "{0} = {1} + {2}",
     "IMAD.WIDE": "{0:8} = {1} × {2} + {3:8}, 64 bits",

@@ -164,6 +164,7 @@ def machine_code(program: Path) -> Record:
         "loop_instructions": loop and len(loop.instructions),
         "loop_ffma": loop and loop.ffma,
         "loop_hmma": loop and loop.hmma,
+        **({"loop_hgmma": loop.hgmma} if loop and loop.hgmma else {}),
         "loop_bank_conflicts": banks and banks.bank_conflicts,
         "predicted_fraction": banks and banks.predicted_tflops_fraction,
     }

@@ -7,7 +7,8 @@ from tools.drawing.svg import PHONE, document, line, rectangle, text, trim
 
 SIZES = (4096, 8192)
 CLASSES = ("there", "here")  # the bars' colours
-LEFT, RIGHT, TOP, ROW, BAR = 162, 78, 84, 23, 8  # of the bars; of a step; of one of its bars
+LEFT, RIGHT, TOP, ROW, BAR = 162, 78, 84, 23, 8  # of the bars, at least; of a step; of one of its bars
+LETTER = 7.6  # a wide one of a step's name
 COLUMN = 36  # of a size's figures
 
 
@@ -48,9 +49,10 @@ def legend(sizes: list[int], baseline: str) -> list[str]:
 def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], float]) -> list[str]:
     """A row for each step: its name, a bar for each size, and the figures. So a phone shows all steps."""
     bottom, body = TOP + ROW * len(steps), []
-    scale = (PHONE - LEFT - RIGHT) / max(100, *percents.values())
-    for tick in range(0, int((PHONE - LEFT - RIGHT) / scale) + 1, 50):
-        x = LEFT + tick * scale
+    left = max(LEFT, 8 + LETTER * max(map(len, steps)))
+    scale = (PHONE - left - RIGHT) / max(100, *percents.values())
+    for tick in range(0, int((PHONE - left - RIGHT) / scale) + 1, 50):
+        x = left + tick * scale
         whole = {"class_": "strong", "stroke_dasharray": "5 4"} if tick == 100 else {"class_": "rule"}
         body.append(line(x, TOP, x, bottom, **whole))
         body.append(text(x, bottom + 17, trim(tick), text_anchor="middle", class_="soft"))
@@ -60,7 +62,7 @@ def bars(steps: list[str], sizes: list[int], percents: dict[tuple[str, int], flo
         for k, (size, class_) in enumerate(zip(sizes, CLASSES, strict=False)):
             if (percent := percents.get((step, size))) is not None:
                 y, x = middle + (k - len(sizes) / 2) * BAR, PHONE - 8 - COLUMN * (len(sizes) - 1 - k)
-                body.append(rectangle(LEFT, y, percent * scale, BAR, class_=class_))
+                body.append(rectangle(left, y, percent * scale, BAR, class_=class_))
                 figure = f"{percent:.0f}" if percent >= 10 else f"{percent:.1f}"
                 body.append(text(x, middle + 5, figure, text_anchor="end"))
     return body

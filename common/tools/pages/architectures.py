@@ -5,7 +5,8 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from tools.base import UsageError, markdown
-from tools.machine_code.loops import compute_capability
+from tools.machine_code.architectures import products
+from tools.machine_code.loops import TENSOR_CORES, compute_capability
 from tools.machine_code.occupancies import LIMITS
 from tools.machine_code.sass import DEFAULT_ARCH
 from tools.pages.blocks import Request, block, whole
@@ -28,16 +29,17 @@ def table_of_step(every: Rows, archs: dict[str, str], step: str) -> str:
     rows = {arch: row for (of_step, arch), row in every.items() if of_step == step}
     if not rows:
         raise UsageError(f"{step} is not compiled for any GPU: it has no kernel of its own")
-    tensor = any(row["loop"]["hmma"] for row in rows.values())
+    [name] = {products(row["loop"])[0] for row in rows.values()}
+    tensor = name in TENSOR_CORES
     head = ["for", "registers a thread", "instructions in the loop"]
-    head += ["`HMMA`" if tensor else "`FFMA`", "others", "loads of shared memory"]
+    head += [f"`{name}`", "others", "loads of shared memory"]
     if not tensor:
         head += ["operands marked `.reuse`", "`FFMA`s that clash", "conflicts, by the model"]
     lines = []
     for arch, row in rows.items():
         loop = row["loop"]
-        products = loop["hmma"] or loop["ffma"]
-        cells = [row["registers"], loop["instructions"], products, loop["instructions"] - products]
+        _, count = products(loop)
+        cells = [row["registers"], loop["instructions"], count, loop["instructions"] - count]
         line = [f"`{arch}`, {archs[arch]}", *map(whole, cells), shared_loads(loop["mix"])]
         if not tensor:
             known = [loop["reuse_marks"], loop.get("clashes"), loop.get("bank_conflicts")]

@@ -200,7 +200,7 @@ def make_sass(request: Request) -> str:
             if most and not re.fullmatch(r"[1-9]\d*", most[0]):
                 raise UsageError("`sass loop N`: N is how many lines to show")
             if not in_loop:
-                raise UsageError("no loop with FFMAs or HMMAs was recorded")
+                raise UsageError("no loop that multiplies was recorded")
             shown, limit = in_loop, int(most[0]) if most else LINES
             what = f"the main loop, {len(shown)} instructions"
         case _ if only:

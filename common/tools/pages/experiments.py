@@ -24,6 +24,7 @@ COLUMNS_OF_EXPERIMENT: dict[str, tuple[str, Callable[[Any], str]]] = {
     "loop_instructions": ("instructions in the loop", any_cell),
     "loop_ffma": ("FFMAs in it", any_cell),
     "loop_hmma": ("HMMAs in it", any_cell),
+    "loop_hgmma": ("HGMMAs in it", any_cell),
     "loop_bank_conflicts": ("register-bank conflicts in it", any_cell),
     "predicted_fraction": ("of the peak, by the model", any_cell),
 }

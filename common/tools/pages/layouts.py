@@ -16,6 +16,8 @@ from tools.drawing import (
     picture,
     pipeline,
     play,
+    schedule,
+    shape_tiles,
     tiling,
     timeline,
 )
@@ -171,9 +173,32 @@ def make_tiling(request: Request) -> str:
     drawing = tiling.tiling(recorded, of.bk, of.terms, WARP, LANE)
     arrays, source = arrays_of(request, step, recorded), request.source(step)
     data = play.data(recorded, of.bk, of.terms, of.stages, arrays, source)
-    request.figures[f"play/{step}.js"] = play.script(data)
+    request.figures[f"play/{step}.js"] = play.script(step, data)
     words = [step, f"tiling_warp_{WARP}_lane_{LANE}"]
     return request.figure(words, tiling.picture(drawing), tiling.describe(drawing))
+
+
+@block(alone=True, of_build=True)
+def make_stream_k(request: Request) -> str:
+    step = request.step
+    schedules = request.context.drawn("schedules", schedule.SLABS, *schedule.SMS, *schedule.TILES)
+    name = f"{step}_schedule"
+    request.figures[f"play/{name}.js"] = play.script(name, schedule.data(step, schedules), "schedules")
+    return request.figure([name], schedule.picture(schedules), schedule.describe(schedules))
+
+
+@block("step")
+def make_shape_tiles(request: Request) -> str:
+    """C of N x N in the tiles of the step before, cut along K as far as it cuts, and in one of this step."""
+    step, words = request.step, request.words("shape_tiles N ROWS COLS")
+    if not all(map(str.isdigit, words)):
+        raise UsageError("N, ROWS and COLS of `shape_tiles` are numbers")
+    n, rows, cols = map(int, words)
+    if f"Shape<{rows}, {cols}, " not in "\n".join(request.source(step)):
+        raise UsageError(f"{step} has no tile of {rows} x {cols}")
+    large = (request.context.const(request.context.at(step).previous(), c) for c in ("BM", "BN", "MAX_PARTS"))
+    drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
+    return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
 
 
 def length_of(of: Block) -> tuple[int, int]:

@@ -21,6 +21,9 @@ before. Generated parts are blocks
   swizzle ARRAY OP           where the groups of 16 bytes lie, and which an access touches
   tiling                     who computes what of a block's tile of C, and what of A and B that takes; on the
                              site with what the recording says of every lane, figures/play/NN_name.js
+  stream_k                   which block works when on which k-tiles (of step 14); on the site with other
+                             numbers of tiles and multiprocessors, figures/play/NN_name_schedule.js
+  shape_tiles N ROWS COLS    N x N of C in the tiles of the step before and in smaller ones: how many SMs work
   warpgroups [STEP ...]      a block's tile, what is copied for it, each warpgroup's part, by constants
   timeline                   when each tile is copied into which stage, waited for and computed from
   ring                       the stages between a producer and its consumers, by the kernel's constants
@@ -219,7 +222,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     if not args.files and not run.said["error"]:
         figures = root / "docs" / "figures"
         links = {path: f"figures/{path.name}" for path in sorted(figures.glob("*.svg"))}
-        links |= {path: f"figures/{path.stem}_tiling_" for path in sorted((figures / "play").glob("*.js"))}
+        for path in sorted((figures / "play").glob("*.js")):
+            links[path] = f"figures/{path.stem}" + "_tiling_" * (path.stem in context.steps())
         for path in (path for path, link in links.items() if link not in text):
             what = "it" if path.suffix == ".svg" else "its picture"
             run.said["unused"].append(f"{run.display(path)}: no page shows {what}; delete it")

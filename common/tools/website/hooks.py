@@ -7,8 +7,8 @@
   code host as it stands; in the site it leads to a page that shows the file.
 - SVG figures stand in a box of their own, in which they scroll where the screen is narrow. In dark mode one
   that has colours for that shows them; any other stands on white.
-- A tiling's picture whose data stand beside it in play/NN_name.js gets them and the script that plays; so
-  does the picture of a descriptor whose name says that it plays.
+- A tiling's picture whose data stand beside it in play/NN_name.js, a schedule's in play/NN_name_schedule.js,
+  and that of a descriptor whose name says that it plays, get them and the scripts that play.
 - A page that asks for a guess gets the script that does.
 - The comments that mark generated parts are taken out (in a table, their "|" would begin a column).
 """
@@ -30,7 +30,12 @@ from pygments.lexers.special import TextLexer
 from tools.base import ROOT
 from tools.website.opening import with_opening
 
-PARTS = {"0": "FP32 on CUDA cores", "2": "TF32 on tensor cores", "3": "Hopper", "4": "FP32 from tensor cores"}
+PARTS = {
+    "0": "FP32 on CUDA cores",
+    "2": "TF32 on tensor cores",
+    "3": "BF16 on Hopper",
+    "4": "FP32 from tensor cores",
+}
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "registers_and_reuse"]
 CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
@@ -51,10 +56,19 @@ FOUND = re.compile(
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 TILING = re.compile(r"(?P<step>\w+)_tiling_warp_(?P<warp>\d+)_lane_(?P<lane>\d+)\.svg$")
 DESCRIPTOR = re.compile(r"(?P<step>\w+)_descriptor_play_k(?P<k>\d+)\.svg$")
+PLAY = [
+    "elements",
+    "recording",
+    "memory",
+    "matrices",
+    "tiling",
+    "schedule",
+    "start",
+]  # each needs those before it
 SCRIPTS = {  # what needs which
-    " data-play=": "javascripts/play.js",
-    " data-descriptor=": "javascripts/descriptor.js",
-    'class="guess"': "javascripts/guess.js",
+    " data-play=": [f"javascripts/play/{name}.js" for name in PLAY],
+    " data-descriptor=": ["javascripts/descriptor.js"],
+    'class="guess"': ["javascripts/guess.js"],
 }
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
 
@@ -127,7 +141,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<div class="{kind}"{attributes}>{match[1]} {least}></div>{data}'
 
     html = FIGURE.sub(box, html)
-    scripts = (files.get_file_from_path(path) for needs, path in SCRIPTS.items() if needs in html)
+    needed = (path for needs, paths in SCRIPTS.items() if needs in html for path in paths)
+    scripts = map(files.get_file_from_path, needed)
     return html + "".join(script_tag(script.url_relative_to(page.file)) for script in scripts if script)
 
 
@@ -172,15 +187,19 @@ def script_tag(url: str) -> str:
 
 def played(target: str, page: Page, files: Files) -> tuple[str, str]:
     """For the box of a figure with something to play with: what it shows at first, and the data. Else "" """
-    if operands := DESCRIPTOR.fullmatch(posixpath.basename(target)):
-        data = files.get_file_from_path(f"{posixpath.dirname(target)}/play/{operands['step']}_descriptor.js")
+    folder, file = posixpath.split(target)
+    if operands := DESCRIPTOR.fullmatch(file):
+        data = files.get_file_from_path(f"{folder}/play/{operands['step']}_descriptor.js")
         attributes = f' data-descriptor="{operands["step"]}" data-k="{operands["k"]}"'
         return (attributes, script_tag(data.url_relative_to(page.file))) if data else ("", "")
-    figure = TILING.fullmatch(posixpath.basename(target))
-    data = figure and files.get_file_from_path(f"{posixpath.dirname(target)}/play/{figure['step']}.js")
-    if not figure or not data:
+    figure = TILING.fullmatch(file)
+    name = figure["step"] if figure else file.removesuffix(".svg")
+    data = files.get_file_from_path(f"{folder}/play/{name}.js")
+    if not data:
         return "", ""
-    attributes = f' data-play="{figure["step"]}" data-warp="{figure["warp"]}" data-lane="{figure["lane"]}"'
+    if not figure:
+        return f' data-play="{name}"', script_tag(data.url_relative_to(page.file))
+    attributes = f' data-play="{name}" data-warp="{figure["warp"]}" data-lane="{figure["lane"]}"'
     source = files.get_file_from_path(f"{SOURCES}steps/{figure['step']}/kernel.cu.md")
     if source:
         attributes += f' data-source="{escape(source.url_relative_to(page.file))}"'
