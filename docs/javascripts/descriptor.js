@@ -59,7 +59,7 @@
       const controls = Object.entries(most).map(([name, last]) => {
         const input = (type) =>
           html("input", {
-            type, min: 0, max: last, "aria-label": name,
+            type, name, min: 0, max: last, "aria-label": name,
             oninput: (event) => this.choose({ [name]: event.target.value }),
           });
         const [range, number] = [input("range"), input("number")];
