@@ -38,7 +38,7 @@ PARTS = {
 }
 # From the machine to the measurement; pages that are not named here follow.
 CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "registers_and_reuse"]
-CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "cpu_device", "machine_code"]
+CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "power", "cpu_device", "machine_code"]
 CONCEPTS += ["five_ladders"]
 EXERCISES = ["exercises", "teaching", "adding_a_step"]  # for students, for teachers, for authors
 START = ["map", "glossary", "running"]  # behind the first page
