@@ -42,6 +42,12 @@ def test_diff(project):
     first = re.match(r"@@ -(\d+),\d+ \+(\d+),", diff[3])
     assert OLD_KERNEL.splitlines()[int(first[1]) - 1] == diff[4][1:]
     assert NEW_KERNEL.splitlines()[int(first[2]) - 1] == diff[4][1:]
+    # Against a step that is not the one before: here itself.
+    assert project.block("diff before=02").splitlines()[1:] == [
+        "--- steps/02_second/kernel.cu",
+        "+++ steps/02_second/kernel.cu",
+        "```",
+    ]
 
 
 def test_a_long_diff_is_folded_but_whole(project):
