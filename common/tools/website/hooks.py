@@ -55,19 +55,11 @@ FOUND = re.compile(
 )
 FIGURE = re.compile(r'<p>(<img [^>]*?src="([^":?#]+\.svg)"[^>]*?)\s*/?></p>')
 TILING = re.compile(r"(?P<step>\w+)_tiling_warp_(?P<warp>\d+)_lane_(?P<lane>\d+)\.svg$")
-DESCRIPTOR = re.compile(r"(?P<step>\w+)_descriptor_play_k(?P<k>\d+)\.svg$")
-PLAY = [
-    "elements",
-    "recording",
-    "memory",
-    "matrices",
-    "tiling",
-    "schedule",
-    "start",
-]  # each needs those before it
+DESCRIPTOR = re.compile(r"(?P<name>\w+_descriptor)_play_k(?P<k>\d+)\.svg$")
+# Each needs those before it.
+PLAY = ["elements", "recording", "memory", "matrices", "tiling", "schedule", "descriptor", "start"]
 SCRIPTS = {  # what needs which
     " data-play=": [f"javascripts/play/{name}.js" for name in PLAY],
-    " data-descriptor=": ["javascripts/descriptor.js"],
     'class="guess"': ["javascripts/guess.js"],
 }
 LEGIBLE_PX = 11  # the smallest text in a figure, on any screen
@@ -188,18 +180,16 @@ def script_tag(url: str) -> str:
 def played(target: str, page: Page, files: Files) -> tuple[str, str]:
     """For the box of a figure with something to play with: what it shows at first, and the data. Else "" """
     folder, file = posixpath.split(target)
-    if operands := DESCRIPTOR.fullmatch(file):
-        data = files.get_file_from_path(f"{folder}/play/{operands['step']}_descriptor.js")
-        attributes = f' data-descriptor="{operands["step"]}" data-k="{operands["k"]}"'
-        return (attributes, script_tag(data.url_relative_to(page.file))) if data else ("", "")
-    figure = TILING.fullmatch(file)
-    name = figure["step"] if figure else file.removesuffix(".svg")
+    figure, operands = TILING.fullmatch(file), DESCRIPTOR.fullmatch(file)
+    name = figure["step"] if figure else operands["name"] if operands else file.removesuffix(".svg")
     data = files.get_file_from_path(f"{folder}/play/{name}.js")
-    if not data:
+    if not data or not (figure or operands or name.endswith("_schedule")):
         return "", ""
+    attributes = f' data-play="{name}"'
     if not figure:
-        return f' data-play="{name}"', script_tag(data.url_relative_to(page.file))
-    attributes = f' data-play="{name}" data-warp="{figure["warp"]}" data-lane="{figure["lane"]}"'
+        attributes += f' data-k="{operands["k"]}"' if operands else ""
+        return attributes, script_tag(data.url_relative_to(page.file))
+    attributes += f' data-warp="{figure["warp"]}" data-lane="{figure["lane"]}"'
     source = files.get_file_from_path(f"{SOURCES}steps/{figure['step']}/kernel.cu.md")
     if source:
         attributes += f' data-source="{escape(source.url_relative_to(page.file))}"'

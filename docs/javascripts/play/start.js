@@ -3,11 +3,12 @@
 (() => {
   "use strict";
 
-  const { TilingPlayer, SchedulePlayer } = window.gemmLadder;
+  const { TilingPlayer, SchedulePlayer, DescriptorPlayer } = window.gemmLadder;
+  const playerOf = (data) => (data.schedules ? SchedulePlayer : data.threads ? DescriptorPlayer : TilingPlayer);
   const start = () => {
     for (const figure of document.querySelectorAll(".figure[data-play]")) {
       const data = window.gemmLadderPlay?.[figure.dataset.play];
-      if (data) new (data.schedules ? SchedulePlayer : TilingPlayer)(figure, data);
+      if (data) new (playerOf(data))(figure, data);
     }
   };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

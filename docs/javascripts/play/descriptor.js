@@ -1,27 +1,14 @@
 // Makes the picture of wgmma's operands answer to mouse, touch and keyboard: choose a thread, a row, a column and
-// a k, and see which thread has their sum, and where their elements of A and B lie in shared memory. The data,
-// window.gemmLadderDescriptors, are what the CPU device makes of the kernel's descriptors;
-// common/tools/drawing/descriptors.py says how they are kept. Works from file://, asks nobody for anything.
+// a k, and see which thread has their sum, and where their elements of A and B lie in shared memory. The data are
+// what the CPU device makes of the kernel's descriptors; common/tools/drawing/descriptors.py says how they are kept.
 
 (() => {
   "use strict";
 
-  const ELEMENTS = 8, PIECE = 16, LINE = 128, ATOM = 1024, ELEMENT = 2, TERMS = 16; // of BF16; bytes; an instruction's
-  const WIDTH = 440, LEFT = 46, TOP = 44, CELL = 22, WIDE = (WIDTH - 6 - LEFT) / 8;
-  const NS = "http://www.w3.org/2000/svg";
+  const { WIDTH, LANES, html, svg, text, rect, slider, part, group } = window.gemmLadder;
 
-  const make = (node, attributes, children) => {
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else node.setAttribute(name, value);
-    }
-    node.append(...children);
-    return node;
-  };
-  const html = (name, attributes = {}, ...children) => make(document.createElement(name), attributes, children);
-  const svg = (name, attributes = {}, ...children) => make(document.createElementNS(NS, name), attributes, children);
-  const text = (x, y, content, attributes = {}) =>
-    svg("text", { x, y, "font-size": 14, class: "ink", ...attributes }, `${content}`);
+  const ELEMENTS = 8, PIECE = 16, LINE = 128, ATOM = 1024, ELEMENT = 2, TERMS = 16; // of BF16; bytes; an instruction's
+  const LEFT = 46, TOP = 44, CELL = 22, WIDE = (WIDTH - 6 - LEFT) / 8;
 
   class Operand {
     // of_k: of each instruction [row of A or column of B, k, address] of its pieces of 16 bytes.
@@ -43,64 +30,46 @@
     }
   }
 
-  class Player {
+  class DescriptorPlayer {
     constructor(figure, data) {
       this.a = new Operand("A", data.a);
       this.b = new Operand("B", data.b);
       this.threads = data.threads; // of each the rows and the columns of its sums
-      this.chosen = { thread: 0, row: 0, column: 0, k: Number(figure.dataset.k) };
-      this.sliders = {};
-      const most = {
-        thread: this.threads.length - 1,
-        row: Math.max(...this.a.pieces.map((piece) => piece[0])),
-        column: Math.max(...this.b.pieces.map((piece) => piece[0])) + ELEMENTS - 1,
-        k: Math.max(...this.a.pieces.map((piece) => piece[1])) + ELEMENTS - 1,
-      };
-      const controls = Object.entries(most).map(([name, last]) => {
-        const input = (type) =>
-          html("input", {
-            type, name, min: 0, max: last, "aria-label": name,
-            oninput: (event) => this.choose({ [name]: event.target.value }),
-          });
-        const [range, number] = [input("range"), input("number")];
-        this.sliders[name] = { range, number, last };
-        return html("label", { class: "play-control" }, html("span", { class: "play-name" }, name), range, number);
-      });
-      this.says = html("div", { class: "play-says", "aria-live": "polite" });
+      Object.assign(this, { thread: 0, row: 0, column: 0, k: Number(figure.dataset.k) });
+      const last = (pieces, n) => Math.max(...pieces.map((piece) => piece[n]));
+      this.sliders = [
+        slider(this, "thread", "Thread", 0, this.threads.length - 1),
+        slider(this, "row", "Row of A", 0, last(this.a.pieces, 0)),
+        slider(this, "column", "Column of B", 0, last(this.b.pieces, 0) + ELEMENTS - 1),
+        slider(this, "k", "k", 0, last(this.a.pieces, 1) + ELEMENTS - 1),
+      ];
+      this.says = html("div", { class: "play-says", role: "status", "aria-live": "polite", "aria-atomic": "true" });
       this.drawings = html("div", {});
-      figure.replaceWith(
-        html("div", { class: "play-box" },
-          html("div", { class: "play" },
-            html("p", { class: "play-title" }, "Where an element lies in shared memory"),
-            html("div", { class: "play-controls" }, ...controls), this.says, this.drawings)));
+      const title = "Where an element lies in shared memory";
+      const controls = part("controls", ...this.sliders.map(({ row }) => row));
+      figure.replaceWith(group(`${data.step}: ${title}`,
+        html("p", { class: "play-title play-wide" }, title), part("choice", controls, this.says), this.drawings));
       this.show();
     }
 
-    choose(changes) {
-      for (const [name, value] of Object.entries(changes)) {
-        const number = Math.round(Number(value));
-        if (Number.isFinite(number)) this.chosen[name] = Math.min(Math.max(number, 0), this.sliders[name].last);
-      }
-      if ("thread" in changes) {
-        const [rows, columns] = this.threads[this.chosen.thread];
-        Object.assign(this.chosen, { row: rows[0], column: columns[0] });
-      } else {
-        const { row, column } = this.chosen;
-        this.chosen.thread = this.threads.findIndex(([rows, columns]) => rows.includes(row) && columns.includes(column));
+    choose(change) {
+      Object.assign(this, change);
+      if ("thread" in change) [[this.row], [this.column]] = this.threads[this.thread];
+      else {
+        const has = ([rows, columns]) => rows.includes(this.row) && columns.includes(this.column);
+        this.thread = this.threads.findIndex(has);
       }
       this.show();
     }
 
     show() {
-      const { thread, row, column, k } = this.chosen;
-      for (const [name, { range, number }] of Object.entries(this.sliders)) {
-        range.value = this.chosen[name];
-        if (document.activeElement !== number) number.value = this.chosen[name];
-      }
+      const { thread, row, column, k } = this;
+      for (const { name, show } of this.sliders) show(this[name]);
       const [rows, columns] = this.threads[thread];
       const first = k - (k % TERMS), of = `k ${first}–${first + TERMS - 1}`;
+      const who = `Warp ${Math.floor(thread / LANES)}, lane ${thread % LANES}`;
       this.says.replaceChildren(
-        html("p", { class: "of-warp" }, html("b", {}, `Warp ${thread >> 5}, lane ${thread & 31}`),
+        html("p", { class: "of-warp" }, html("b", {}, who),
           `: has the sum of row ${row}, column ${column}, one of its ${rows.length} × ${columns.length}.`),
         html("p", { class: "of-lane" }, html("b", {}, `A[${row}][${k}]`), this.place(this.a, row, k, of)),
         html("p", { class: "of-lane" }, html("b", {}, `B[${k}][${column}]`), this.place(this.b, column, k, of)));
@@ -140,7 +109,7 @@
         const pick = operand.byK ? { row: one, k: term } : { column: one, k: term };
         body.push(
           svg("g", { style: "cursor: pointer", onclick: () => this.choose(pick) },
-            svg("rect", { x, y, width: WIDE, height: CELL, class: `${look} edge` }),
+            rect(x, y, WIDE, CELL, { class: `${look} edge` }),
             text(x + WIDE / 2, y + 16, operand.byK ? term : one, { "text-anchor": "middle" })));
       }
       const height = TOP + 8 * CELL + 6;
@@ -149,12 +118,5 @@
     }
   }
 
-  const start = () => {
-    for (const figure of document.querySelectorAll(".figure[data-descriptor]")) {
-      const data = window.gemmLadderDescriptors?.[figure.dataset.descriptor];
-      if (data) new Player(figure, data);
-    }
-  };
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  Object.assign(window.gemmLadder, { DescriptorPlayer });
 })();
