@@ -2,9 +2,9 @@
 
   ladder timeline [--device gpu] [--build DIR] --out FILE
 
-The kernels are the variants of docs/experiments/timeline.toml, which put a counter's readings where C should
-be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets what one block of each
-did; the pages draw docs/evidence/h200/timeline.json.
+The kernels are the variants of experiments/timeline/kernels.toml, which put a counter's readings where C
+should be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets what one block of
+each did; the pages draw docs/evidence/h200/timeline.json.
 """
 
 import subprocess
@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, Parser, UsageError, read_json, write_json
+from tools.base import BUILD, ROOT, Parser, UsageError, read_json, write_json
 from tools.claims.constants import constants
 from tools.kernel_build import KernelBuild, first_error
-from tools.measuring.experiment import choose
+from tools.measuring import experiment
 
 ROWS = 8  # of C for a block: the producer's, two consumers', their two epilogues'
 SIZES = {"gpu": (4096, 4096, 4096), "cpu": (128, 2048, 384)}
@@ -36,12 +36,12 @@ def block_of(c: Any, block: int) -> dict[str, Any]:
 def record(build: Path, device: str) -> list[dict[str, Any]]:
     import numpy as np
 
-    [experiment] = choose(["timeline"])
+    kernels = experiment.read(ROOT / "experiments" / "timeline" / "kernels.toml")
     m, n, k = SIZES[device]
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        for variant in experiment.variants:
-            commands = KernelBuild(build, experiment.program(variant))
+        for variant in kernels.variants:
+            commands = KernelBuild(build, kernels.program(variant))
             source, unit, program, out = (
                 Path(folder) / name for name in ("kernel.cu", "unit.o", "run", "c.npy")
             )
