@@ -72,7 +72,7 @@ def test_a_number_by_keyboard(opened):
 
 
 def test_a_choice_by_keyboard(opened):
-    browser = opened("27_fragments_ahead")
+    browser = opened("11_operand_banks")
     browser.size(PHONE)
     focus(browser, ".guess-form input")
     press(browser, Keys.SPACE, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
