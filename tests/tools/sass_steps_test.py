@@ -48,8 +48,6 @@ def kernels_everywhere(built):
                 yield step, kernel
 
 
-
-
 def test_every_step(built):
     """What holds for every kernel of the ladder, on every architecture."""
     seen = set()
