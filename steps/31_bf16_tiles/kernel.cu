@@ -3,8 +3,8 @@
 // Idea      What part 2x has taught carries over: TMA fills a ring of stages, mbarriers say when a tile has
 //           arrived, ldmatrix loads fragments from swizzled tiles. BF16 makes two things easier. A product
 //           takes 16 terms instead of 8, and ldmatrix transposes 16-bit elements, so B needs no trick.
-// Change    Against step 28: the type. A lane's fragments are pairs of BF16 numbers, by ldmatrix for A and
-//           ldmatrix.trans for B.
+// Change    Against step 27: the type, and a second set of fragments. A lane's are pairs of BF16 numbers, by
+//           ldmatrix for A and ldmatrix.trans for B.
 // Bound     mma.sync: it takes its operands from registers, and reaches two thirds of the tensor cores' peak.
 // Needs     sm_90+: mbarriers, tensor copies
 

@@ -72,11 +72,11 @@ def test_a_number_by_keyboard(opened):
 
 
 def test_a_choice_by_keyboard(opened):
-    browser = opened("27_fragments_ahead")
+    browser = opened("29_persistent")
     browser.size(PHONE)
     focus(browser, ".guess-form input")
     press(browser, Keys.SPACE, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
-    assert browser.run(ROWS)[1][1:3] == ["slower", "faster or level"]
+    assert browser.run(ROWS)[1][1:3] == ["level", "larger tile"]
 
 
 def test_nobody_must_guess(opened):

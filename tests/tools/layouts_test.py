@@ -217,8 +217,8 @@ def test_descriptor():
     marked = [inside[0] for _, look, inside in cells(figure) if look.get("class") == "here edge" and inside]
     assert marked[:16] == ["16"] * 16
     assert block("descriptor play k=16 step=32")[1].endswith(figure)
-    with pytest.raises(UsageError, match="28_tensor_maps"):
-        block("descriptor step=28")
+    with pytest.raises(UsageError, match="27_tensor_maps"):
+        block("descriptor step=27")
     assert "128 × 256 of C by 2 warpgroups; 48 KiB for a k-tile" in block("warpgroups 33")[0]
 
 

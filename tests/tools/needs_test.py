@@ -58,7 +58,7 @@ def test_a_line_that_says_nothing(line):
 def test_what_meson_gets():
     command = [sys.executable, "-P", "-m", "tools.needs", "80,90a", "80"]
     files = ["steps/05_2d_tiling/kernel.cu", "steps/13_bulk_copy/kernel.cu"]
-    edited = "tests/planted_bugs/tensor_map_without_swizzle.toml"  # of step 28
+    edited = "tests/planted_bugs/tensor_map_without_swizzle.toml"  # of step 27
     said = subprocess.run([*command, *files, edited], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
         f"{files[0]};;{code('80', 'compute')} {code('80')} {code('90a')}",

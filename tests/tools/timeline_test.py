@@ -23,6 +23,7 @@ STEPS = {
     "10_prefetch": [EARLY, Fraction(1, 16), Fraction(17, 16), Fraction(33, 16), Fraction(49, 16)],
     "24_async_stages": [EARLY, EARLY, EARLY, Fraction(1), Fraction(2), Fraction(3)],
     # A warp that only copies, as soon as a stage is read.
+    "28_warp_specialisation": [EARLY, EARLY, EARLY, Fraction(1), Fraction(2), Fraction(3)],
     "29_persistent": [EARLY, EARLY, EARLY, EARLY, Fraction(1), Fraction(2), Fraction(3)],
 }
 EACH = pytest.mark.parametrize("step", STEPS)
@@ -52,7 +53,7 @@ def test_tiles_in_time(made, step):
     assert [tile.asked for tile in found.tiles] == STEPS[step]
     assert [tile.number for tile in found.tiles] == list(range(len(STEPS[step])))
     assert [tile.stage for tile in found.tiles] == [n % found.stages for n in range(len(STEPS[step]))]
-    assert found.copier == (step == "29_persistent")
+    assert found.copier == (step >= "28")
 
 
 def test_words(made):

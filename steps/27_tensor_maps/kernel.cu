@@ -1,17 +1,15 @@
-// Step 28: the Tensor Memory Accelerator copies the tiles, and rounds them on the way.
+// Step 27: the Tensor Memory Accelerator copies the tiles, and rounds them on the way.
 //
 // Idea      A tensor map can declare its elements TF32. TMA then rounds the floats that it copies to the
 //           nearest TF32 number, at no cost. What arrives in shared memory is ready for the tensor cores, and
-//           no thread spends instructions on rounding or on addresses any more.
+//           no thread spends instructions on rounding or on addresses of copies any more.
 // Change    Copies as in step 13, by maps that round and apply the 128-byte swizzle (swizzle_128B()). A and B
-//           are copied beforehand if their rows are not aligned to 16 bytes. That leaves the loads of B to
-//           save: the mma computes a tile of C transposed, so that B is the operand of 16 rows, of which a
-//           lane takes two neighbouring columns with one LDS.64.
+//           are copied beforehand if their rows are not aligned to 16 bytes. A lane takes those columns of B
+//           that this swizzle puts into different banks.
 // Bound     Warps that multiply also ask for the copies, and all of a block meet at every slab of BK terms.
 // Needs     sm_90+: mbarriers, tensor copies
 
 #include "common/cuda/dynamic_shared.hpp"
-#include "common/cuda/float2.hpp"
 #include "common/cuda/ldmatrix.hpp"
 #include "common/cuda/mbarrier.hpp"
 #include "common/cuda/pack.hpp"
@@ -24,7 +22,7 @@ namespace {
 
 constexpr int BM = 128, BN = 128, BK = 32;  // the block's tile: BM x BN of C, BK terms (a slab) at a time
 constexpr int WM = 64, WN = 64;             // the warp's tile of C
-constexpr int MM = 8, MN = 16, MK = 8;      // an mma's: MM x MN of C, MK terms
+constexpr int MM = 16, MN = 8, MK = 8;      // an mma's: MM x MN of C, MK terms
 constexpr int MMAS_M = WM / MM, MMAS_N = WN / MN;  // down and across the warp's tile
 constexpr int WARPS_N = BN / WN;                   // warps across the block's tile
 constexpr int THREADS = BM / WM * WARPS_N * 32;
@@ -38,12 +36,11 @@ struct alignas(1024) Tiles {
   std::uint64_t full[STAGES];              // mbarriers: the tiles of the stage have arrived
 };
 
-// The first of the two neighbouring columns, of 16 in a group of 32, that a lane loads: chosen so that 16
-// lanes, with four values of `quad` among them, find theirs in 32 different banks.
-__device__ __forceinline__ int b_column(int quad) { return quad % 2 * 2 + quad / 2 % 2 * 16 + quad / 4 * 4; }
+// The column of an mma's 8 in a group of 32: chosen so that the lanes of a warp, with four values of t among
+// them, find theirs in 32 different banks.
+__device__ __forceinline__ int b_column(int column) { return column % 4 + column / 4 * 16; }
 
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP.
-template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, 2)
     gemm_tensor_maps(Gemm g, const __grid_constant__ TensorMap map_a,
                      const __grid_constant__ TensorMap map_b) {
@@ -54,7 +51,7 @@ __global__ void __launch_bounds__(THREADS, 2)
   const int row0 = blockIdx.y * BM, rows = g.M - row0;  // the block's first row of C; rows from there on
   const int col0 = blockIdx.x * BN, cols = g.N - col0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, columns of B) and place in it
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad (its row of A, column of B) and place in it
   const int m = warp / WARPS_N * WM, n = warp % WARPS_N * WN;  // where the warp's tile begins in the block's
 
   if (threadIdx.x == 0) {
@@ -74,50 +71,33 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
   };
 
-  std::uint32_t a[2][MMAS_M / 2][4], b[2][MMAS_N][4];  // for this k and for the next
-  const auto load_fragments = [&](int set, int stage, int k) {
-    for (int i = 0; i < MMAS_M; i += 2) {
-      // Four matrices: the first four terms of eight rows, their second four, and both for eight more rows.
-      // Each lane gives the address of one row of one matrix.
-      const int row = m + i * MM + lane / 16 * 8 + lane % 8;
-      ldmatrix(a[set][i / 2], &As[stage][row][swizzle_128B(row, k + lane / 8 % 2 * 4)]);
-    }
-    for (int j = 0; j < MMAS_N; ++j) {
-      for (int r = 0; r < 4; r += 2) {
-        const int row = k + t + r * 2;
-        const float2 two =
-            float2_at(&Bs[stage][n / GROUP + j / 2][row][swizzle_128B(row, b_column(quad) + j % 2 * 8)]);
-        b[set][j][r] = __float_as_uint(two.x), b[set][j][r + 1] = __float_as_uint(two.y);
-      }
-    }
-  };
-
   float sums[MMAS_M][MMAS_N][4] = {};
-  const auto multiply = [&](int set) {
-    for (int i = 0; i < MMAS_M; ++i) {
-      const std::uint32_t two[] = {a[set][i / 2][i % 2 * 2], a[set][i / 2][i % 2 * 2 + 1]};
-      for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], b[set][j], two);
-    }
-  };
-
   for (int slab = 0; slab < STAGES - 1; ++slab) copy_slab(slab);
-  if (slabs > 0) {
-    mbarrier_wait(&full[0], 0);
-    load_fragments(0, 0, 0);
-  }
   for (int slab = 0; slab < slabs; ++slab) {
+    const int stage = slab % STAGES;
+    mbarrier_wait(&full[stage], slab / STAGES % 2);  // the tiles have arrived
+    __syncthreads();                                 // nobody needs the tiles before these any more
+    copy_slab(slab + STAGES - 1);
+
 #pragma unroll
     for (int k = 0; k < BK; k += MK) {
-      const int set = k / MK % 2;
-      if (k + MK < BK) {
-        load_fragments(set ^ 1, slab % STAGES, k + MK);
-        if (k == 0) copy_slab(slab + STAGES - 1);
-      } else if (slab + 1 < slabs) {
-        mbarrier_wait(&full[(slab + 1) % STAGES], (slab + 1) / STAGES % 2);
-        __syncthreads();  // nobody needs this slab any more
-        load_fragments(0, (slab + 1) % STAGES, 0);
+      std::uint32_t a[MMAS_M][4], b[MMAS_N][2];  // as mma_tf32() says
+      for (int i = 0; i < MMAS_M; ++i) {
+        // Four matrices: the first four terms of 16 rows, and their second four. Lane l gives the address of
+        // row l % 16.
+        const int row = m + i * MM + lane % 16;
+        ldmatrix(a[i], &As[stage][row][swizzle_128B(row, k + lane / 16 * 4)]);
       }
-      multiply(set);
+      for (int j = 0; j < MMAS_N; ++j) {
+        for (int r = 0; r < 2; ++r) {
+          const int row = k + t + r * 4;
+          b[j][r] = __float_as_uint(
+              Bs[stage][n / GROUP + j / 4][row][swizzle_128B(row, b_column(quad) + j % 4 * 4)]);
+        }
+      }
+      for (int i = 0; i < MMAS_M; ++i) {
+        for (int j = 0; j < MMAS_N; ++j) mma_tf32(sums[i][j], a[i], b[j]);
+      }
     }
   }
 
@@ -126,11 +106,11 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
     for (int j = 0; j < MMAS_N; ++j) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = m + i * MM + t * 2 + r;  // in the block's tile
-        const int col = n + j / 2 * GROUP + b_column(quad) + j % 2 * 8;
-        update2<ALIGNED>(&C[(row0 + row) * g.ldc + (col0 + col)], row < rows ? cols - col : 0, sums[i][j][r],
-                         sums[i][j][r + 2], g.alpha, g.beta);
+      for (int r = 0; r < 4; ++r) {
+        const int row = m + i * MM + quad + r / 2 * 8,
+                  col = n + j / 4 * GROUP + b_column(t * 2 + r % 2) + j % 4 * 4;  // in the block's tile
+        if (row >= rows || col >= cols) continue;
+        update(C[(row0 + row) * g.ldc + (col0 + col)], sums[i][j][r], g.alpha, g.beta);
       }
     }
   }
@@ -142,8 +122,7 @@ void gemm_tf32(const Gemm& g) {
   const TensorMap map_a = aligned_a(g, a_workspace).tf32_map(g.batch, BM, BK);
   const TensorMap map_b = aligned_b(g, b_workspace).tf32_map(g.batch, BK, GROUP);
   const dim3 grid(ceil_div(g.N, BN), ceil_div(g.M, BM), g.batch);
-  launch(is_aligned(g) ? gemm_tensor_maps<true> : gemm_tensor_maps<false>, grid, dim3(THREADS), sizeof(Tiles),
-         g, map_a, map_b);
+  launch(gemm_tensor_maps, grid, dim3(THREADS), sizeof(Tiles), g, map_a, map_b);
 }
 
 }  // namespace
