@@ -101,7 +101,7 @@ def test_plots_show_the_record(records, tool):
 
 # Steps that are written, and of which no GPU has been profiled yet. A step that has been recorded leaves this
 # list; a new one that has not joins it.
-NOT_YET_PROFILED: list[str] = []
+NOT_YET_PROFILED = ["30_cublas_bf16"]
 # Step 15 runs a kernel at the small problems that Nsight Compute and the disassembler name differently.
 PROFILED = [step for step in TARGETS if step != FOR_OTHER_SHAPES]
 STEPS = ["00_cublas", *PROFILED]

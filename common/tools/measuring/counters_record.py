@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def opcodes(code: list[Instruction]) -> list[str]:
 
 def without_notes(code: list[Instruction]) -> list[Instruction]:
     """Some nvdisasm print what the compiler notes of an instruction: (*"SpillRefill"*)."""
-    return [parse_instruction(re.sub(r"\s*\(\*.*?\*\)", "", i.text), i.offset) for i in code]
+    return [replace(i, text=re.sub(r"\s*\(\*.*?\*\)", "", i.text)) for i in code]
 
 
 def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: object) -> sass.Kernel:
@@ -189,7 +190,7 @@ def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: 
 
 def add_lines(instructions: list[dict[str, Any]], built: sass.Kernel) -> None:
     """Puts the source lines that the program's debug information gives beside the instructions."""
-    by_offset = {i.offset: i for i in built.instructions}
+    by_offset = {i.offset: i for i in without_notes(built.instructions)}
     for item in instructions:
         instruction = by_offset[item["offset"]]
         item |= {"sass": instruction.text, "line": instruction.line}
