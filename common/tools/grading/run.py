@@ -71,6 +71,7 @@ OBSERVED = (
     "--m 36 --n 40 --k 18 --lda 20 --ldb 44 --ldc 44",
     "--m 33 --n 40 --k 20 --ldc 41 --batch 2",
     "--m 33 --n 40 --k 21 --ldb 41 --batch 2",
+    "--m 8 --n 8 --k 392",  # aligned as BF16, too, with more k-tiles than a pipeline has stages
 )
 
 
