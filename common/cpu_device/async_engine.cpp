@@ -8,6 +8,7 @@
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 namespace cpu_device {
 
@@ -37,16 +38,25 @@ void put(void* shared, const CopiedRows& rows, const std::byte* bytes) {
 
 void AsyncEngine::new_block() {
   waiting_.clear();
+  asked_.clear();
   started_by_.clear();
 }
 
 void AsyncEngine::copy(const CopyTarget& target, const CopiedRows& rows, unsigned thread, const void* pc) {
-  waiting_.push_back({target, rows, 0, thread, pc});
+  add({target, rows, 0, thread, pc});
 }
 
 void AsyncEngine::arrive_after_copies(const CopyTarget& target, unsigned thread, std::uint64_t copies,
                                       const void* pc) {
-  waiting_.push_back({target, {}, copies, thread, pc});
+  add({target, {}, copies, thread, pc});
+}
+
+void AsyncEngine::add(Work work) {
+  if (const Orders* orders = current_block->cluster.orders) {
+    work.number = asked_[work.thread]++;
+    work.before = orders->past_of_running();
+  }
+  waiting_.push_back(std::move(work));
 }
 
 unsigned AsyncEngine::started_by(unsigned engine, Tick tick) const {
@@ -54,10 +64,10 @@ unsigned AsyncEngine::started_by(unsigned engine, Tick tick) const {
   return found == started_by_.end() ? 0 : found->second;
 }
 
-bool AsyncEngine::act(Block& block) {
+bool AsyncEngine::act(Block& block, std::size_t at) {
   if (waiting_.empty()) return false;
-  const Work work = waiting_.front();
-  waiting_.pop_front();
+  const Work work = waiting_[at];
+  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
   block.current = work.thread;  // blame whoever issued it
   Block& target = *work.target.block;
   if (target.alive == 0) {

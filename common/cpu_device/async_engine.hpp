@@ -11,6 +11,7 @@
 
 #include "common/cpu_device/clocks.hpp"
 #include "common/cpu_device/cluster_memory.hpp"
+#include "common/cpu_device/order_tree.hpp"
 #include "common/cuda/tensor_shape.hpp"
 
 namespace cpu_device {
@@ -49,8 +50,8 @@ class AsyncEngine {
   // Arrives at the mbarrier when everything that the thread has issued with async_copy() has arrived.
   void arrive_after_copies(const CopyTarget& target, unsigned thread, std::uint64_t copies, const void* pc);
 
-  // Does the oldest pending work; returns false if there is none.
-  bool act(Block& block);
+  // Does a pending work, the oldest first; returns false if there is none.
+  bool act(Block& block, std::size_t at = 0);
 
   // All threads have exited: reports copies to shared memory that nobody has waited for. They would arrive in
   // memory that may belong to another block by then.
@@ -59,16 +60,23 @@ class AsyncEngine {
   // The thread, as an actor, that issued what one of the block's engines did at this tick.
   unsigned started_by(unsigned engine, Tick tick) const;
 
- private:
   struct Work {
     CopyTarget target;  // no `shared`: only arrives
     CopiedRows rows;
     std::uint64_t copies;  // of the thread's own that must have arrived
     unsigned thread;
     const void* pc;
+    // Where orders are explored:
+    unsigned number = 0;  // of those of its thread
+    Moves before = {};    // its request
   };
+  const std::deque<Work>& waiting() const { return waiting_; }
+
+ private:
+  void add(Work work);
   static void report_outliving(const Work& work);
   std::deque<Work> waiting_;
+  std::map<unsigned, unsigned> asked_;                        // by thread
   std::map<std::pair<unsigned, Tick>, unsigned> started_by_;  // checked launches only
 };
 

@@ -7,6 +7,7 @@
 
 #include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 namespace cpu_device {
 
@@ -117,13 +118,18 @@ void Cluster::run(std::uint64_t cluster_number) {
     shared_fences->begin();
     global_fences->begin();
   }
+  if (orders != nullptr) orders->begin_run(*this);
   while (true) {
     if (run_ready(false)) {
       if (stopped()) return;
       continue;
     }
+    if (orders != nullptr && !faults.empty()) return end_launch();
     if (std::none_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->alive > 0; })) break;
-    if (act()) continue;
+    if (orders != nullptr ? orders->step(*this) : act()) {
+      if (stopped()) return;
+      continue;
+    }
     if (launch.schedule != 0 && run_ready(true)) {
       if (stopped()) return;
       continue;

@@ -16,6 +16,7 @@
 namespace cpu_device {
 
 struct Allocation;  // see global_memory.cpp
+class Orders;
 class Stacks;
 
 struct Cluster {
@@ -39,8 +40,9 @@ struct Cluster {
   std::uint64_t number = 0;  // linear, x fastest
   std::vector<std::unique_ptr<Block>> blocks;
   ClusterBarrier barrier;
-  std::unique_ptr<Clocks> clocks;                             // checked launches only
-  std::unique_ptr<GridOrder> grid_order;                      // likewise
+  Orders* orders = nullptr;               // if the order of what happens in it is explored
+  std::unique_ptr<Clocks> clocks;         // checked launches only
+  std::unique_ptr<GridOrder> grid_order;  // likewise
   std::unique_ptr<ProxyFences> shared_fences, global_fences;  // likewise
   bool ended = false;                                         // by a fault that it cannot survive
   std::uint64_t progress = 0;                                 // synchronisations so far

@@ -5,6 +5,7 @@
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/cluster_calls.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 namespace cpu_device {
 
@@ -93,6 +94,9 @@ void mbarrier_arrive_remote(std::uint64_t* barrier, unsigned rank) {
   Block& running = *current_block;
   Block& owner = block_at(rank, pc);
   check_exists(running, owner, "arrives at an mbarrier in", pc);
+  if (Orders* orders = running.cluster.orders) {
+    orders->before({.owner = &owner, .address = counterpart(barrier, owner, pc), .arrivals = 1}, pc);
+  }
   Mbarrier& b = mbarrier_of(owner, counterpart(barrier, owner, pc), "arrives at", pc);
   if (running.clocks != nullptr) running.clocks->release(running.actor(running.current), b.arrivals);
   b.arrive(owner, pc);

@@ -111,6 +111,24 @@ void set_schedule(unsigned schedule);
 // the checked launches since the last call, the first; then, of all these warps, the others. No schedule 0.
 std::vector<unsigned> take_schedules();
 
+// From now on checked launches run under one order after another of what the threads of a cluster and their
+// copies do at mbarriers and named barriers, on one core: a run is all launches of a call.
+void explore_orders(bool on);
+
+struct OrdersRun {
+  bool more = false;                    // there is another run to be made
+  bool whole = false;                   // the last run has reached its end
+  bool best = false;                    // it is bad, and the shortest of these so far
+  bool all = false;                     // all orders have been run
+  std::uint64_t schedules = 0;          // so far, none of which is another with steps exchanged that commute
+  std::uint64_t bad = 0;                // of these
+  std::uint64_t steps = 0;              // of the longest
+  std::uint64_t commuting = 0;          // choices that did not have to be tried
+  std::vector<std::string> table = {};  // of the shortest bad one: a line for each step
+};
+// A run has ended. `enough`: no further schedules, except to shorten a bad one.
+OrdersRun next_order(bool enough);
+
 // How long a thread may run without reaching anything that it could wait at, in seconds of processor time,
 // until that is reported as a fault (FaultKind::no_progress). 0: for ever. The default is 10.
 void set_watchdog(double seconds);

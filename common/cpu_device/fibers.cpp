@@ -11,6 +11,7 @@
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 // The kernel's threadIdx and the like, which are const there: hence a second name for the same object.
 __thread uint3 current_thread_index __asm__("threadIdx");
@@ -157,6 +158,7 @@ void make_current(Block& block) {
 }
 
 void wake(Block& block, unsigned thread, bool at_once) {
+  if (Orders* orders = block.cluster.orders) orders->wake(block, thread);
   block.threads[thread].wait.on = nullptr;
   (at_once ? block.ready : block.ready_next)[thread / warpSize] |= 1u << thread % warpSize;
 }

@@ -15,6 +15,7 @@
 #include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 // The kernel's blockDim and gridDim, which are const there: hence a second name for the same object.
 __thread uint3 current_block_dim __asm__("blockDim");
@@ -41,7 +42,9 @@ void run_clusters(Launch& launch) {
   current_grid_dim = {launch.grid.x, launch.grid.y, launch.grid.z};
   Cluster cluster(launch, *stacks);
   for (std::uint64_t number = 0; begin_next_cluster(launch, number);) {
+    cluster.orders = launch.checked ? orders_of(number) : nullptr;
     cluster.run(number);
+    if (cluster.orders != nullptr) cluster.orders->end_run(cluster);
     for (const auto& block : cluster.blocks) {
       if (launch.checked) tell_block_end(block->number);
     }
@@ -128,7 +131,7 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
   check_limits(kernel, config);
   const LaunchShape shape{kernel, config.grid, config.block, config.shared_bytes, config.cluster};
-  if (shape.blocks() == 0) return;
+  if (shape.blocks() == 0 || orders_are_over()) return;
   if (noted_launches != nullptr) {
     noted_launches->push_back(shape);
     return;
@@ -160,6 +163,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
     launch.record = begin_record(launch, config.overlaps_previous);
     begin_global_accesses(*launch.record);
     tell_launch(shape);
+    begin_launch_orders();
   }
   if (launch.blocks_per_cluster > 1) {
     if (const std::string variable = variable_of(kernel); !variable.empty()) {
@@ -169,7 +173,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
     }
   }
   shared_variables();  // reads the symbol table before other OS threads need it
-  const std::uint64_t cores = max(1u, std::thread::hardware_concurrency());
+  const std::uint64_t cores = orders_are_explored() ? 1 : max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < min(cores, clusters); ++i) others.emplace_back([&] { run_clusters(launch); });
   run_clusters(launch);

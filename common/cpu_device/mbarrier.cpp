@@ -5,6 +5,7 @@
 #include "common/cpu_device/bulk_copy.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/observe.hpp"
+#include "common/cpu_device/orders.hpp"
 
 namespace cpu_device {
 
@@ -81,6 +82,7 @@ void Mbarrier::complete_if_due(Block& block) {
   arrivals.clear();
   pending = static_cast<int>(count);
   ++phase;
+  if (block.cluster.orders != nullptr) return;  // who waits goes on when that is its turn
   for (unsigned i = 0; i < block.threads.size(); ++i) {
     if (block.threads[i].wait.on != this) continue;
     if (block.clocks) block.clocks->acquire(block.actor(i), completed);
@@ -166,6 +168,9 @@ void mbarrier_fence_init() {
 void mbarrier_arrive(std::uint64_t* barrier) {
   const void* pc = __builtin_return_address(0);
   Block& block = *current_block;
+  if (Orders* orders = block.cluster.orders) {
+    orders->before({.owner = &block, .address = barrier, .arrivals = 1}, pc);
+  }
   Mbarrier& b = mbarrier_at(barrier, "arrives at", pc);
   if (block.clocks) block.clocks->release(block.actor(block.current), b.arrivals);
   b.arrive(block, pc);
@@ -174,6 +179,9 @@ void mbarrier_arrive(std::uint64_t* barrier) {
 void mbarrier_expect(std::uint64_t* barrier, std::uint32_t bytes, bool arrives) {
   const void* pc = __builtin_return_address(0);
   Block& block = *current_block;
+  if (Orders* orders = block.cluster.orders) {
+    orders->before({.owner = &block, .address = barrier, .arrivals = arrives, .bytes = bytes}, pc);
+  }
   Mbarrier& b = mbarrier_at(barrier, arrives ? "arrives at" : "announces bytes at", pc);
   b.expect(block, bytes, pc);
   if (!arrives) return;
@@ -190,6 +198,11 @@ bool wait_for_mbarrier(std::uint64_t* barrier, unsigned parity, bool may_fail, c
   Mbarrier& b = mbarrier_at(barrier, "waits for", pc);
   if (parity > 1) {
     misuse(pc, "waits for parity " + std::to_string(parity) + " of " + b.name() + "; a parity is 0 or 1");
+  }
+  if (Orders* orders = block.cluster.orders) {
+    orders->before(
+        {.owner = &block, .address = barrier, .waits = true, .parity = parity, .may_fail = may_fail}, pc);
+    if (b.phase % 2 == parity) return false;
   }
   // If the current phase has the other parity, the one before it is meant, which is over.
   if (b.phase % 2 != parity) {

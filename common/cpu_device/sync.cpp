@@ -8,6 +8,7 @@
 #include "common/cpu_device/call_place.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/named_barrier.hpp"
+#include "common/cpu_device/orders.hpp"
 
 namespace cpu_device {
 
@@ -41,6 +42,7 @@ void SyncObjects::new_block() {
 
 void Barrier::reset() {
   begin_anew();
+  rounds_ = 0;
   lanes_.fill(0);
   passing_.fill(0);
   for (Clock& clock : released_) clock.clear();
@@ -144,8 +146,12 @@ void Barrier::thread_exited(Block& block, unsigned thread) {
 }
 
 void Barrier::open(Block& block) {
+  ++rounds_;
   if (id_ == 0) {
     if (block.clocks) order_all(block);
+    if (Orders* orders = block.cluster.orders) {
+      for (unsigned i = 0; i < block.threads.size(); ++i) orders->wake(block, i);
+    }
     for (Thread& thread : block.threads) thread.wait.on = nullptr;
     for (unsigned warp = 0; warp < block.ready_next.size(); ++warp) {
       block.ready_next[warp] |= ~block.exited[warp];
@@ -200,6 +206,9 @@ void named_barrier(unsigned id, unsigned threads, bool only_arrives, int line) {
     report(FaultKind::barrier_misuse, pc,
            "comes to a barrier of " + std::to_string(threads) + " threads; warps come as a whole");
     stop_launch();
+  }
+  if (Orders* orders = block.cluster.orders) {
+    orders->before({.owner = &block, .barrier = id, .arrivals = threads}, pc);
   }
   block.sync.barriers[id].arrive(block, threads, only_arrives, line, pc);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/cpu_device/clocks.hpp"
+#include "common/cpu_device/order_tree.hpp"
 
 namespace cpu_device {
 
@@ -57,6 +58,10 @@ class Barrier : public SyncObject {
   void thread_exited(Block& block, unsigned thread);
   std::string awaited_by(const Block& block, unsigned thread) const override;
   void reset();
+  // Of threads; `count`: what the next to come says, if nobody has come yet.
+  Counter counter(std::int64_t count) const {
+    return {rounds_, in_use_ ? expected_ - arrived_ : count, 0, in_use_ ? expected_ : count};
+  }
 
  private:
   void begin_anew();
@@ -69,6 +74,7 @@ class Barrier : public SyncObject {
   void open(Block& block);
   const unsigned id_;
   unsigned expected_ = 0, arrived_ = 0;  // threads
+  unsigned rounds_ = 0;                  // how often it has opened
   bool in_use_ = false;
   unsigned first_ = 0;  // thread to arrive
   int line_ = 0;        // of that; likewise the others
@@ -163,6 +169,7 @@ class Mbarrier : public SyncObject {
   Clock arrivals, completed;
 
   std::string awaited_by(const Block& block, unsigned thread) const override;
+  Counter counter() const { return {phase, pending, bytes, count}; }
   void arrive(Block& block, const void* pc);
   void expect(Block& block, std::uint32_t more, const void* pc);
   void deliver(Block& block, std::uint32_t delivered);  // by the engine

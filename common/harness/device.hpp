@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cpu_device/cpu_device.hpp"
 #include "common/harness/entry.hpp"
 #include "common/harness/extent.hpp"
 #include "common/harness/protocol.hpp"
@@ -92,6 +93,9 @@ class Device {
   virtual void set_schedule(unsigned schedule) { (void)schedule; }
   // Which schedules would show more about the runs under schedule 0 since the last call, best first.
   virtual std::vector<unsigned> take_schedules() { return {}; }
+  // Under all orders; for a checking CPU device. See cpu_device::explore_orders(), cpu_device::next_order().
+  virtual void explore_orders(bool on) { (void)on; }
+  virtual cpu_device::OrdersRun next_order(bool enough) { return (void)enough, cpu_device::OrdersRun{}; }
   // Runs it and observes every access; for a checking CPU device.
   virtual Observation observe(const Step& step, const AnyGemm& gemm, const XrayPlan& plan);
   // The time of the last run, if the device knows it better than a clock around run().

@@ -120,6 +120,8 @@ class CpuDevice : public Device {
 
   void set_schedule(unsigned schedule) override { cpu_device::set_schedule(schedule); }
   std::vector<unsigned> take_schedules() override { return cpu_device::take_schedules(); }
+  void explore_orders(bool on) override { cpu_device::explore_orders(on); }
+  cpu_device::OrdersRun next_order(bool enough) override { return cpu_device::next_order(enough); }
 
   void describe(const AnyGemm& g) override {
     if (!check_) return;

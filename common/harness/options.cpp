@@ -50,6 +50,10 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
       ->group(run);
   app.add_option("--schedule", o.schedule, "With --check: only under this one, as a report names it")
       ->group(run);
+  app.add_flag("--all-orders", o.all_orders,
+               "With --check: under every order of waits, arrivals and copies, --schedules at most [1000]; "
+               "shows the shortest bad one")
+      ->group(run);
   app.add_option("--watchdog", o.watchdog,
                  "CPU device: seconds of processor time that a thread may run without waiting; 0: any [10]")
       ->group(run);

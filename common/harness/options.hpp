@@ -28,6 +28,7 @@ struct Options {
   std::string device = "auto";
   bool check = false;
   std::optional<int> schedules, schedule;
+  bool all_orders = false;
   double watchdog = 10;  // seconds
   bool xray = false;
   bool requests = false;

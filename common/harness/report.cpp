@@ -201,6 +201,7 @@ void print_result(const DeviceInfo& device, const Result& result) {
                *result.rounded_inputs);
   }
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
+  if (!result.orders.empty()) fmt::print("  {}\n", result.orders);
   if (result.xray && result.xray->report) print_xray(*result.xray->report, result.verified);
   flush_stdout();
 }

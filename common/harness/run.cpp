@@ -215,11 +215,14 @@ Protocol protocol_of(const std::string& option, Precision precision) {
 
 void check_schedule_options(const Options& o) {
   const char* option = o.schedules ? "--schedules" : "--schedule";
+  if (o.all_orders && !o.check) throw InputError("--all-orders goes with --check");
+  if (o.all_orders && o.schedule) throw InputError("give either --all-orders or --schedule, not both");
+  if (o.all_orders && o.xray) throw InputError("--xray observes one run; leave out --all-orders");
   if (!o.schedules && !o.schedule) return;
   if (o.schedules && o.schedule) throw InputError("give either --schedules or --schedule, not both");
   if (!o.check) throw InputError(fmt::format("{} goes with --check", option));
   const int value = o.schedules.value_or(o.schedule.value_or(0)), least = o.schedules ? 1 : 0;
-  constexpr int most = 513;  // warps of the largest cluster, and none
+  const int most = o.all_orders ? 1000000 : 513;  // warps of the largest cluster, and none
   if (value < least || value > most) {
     throw InputError(fmt::format("{} is {}; give {} to {}", option, value, least, most));
   }
@@ -277,8 +280,9 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
                           one.cache == "cold",
                           protocol,
                           std::nullopt,
-                          o.check ? o.schedules.value_or(4) : 1,
-                          o.schedule ? std::optional(static_cast<unsigned>(*o.schedule)) : std::nullopt});
+                          o.check ? o.schedules.value_or(o.all_orders ? 1000 : 4) : 1,
+                          o.schedule ? std::optional(static_cast<unsigned>(*o.schedule)) : std::nullopt,
+                          o.all_orders});
       if (o.xray) {
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));

@@ -160,6 +160,7 @@ class Case {
     add_buffers(timed);
     device_.describe(gemm(0));
     if (request_.schedule) device_.set_schedule(*request_.schedule);
+    if (request_.all_orders) device_.explore_orders(true);
 
     const auto start = std::chrono::steady_clock::now();
     if (request_.xray) {
@@ -168,8 +169,12 @@ class Case {
       device_.run(step_, gemm(0));
     }
     const std::chrono::duration<double, std::micro> first_run = std::chrono::steady_clock::now() - start;
-    judge(under(request_.schedule.value_or(0)));
-    if (!request_.schedule && !request_.xray) run_further_schedules();
+    if (request_.all_orders) {
+      judge_all_orders();
+    } else {
+      judge(under(request_.schedule.value_or(0)));
+      if (!request_.schedule && !request_.xray) run_further_schedules();
+    }
     if (timed && result_.pass) {
       measure();
       if (gemm_.beta != 0) {  // every timed run changed C: start over for the second comparison
@@ -200,16 +205,51 @@ class Case {
   void run_further_schedules() {
     for (const unsigned schedule : device_.take_schedules()) {
       if (!result_.pass || result_.schedules >= request_.schedules) break;
-      FloatMatrix& c = sets_[0].c;
-      c.poison();
-      if (sets_[0].c0) device_.copy_matrix(c.data(), sets_[0].c0->data(), c.extent());
-      device_.describe(gemm(0));
       device_.set_schedule(schedule);
-      device_.run(step_, gemm(0));
+      run_again();
       ++result_.schedules;
       judge(under(schedule));
     }
     device_.set_schedule(0);
+  }
+
+  void run_again() {
+    FloatMatrix& c = sets_[0].c;
+    c.poison();
+    if (sets_[0].c0) device_.copy_matrix(c.data(), sets_[0].c0->data(), c.extent());
+    device_.describe(gemm(0));
+    device_.run(step_, gemm(0));
+  }
+
+  // The first order has been run.
+  void judge_all_orders() {
+    constexpr std::uint64_t after_bad = 30;  // schedules, among which a shorter bad one may be
+    std::uint64_t most = static_cast<unsigned>(request_.schedules);
+    std::vector<std::string> faults;  // of the shortest bad one
+    cpu_device::OrdersRun run;
+    while (true) {
+      std::vector<std::string> now = device_.faults();
+      if (!now.empty()) most = std::min(most, run.schedules + after_bad);
+      run = device_.next_order(!result_.pass || run.schedules + 1 >= most);
+      if (run.best) faults = now;
+      if (run.whole && now.empty()) judge(fmt::format(" in schedule {} of all orders", run.schedules));
+      if (!run.more) break;
+      run_again();
+    }
+    device_.explore_orders(false);
+    result_.schedules = static_cast<int>(run.schedules);
+    const std::string schedules = fmt::format("{}{} schedule{}", run.all ? "" : "the first ", run.schedules,
+                                              run.schedules == 1 && run.all ? "" : "s");
+    const std::string of_more = run.all ? "" : " of more";
+    for (const std::string& fault : faults) fail(fault);
+    if (!faults.empty()) {
+      result_.orders = fmt::format("{} of {}{} bad; the shortest of these:", run.bad, schedules, of_more);
+      for (const std::string& line : run.table) result_.orders += "\n  " + line;
+    } else if (result_.pass) {
+      result_.orders = fmt::format(
+          "no deadlock, no race in {}{} (up to {} steps; {} other choices exchange only steps that commute)",
+          schedules, of_more, run.steps, run.commuting);
+    }
   }
 
   void add_buffers(bool with_baseline) {

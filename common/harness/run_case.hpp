@@ -29,6 +29,7 @@ struct Request {
   // Of a checked run: under how many schedules at most; or only this one.
   int schedules = 1;
   std::optional<unsigned> schedule;
+  bool all_orders = false;  // under as many orders at most
 };
 
 struct Result {
@@ -45,6 +46,7 @@ struct Result {
   std::optional<Observation> xray;
   int schedules = 1;                    // under which it ran
   std::vector<std::string> complaints;  // why it failed, one line each
+  std::string orders;                   // what has become of all orders
 };
 
 // Runs one problem on a device: fills the matrices (C and everything around it with a NaN), runs the step,
