@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/cpu_device/cuda_on_cpu.hpp"
+#include "common/cpu_device/orders_run.hpp"
 
 namespace cpu_device {
 
@@ -114,18 +115,6 @@ std::vector<unsigned> take_schedules();
 // From now on checked launches run under one order after another of what the threads of a cluster and their
 // copies do at mbarriers and named barriers, on one core: a run is all launches of a call.
 void explore_orders(bool on);
-
-struct OrdersRun {
-  bool more = false;                    // there is another run to be made
-  bool whole = false;                   // the last run has reached its end
-  bool best = false;                    // it is bad, and the shortest of these so far
-  bool all = false;                     // all orders have been run
-  std::uint64_t schedules = 0;          // so far, none of which is another with steps exchanged that commute
-  std::uint64_t bad = 0;                // of these
-  std::uint64_t steps = 0;              // of the longest
-  std::uint64_t commuting = 0;          // choices that did not have to be tried
-  std::vector<std::string> table = {};  // of the shortest bad one: a line for each step
-};
 // A run has ended. `enough`: no further schedules, except to shorten a bad one.
 OrdersRun next_order(bool enough);
 

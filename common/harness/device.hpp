@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/cpu_device/cpu_device.hpp"
+#include "common/cpu_device/orders_run.hpp"
 #include "common/harness/entry.hpp"
 #include "common/harness/extent.hpp"
 #include "common/harness/protocol.hpp"
