@@ -127,6 +127,11 @@ bool Orders::step(Cluster& cluster) {
   const auto chosen = tree_.choose(moves);
   if (!chosen) {
     if (tree_.cut()) cluster.end_launch();
+    for (const auto& [place, parked] : parked_) {  // for the report: the phase that a wait lacks now
+      if (const Mbarrier* mbarrier = parked.act.waits ? mbarrier_of(parked.act) : nullptr) {
+        cluster.blocks[place.first]->threads[place.second].wait.phase = mbarrier->phase;
+      }
+    }
     return tree_.cut();
   }
   const Group& group = groups[*chosen];
@@ -215,14 +220,14 @@ std::vector<std::string> Orders::table() const {
     std::string who, what;
   };
   std::vector<Line> lines;
-  const auto alike = [](const Group& a, const Group& b) {
-    return a.lanes.empty() == b.lanes.empty() && (a.lanes.empty() || a.pc == b.pc) &&
-           a.act.owner == b.act.owner && a.act.address == b.act.address && a.act.barrier == b.act.barrier &&
-           a.act.waits == b.act.waits;
+  const auto alike = [](const Step& one, const Step& other) {
+    const Group &a = one.group, &b = other.group;
+    return one.before.phase == other.before.phase && a.lanes.empty() == b.lanes.empty() &&
+           (a.lanes.empty() || (a.pc == b.pc && a.lanes[0] < b.lanes[0])) && a.act.owner == b.act.owner &&
+           a.act.address == b.act.address && a.act.barrier == b.act.barrier && a.act.waits == b.act.waits;
   };
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (lines.empty() || !alike(steps_[i - 1].group, steps_[i].group))
-      lines.push_back({i, i, steps_[i].who, {}});
+    if (lines.empty() || !alike(steps_[i - 1], steps_[i])) lines.push_back({i, i, steps_[i].who, {}});
     lines.back().last = i;
     lines.back().what = steps_[i].what;
   }

@@ -1,5 +1,6 @@
 // Small pipelines whose orders are tried out, and what may be wrong with them.
 
+#include "common/cuda/named_barrier.hpp"
 #include "tests/unit/kernels.hpp"
 
 namespace {
@@ -28,7 +29,7 @@ __global__ void ring(float*, float* y, int bug) {
       mbarrier_arrive(&full[stage]);
     } else {
       mbarrier_wait(&full[stage], round % 2);
-      sum += tiles[stage][0];
+      sum += tiles[stage][0];  // here: ring_read
       if (bug == arrives_before_last_read) mbarrier_arrive(&empty[stage]);
       sum += tiles[stage][1];
       if (bug != arrives_before_last_read) mbarrier_arrive(&empty[stage]);
@@ -58,6 +59,32 @@ __device__ void signals(float*, float* y, int n) {
 __global__ void answered_signals(float* x, float* y, int n) { signals<true>(x, y, n); }
 __global__ void unanswered_signals(float* x, float* y, int n) { signals<false>(x, y, n); }
 
+// Warps 1 and 2 arrive when they have written; warp 0 reads what warp 1 has. `arrivals`: what it waits for;
+// if that is one, it takes warp 1 for the first.
+__global__ void first_come(float*, float* y, int arrivals) {
+  __shared__ std::uint64_t written;
+  __shared__ float slots[3];
+  init(&written, static_cast<unsigned>(arrivals));
+  const unsigned warp = threadIdx.x / 32;
+  if (threadIdx.x % 32 != 0) return;
+  if (warp > 0) {
+    slots[warp] = 1.0f;
+    mbarrier_arrive(&written);
+  } else {
+    mbarrier_wait(&written, 0);  // here: first_come
+    y[0] = slots[1];
+  }
+}
+
+// Two pairs of warps share a named barrier; in each pair the second reads what the first has written.
+__global__ void pairs(float*, float* y, int barriers) {
+  __shared__ float slots[4];
+  const unsigned warp = threadIdx.x / 32;
+  if (warp % 2 == 0 && threadIdx.x % 32 == 0) slots[warp] = 1.0f;
+  named_barrier_sync(barriers == 1 ? 1 : 1 + warp / 2, 64);
+  if (warp % 2 == 1) y[threadIdx.x] = slots[warp - 1];  // here: pairs
+}
+
 }  // namespace
 
-TEST_KERNELS(ring, answered_signals, unanswered_signals)
+TEST_KERNELS(ring, answered_signals, unanswered_signals, first_come, pairs)

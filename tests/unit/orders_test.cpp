@@ -40,9 +40,8 @@ TEST_F(AllOrders, OfARightPipelineAreOne) {
 
 TEST_F(AllOrders, ShowAStageThatIsRefilledForOneConsumerOfTwo) {
   const auto orders = run_all("ring", 96, 1);
-  EXPECT_GT(orders.schedules, orders.bad);
-  expect_fault(FaultKind::race_shared, "ring_fill", "tiles[0][0]");
-  EXPECT_THAT(orders.table.back(), HasSubstr("passes its wait at empty[0]: phase 0 is over"));
+  expect_fault(FaultKind::race_shared, "ring_read", "tiles[0][0]");
+  EXPECT_THAT(orders.table.back(), HasSubstr("passes its wait at full[0]: phase 0 is over"));
 }
 
 TEST_F(AllOrders, ShowAnArrivalBeforeTheLastRead) {
@@ -53,7 +52,27 @@ TEST_F(AllOrders, ShowAnArrivalBeforeTheLastRead) {
 
 TEST_F(AllOrders, ShowAStageThatIsRefilledTooEarly) {
   run_all("ring", 96, 3);
-  expect_fault(FaultKind::race_shared, "ring_fill", "tiles[1][0]");
+  expect_fault(FaultKind::race_shared, "ring_fill", "tiles[1]");
+}
+
+TEST_F(AllOrders, ShowThatAnotherMayComeFirst) {
+  auto orders = run_all("first_come", 96, 1);
+  EXPECT_GT(orders.schedules, orders.bad);
+  EXPECT_EQ(orders.table.size(), 2u);
+  expect_fault(FaultKind::deadlock, "first_come", "waits here for phase 2 of the mbarrier written");
+  orders = run_all("first_come", 96, 2);
+  EXPECT_THAT(faults, IsEmpty());
+  EXPECT_EQ(orders.schedules, 1u);
+}
+
+TEST_F(AllOrders, ShowThatWarpsOfTwoPairsMayMeet) {
+  auto orders = run_all("pairs", 128, 1);
+  EXPECT_GT(orders.schedules, orders.bad);
+  expect_fault(FaultKind::race_shared, "pairs", "");
+  EXPECT_EQ(orders.table.size(), 1u);  // one line of warps that come to the barrier
+  orders = run_all("pairs", 128, 2);
+  EXPECT_THAT(faults, IsEmpty());
+  EXPECT_EQ(orders.schedules, 1u);
 }
 
 TEST_F(AllOrders, ShowAParityThatIsRightOnlyIfNobodyRunsAhead) {
