@@ -194,7 +194,10 @@ def test_xray_agrees_with_the_counters(tool):
     equal, listed = map(int, re.findall(r"^(\d+) memory .* (\d+) differ for", result.stdout, re.MULTILINE)[0])
     assert equal > listed > 0
     named = re.findall(r"^not recorded yet: (.*)$", result.stdout, re.MULTILINE)
-    assert named == ([", ".join(NOT_YET_PROFILED)] if NOT_YET_PROFILED else [])
+    missing = [
+        step for step in NOT_YET_PROFILED if "_cublas" not in step
+    ]  # a library's accesses are not its source's
+    assert named == ([", ".join(missing)] if missing else [])
 
 
 def test_calibration_needs_the_records_it_is_asked_for(refused, tmp_path):

@@ -217,7 +217,7 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
     places = per_tile - k_tiles, min(per_tile + k_tiles, len(block["consumer 0"]) // 2 - 1)
     begin, end = (block["consumer 0"][2 * at] for at in places)
     sheet = Sheet(f"A producer and two consumers on {'an H200' if gpu else 'the CPU device'}")
-    left = MARGIN + 84.0
+    left = MARGIN + 94.0
     scale = (PHONE - MARGIN - left) / (end - begin)
 
     def bar(y: float, a: float, b: float, color: str, opacity: float, label: str = "") -> None:
@@ -256,11 +256,11 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
         )
     sheet.y += 16
     sheet.explain(
-        "the producer waits for an empty stage and asks for the k-tile of that number",
+        "the producer waits for a stage and asks for the k-tile of that number",
         **filled("there", 0.55),
     )
     sheet.explain(
-        "a consumer's products of the k-tile run: from when those before are done until these are",
+        "a consumer multiplies the k-tile: from the end of the one before to the end of this one",
         **filled("here", 0.6),
     )
     sheet.explain("it stores the tile of C; paler: the next tile", **filled("mark", 0.75))

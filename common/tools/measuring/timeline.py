@@ -1,6 +1,6 @@
 """Records when the producer and the consumers of a kernel copy, multiply, store and wait.
 
-  ladder timeline [--device gpu] [--build DIR] --out FILE
+  ladder timeline --device cpu --out timeline.json
 
 The kernels are the variants of experiments/timeline/kernels.toml, which put a counter's readings where C
 should be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets what one block of
