@@ -34,7 +34,7 @@ return {
     .filter((e) => e.getBoundingClientRect().right > width + 1)
     .filter((e) => e.checkVisibility() && !scrolls(e.parentElement))
     .map((e) => `${e.tagName.toLowerCase()}: ${e.textContent.trim().slice(0, 40)}`),
-  players: document.querySelectorAll(".play-matrices").length,
+  players: document.querySelectorAll(".play-matrices, .play-pieces").length,
   images: [...main.querySelectorAll("img")].map((image) => {
     const box = image.closest(".figure") || image;
     const { left, right } = box.getBoundingClientRect();

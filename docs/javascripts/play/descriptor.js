@@ -44,7 +44,7 @@
         slider(this, "k", "k", 0, last(this.a.pieces, 1) + ELEMENTS - 1),
       ];
       this.says = html("div", { class: "play-says", role: "status", "aria-live": "polite", "aria-atomic": "true" });
-      this.drawings = html("div", {});
+      this.drawings = html("div", { class: "play-pieces" });
       const title = "Where an element lies in shared memory";
       const controls = part("controls", ...this.sliders.map(({ row }) => row));
       figure.replaceWith(group(`${data.step}: ${title}`,
