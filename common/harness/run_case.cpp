@@ -245,6 +245,8 @@ class Case {
     if (!faults.empty()) {
       result_.orders = fmt::format("{} of {}{} bad; the shortest of these:", run.bad, schedules, of_more);
       for (const std::string& line : run.table) result_.orders += "\n  " + line;
+    } else if (result_.pass && run.steps == 0) {
+      result_.orders = "nothing happens at mbarriers or named barriers: no order to vary";
     } else if (result_.pass) {
       result_.orders = fmt::format(
           "no deadlock, no race in {}{} (up to {} steps; {} other choices exchange only steps that commute)",

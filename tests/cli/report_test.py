@@ -203,3 +203,20 @@ def test_the_examples_of_help_work(run, passes, tmp_path):
         if "--a" in example or "--sweep" in example or "--device" in example:
             continue  # needs files; takes long; passes() chooses the device
         passes(*example.split())
+
+
+# ---- All orders ---------------------------------------------------------------------------------------
+
+
+def test_all_orders(run, passes, build_that_can_observe):
+    options = ["--check", "--all-orders", "--m", 64, "--n", 64, "--k", 160]
+    assert re.search(
+        r"no deadlock, no race in 1 schedule \(up to \d\d", passes(*options, step="29_persistent")
+    )
+    assert "no order to vary" in passes(*options, step="24_async_stages")
+    [bug] = [path for path in os.environ["BUGS"].split(os.pathsep) if "refilled_too_early" in path]
+    command = [bug, "--device", "cpu", *map(str, options)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (result.returncode, result.stderr) == (1, "")
+    assert "bad; the shortest of these:" in result.stdout
+    assert re.search(r"passes its wait at Tiles::empty\[0\]: .*\.cuh:\d", result.stdout)
