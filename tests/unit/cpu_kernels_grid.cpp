@@ -87,7 +87,7 @@ __global__ void last_block_sums(unsigned* flags, float* data, float* y, int n) {
   y[0] = sum;
   if (n == 3) {
     flags[0] = 0;
-  } else {
+  } else if (n != 4) {  // which has a store beside this, too, if the last block comes before it
     atomicExch(flags, 0u);
   }
 }
