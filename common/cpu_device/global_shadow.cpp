@@ -95,17 +95,22 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  // Atomic operations on a word come one after the other. So what follows the latest of them follows all: the
-  // last block may make a counter zero by an ordinary store.
-  const bool follows_atomic =
-      touched.write.atomic() && (bytes & ~touched.write.bytes()) == 0 && !races(touched.write, bytes, block);
-  const auto check = [&](const Older& other) {
-    if (other.touch.atomic() && (atomic || (other.write && follows_atomic))) return false;
+  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  // Atomic operations on a word come one after the other. So what follows one of them follows all before it:
+  // the last block may make a counter zero by an ordinary store. Those before this index in `older` are meant.
+  const auto follows = [&](const Touch& touch) {
+    return touch.atomic() && (bytes & ~touch.bytes()) == 0 && !races(touch, bytes, block);
+  };
+  std::size_t followed = !atomic && older != nullptr ? older->size() : 0;
+  if (!follows(touched.write)) {
+    while (followed > 0 && !((*older)[followed - 1].write && follows((*older)[followed - 1].touch))) --followed;
+  }
+  const auto check = [&](const Older& other, std::size_t index) {
+    if (other.touch.atomic() && (atomic || (other.write && index < followed))) return false;
     if (!races(other.touch, bytes, block)) return false;
     report_race(other, element(word, bytes), write, pc);
     return true;
   };
-  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
   const auto keep = [&](Touch touch, bool wrote) {
     if (older == nullptr) older = &stripe.older[&touched];
     touch.what &= ~Touch::has_more;
@@ -119,14 +124,15 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     return covered(touch) && !(atomic && touch.atomic() && races(touch, bytes, block));
   };
 
-  check({touched.write, true, touched.write.actor()});
+  constexpr std::size_t latest = -1;
+  check({touched.write, true, touched.write.actor()}, latest);
   for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
-    if ((*older)[i].write) check((*older)[i]);
+    if ((*older)[i].write) check((*older)[i], i);
   }
   if (write) {
-    bool found = check({touched.read, false, touched.read.actor()});
+    bool found = check({touched.read, false, touched.read.actor()}, latest);
     for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
-      if (!(*older)[i].write) found = check((*older)[i]);
+      if (!(*older)[i].write) found = check((*older)[i], i);
     }
     if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
     if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
