@@ -97,13 +97,15 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Touched& touched = touched_[word];
   std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
   // Atomic operations on a word come one after the other. So what follows one of them follows all before it:
-  // the last block may make a counter zero by an ordinary store. Those before this index in `older` are meant.
+  // the last block may make a counter zero by an ordinary store. Those before this index in `older` are
+  // meant.
   const auto follows = [&](const Touch& touch) {
     return touch.atomic() && (bytes & ~touch.bytes()) == 0 && !races(touch, bytes, block);
   };
   std::size_t followed = !atomic && older != nullptr ? older->size() : 0;
   if (!follows(touched.write)) {
-    while (followed > 0 && !((*older)[followed - 1].write && follows((*older)[followed - 1].touch))) --followed;
+    while (followed > 0 && !((*older)[followed - 1].write && follows((*older)[followed - 1].touch)))
+      --followed;
   }
   const auto check = [&](const Older& other, std::size_t index) {
     if (other.touch.atomic() && (atomic || (other.write && index < followed))) return false;
