@@ -39,6 +39,8 @@ constexpr int STAGES = 3;            // buffers for the tiles
 constexpr int BAND = 16;             // rows of tiles processed together, column by column
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
+constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
+constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
 constexpr int SHORTEST = 96;         // K
 constexpr float LEAST_TERMS = 16;    // products that an element needs
@@ -51,6 +53,12 @@ struct alignas(1024) Tiles {
   std::uint64_t empty[STAGES];    // all consumers have multiplied them
   unsigned worst[CONSUMERS][3];   // Path of a warpgroup's part of C, for the tile at hand, the one before and after
 };
+
+// Where counts lie in a stage that has no tiles: [row or column][MK], swizzled.
+template <int LINES>
+__device__ __forceinline__ fp16 (&counts_in(fp16 (&parts)[PARTS][LINES][BK]))[LINES][MK] {
+  return reinterpret_cast<fp16(&)[LINES][MK]>(parts);
+}
 
 // A tile of C.
 __device__ __forceinline__ Part find_tile(const Gemm& g, int number) {
@@ -84,7 +92,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   auto& [As, Bs, full, empty, worst] = dynamic_shared<Tiles>();
 
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, k_tiles = ceil_div(g.K, BK);
-  const int counts = ceil_div(g.K, COUNTED_K), count_tiles = ceil_div(counts, BK);
+  const int count_tiles = ceil_div(ceil_div(g.K, COUNTED_K), MK);
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -115,10 +123,10 @@ __global__ void __launch_bounds__(THREADS, 1)
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
         } else {
-          const int first = (i - k_tiles) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
+          const int first = (i - k_tiles) * MK;
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * MK * (BM + BN));
+          tensor_copy(counts_in(As[stage]), counts_a, first, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(counts_in(Bs[stage]), counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
@@ -161,31 +169,46 @@ __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] += small[j] * (1 / LO_SCALE);
 
-    for (int first = 0; first < counts; first += BK) {
+    for (int i = 0; i < count_tiles; ++i) {
       mbarrier_wait(&full[stage], parity);
       wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) {
-        if (first + k < counts) wgmma_fp16(products, a_at(0, k), b_at(0, k), first > 0 || k > 0);
-      }
+      const auto a = matrix_descriptor(counts_in(As[stage])[m], COUNTS_SWIZZLE, 0, COUNTS_ATOM);
+      const auto b = matrix_descriptor(counts_in(Bs[stage])[0], COUNTS_SWIZZLE, 0, COUNTS_ATOM);
+      wgmma_fp16(products, a, b, i > 0);
       wgmma_commit();
       wgmma_wait<0>(products);
       release();
     }
 
+    // A thread has two rows, eight apart, and of every eight columns two neighbours.
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    const Line* of_rows = lines_a + static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m;
     const Line* of_cols = lines_b + static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
+    Line of_row[2];
+    bool exists[2];
+    for (int r = 0; r < 2; ++r) {
+      const int row = wgmma_place(thread, 2 * r).row;
+      exists[r] = row < rows;
+      of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row] : Line{0, 0};
+    }
     auto path = Path::fast;
-    const auto fall_back = [&](Path why) { path = why > path ? why : path; };
+    const auto fall_back = [&](bool if_so, Path why) {
+      if (if_so && why > path) path = why;
+    };
 #pragma unroll
-    for (int j = 0; j < BN / 2; ++j) {
-      const auto [row, col] = wgmma_place(thread, j);
-      if (row >= rows || col >= cols) continue;
-      const unsigned lossy = of_rows[row].lossy + of_cols[col].lossy;
-      if (products[j] < LEAST_TERMS) fall_back(Path::few_terms);
-      if (fabsf(sums[j]) < LEAST_SHOWN * static_cast<float>(lossy)) {
-        fall_back(lossy < SPECIAL ? Path::lossy : Path::special);
+    for (int j = 0; j < BN / 2; j += 4) {
+      const int col = wgmma_place(thread, j).col;
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        if (col + c >= cols) continue;
+        const unsigned of_col = of_cols[col + c].lossy;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int i = j + 2 * r + c;
+          const unsigned lossy = of_row[r].lossy + of_col;
+          fall_back(exists[r] && products[i] < LEAST_TERMS, Path::few_terms);
+          fall_back(exists[r] && fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy),
+                    lossy < SPECIAL ? Path::lossy : Path::special);
+        }
       }
     }
     unsigned& of_part = worst[warpgroup][turn];
@@ -203,13 +226,18 @@ __global__ void __launch_bounds__(THREADS, 1)
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 2) {
-      const auto [row, col] = wgmma_place(thread, j);
-      if (row >= rows || col >= cols) continue;
-      const int exponent = of_rows[row].exponent;
-      const int second = min(col + 1, cols - 1);
-      update2<ALIGNED>(&C[row * g.ldc + col], cols - col, scaled(sums[j], exponent + of_cols[col].exponent),
-                       scaled(sums[j + 1], exponent + of_cols[second].exponent), g.alpha, g.beta);
+    for (int j = 0; j < BN / 2; j += 4) {
+      const int col = wgmma_place(thread, j).col;
+      if (col >= cols) continue;
+      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[min(col + 1, cols - 1)].exponent;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        if (!exists[r]) continue;
+        const int i = j + 2 * r;
+        update2<ALIGNED>(&C[wgmma_place(thread, i).row * g.ldc + col], cols - col,
+                         scaled(sums[i], of_row[r].exponent + exponent0),
+                         scaled(sums[i + 1], of_row[r].exponent + exponent1), g.alpha, g.beta);
+      }
     }
   }
 }
@@ -243,7 +271,7 @@ TensorMap map_parts(const SplitLines& split, int lines, int K, int batch, int bo
 }
 TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int box) {
   return tensor_map(split.counts, lines, ceil_div(K, COUNTED_K), split.counts_pitch, batch,
-                    lines * split.counts_pitch, box, BK, SWIZZLE);
+                    lines * split.counts_pitch, box, MK, COUNTS_SWIZZLE);
 }
 
 void sgemm(const Gemm& g) {
