@@ -58,12 +58,12 @@ inline CUtensorMapSwizzle tensor_map_swizzle(Swizzle swizzle) {
                                            : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
-// A batch of row-major matrices [batch][rows][cols] of float, bf16 or fp16, whose rows lie ld and whose matrices
-// lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty matrix
-// nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared memory,
-// and what becomes of the elements on their way: tensor_shape.hpp.
-// Throws std::invalid_argument if the hardware cannot copy like this (tensor_shape.hpp says what it wants:
-// multiples of 16 bytes, above all), CudaError if the driver refuses the map.
+// A batch of row-major matrices [batch][rows][cols] of float, bf16 or fp16, whose rows lie ld and whose
+// matrices lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty
+// matrix nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared
+// memory, and what becomes of the elements on their way: tensor_shape.hpp. Throws std::invalid_argument if
+// the hardware cannot copy like this (tensor_shape.hpp says what it wants: multiples of 16 bytes, above all),
+// CudaError if the driver refuses the map.
 template <typename T>
 TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
                      int box_rows, int box_cols, Swizzle swizzle = Swizzle::none,

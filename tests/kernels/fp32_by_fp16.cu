@@ -1,14 +1,15 @@
-// FP32 from three products of FP16 numbers. Every element of A and B is split into two FP16 numbers (split.hpp
-// beside this file), hi + lo / 2^11, and the tensor cores compute hi * hi, hi * lo and lo * hi. A block has both
-// parts of A and of B in each stage of its pipeline, that of step 37.
+// FP32 from three products of FP16 numbers. Every element of A and B is split into two FP16 numbers
+// (split.hpp beside this file), hi + lo / 2^11, and the tensor cores compute hi * hi, hi * lo and lo * hi. A
+// block has both parts of A and of B in each stage of its pipeline, that of step 37.
 //
 // Tensor cores cut their sums off. So the sums of hi * hi are added to FP32 sums of the thread's own every BK
 // terms; those of the small products, 2^-11 times as large, have an accumulator of their own.
 //
-// Where this would be less accurate than FP32 summation may be, nothing is stored, and the part of C goes onto
-// a list for an FP32 kernel (fp32_parts.hpp). A part is computed in FP32 if K is below SHORTEST, or
+// Where this would be less accurate than FP32 summation may be, nothing is stored, and the part of C goes
+// onto a list for an FP32 kernel (fp32_parts.hpp). A part is computed in FP32 if K is below SHORTEST, or
 //   - an element is the sum of few products: SGEMM then rounds seldom, while hi and lo have lost two bits of
-//     each operand. The tensor cores multiply counts of elements, of rows and columns, block by block of 64 k;
+//     each operand. The tensor cores multiply counts of elements, of rows and columns, block by block of 64
+//     k;
 //   - operands that are small in their row or column have lost more, and the element is so small that it may
 //     show;
 //   - its rows or columns have an infinity or a NaN.
@@ -42,23 +43,23 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
 constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
-constexpr int SHORTEST = 96;         // K
-constexpr float LEAST_TERMS = 16;    // products that an element needs
-constexpr float LEAST_SHOWN = 16;    // its magnitude, scaled, for each lossy operand
+constexpr int SHORTEST = 96;       // K
+constexpr float LEAST_TERMS = 16;  // products that an element needs
+constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
 struct alignas(1024) Tiles {
   fp16 A[STAGES][PARTS][BM][BK];  // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];  // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES];     // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];    // all consumers have multiplied them
-  unsigned worst[CONSUMERS][3];   // Path of a warpgroup's part of C, for the tile at hand, the one before and after
+  unsigned worst[CONSUMERS]
+                [3];  // Path of a warpgroup's part of C, for the tile at hand, the one before and after
 };
 
 // Where counts lie in a stage that has no tiles: [row or column][MK], swizzled.
 template <int LINES>
-__device__ __forceinline__ fp16 (&counts_in(fp16 (&parts)[PARTS][LINES][BK]))[LINES][MK] {
-  return reinterpret_cast<fp16(&)[LINES][MK]>(parts);
-}
+__device__ __forceinline__ fp16 (&counts_in(fp16 (&parts)[PARTS][LINES][BK]))
+    [LINES][MK] { return reinterpret_cast<fp16(&)[LINES][MK]>(parts); }
 
 // A tile of C.
 __device__ __forceinline__ Part find_tile(const Gemm& g, int number) {
@@ -138,8 +139,12 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
   const int m = warpgroup * MM;  // its first row in the block's tile
   int parity = 0;
-  const auto a_at = [&](int part, int k) { return matrix_descriptor(&As[stage][part][m][k], SWIZZLE, 0, ATOM); };
-  const auto b_at = [&](int part, int k) { return matrix_descriptor(&Bs[stage][part][0][k], SWIZZLE, 0, ATOM); };
+  const auto a_at = [&](int part, int k) {
+    return matrix_descriptor(&As[stage][part][m][k], SWIZZLE, 0, ATOM);
+  };
+  const auto b_at = [&](int part, int k) {
+    return matrix_descriptor(&Bs[stage][part][0][k], SWIZZLE, 0, ATOM);
+  };
   const auto release = [&] {
     if (thread == 0) mbarrier_arrive(&empty[stage]);
     if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -188,7 +193,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int r = 0; r < 2; ++r) {
       const int row = wgmma_place(thread, 2 * r).row;
       exists[r] = row < rows;
-      of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row] : Line{0, 0};
+      of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row]
+                            : Line{0, 0};
     }
     auto path = Path::fast;
     const auto fall_back = [&](bool if_so, Path why) {
@@ -275,7 +281,8 @@ TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int b
 }
 
 void sgemm(const Gemm& g) {
-  static Room room_a("parts of A", "counts of A", "rows of A"), room_b("parts of B", "counts of B", "columns of B");
+  static Room room_a("parts of A", "counts of A", "rows of A"),
+      room_b("parts of B", "counts of B", "columns of B");
   static Workspace<unsigned> list_workspace("list");
   static Workspace<Ledger> ledger_workspace("ledger");
   if (g.M == 0 || g.N == 0 || g.batch == 0) return;

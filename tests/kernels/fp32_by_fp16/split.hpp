@@ -1,9 +1,9 @@
 #pragma once
 
-// The splitting pass: x * 2^s = hi + lo / 2^11 for each element x of A and B, hi and lo FP16 numbers. s is one
-// for a row of A or a column of B, whose largest element it brings into [2^14, 2^15). A element keeps 22 bits
-// if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each row and
-// block of 64 k the pass also counts the elements that matter beside the largest.
+// The splitting pass: x * 2^s = hi + lo / 2^11 for each element x of A and B, hi and lo FP16 numbers. s is
+// one for a row of A or a column of B, whose largest element it brings into [2^14, 2^15). A element keeps 22
+// bits if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each row
+// and block of 64 k the pass also counts the elements that matter beside the largest.
 //
 // A line below is a row of A or a column of B. Whatever they were in memory, the parts of lines are K-major.
 
@@ -17,12 +17,12 @@
 // In an unnamed namespace, as the kernel is: a program holds all this for both devices.
 namespace {
 
-constexpr int PARTS = 2;              // hi and lo
-constexpr float LO_SCALE = 0x1p11f;   // lo has an exponent range of its own
-constexpr int LARGEST = 14;           // exponent of a line's largest element, scaled
-constexpr float LEAST_KEPT = 0x1p-13f;  // smaller ones are lossy: hi, or lo with it, may be subnormal
-constexpr int COUNTED_K = 64;           // terms whose count is one number
-constexpr float COUNTED = 0x1p2f;       // the least magnitude that counts: 2^-12 times the largest, roughly
+constexpr int PARTS = 2;                 // hi and lo
+constexpr float LO_SCALE = 0x1p11f;      // lo has an exponent range of its own
+constexpr int LARGEST = 14;              // exponent of a line's largest element, scaled
+constexpr float LEAST_KEPT = 0x1p-13f;   // smaller ones are lossy: hi, or lo with it, may be subnormal
+constexpr int COUNTED_K = 64;            // terms whose count is one number
+constexpr float COUNTED = 0x1p2f;        // the least magnitude that counts: 2^-12 times the largest, roughly
 constexpr float COUNT_SCALE = 1.0f / 8;  // two counts, scaled, multiply to the count to expect of products
 constexpr unsigned SPECIAL = 1u << 30;   // lossy elements, so to speak, of a line with an infinity or a NaN
 
@@ -50,10 +50,10 @@ struct SplitLines {
 
 namespace splitting {
 
-constexpr int STRIP = 32, THREADS = 256;       // lines of a cluster, threads of a block
-constexpr int LANES = THREADS / STRIP;         // threads of a line
-constexpr int AT_ONCE = COUNTED_K / LANES;     // neighbouring elements that a thread splits
-constexpr int MOST_BLOCKS = 8;                 // of a cluster
+constexpr int STRIP = 32, THREADS = 256;    // lines of a cluster, threads of a block
+constexpr int LANES = THREADS / STRIP;      // threads of a line
+constexpr int AT_ONCE = COUNTED_K / LANES;  // neighbouring elements that a thread splits
+constexpr int MOST_BLOCKS = 8;              // of a cluster
 static_assert(AT_ONCE == 8 && MOST_BLOCKS <= LANES);
 
 template <int SLICE>
@@ -85,7 +85,8 @@ __device__ __forceinline__ void load_slice(float (&x)[STRIP][SLICE + 1], const L
 
 // Over the threads of a line, which are neighbours in a warp.
 __device__ __forceinline__ unsigned largest_of_line(unsigned value) {
-  for (int apart = 1; apart < LANES; apart *= 2) value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
+  for (int apart = 1; apart < LANES; apart *= 2)
+    value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
   return value;
 }
 __device__ __forceinline__ unsigned sum_of_line(unsigned value) {
@@ -110,7 +111,8 @@ __device__ __forceinline__ float power_of_two(int exponent) {
 // A cluster splits STRIP lines; each of its blocks every gridDim-th slice of their terms. A block that has no
 // more than one slice reads it once.
 template <bool COLUMNS, int SLICE>
-__global__ void __launch_bounds__(THREADS) split_lines(Lines from, SplitLines to, int blocks, Ledger* ledger) {
+__global__ void __launch_bounds__(THREADS)
+    split_lines(Lines from, SplitLines to, int blocks, Ledger* ledger) {
   auto& [x, largest, lossy] = dynamic_shared<Shared<SLICE>>();
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   const float* data = from.data + matrix * from.stride;
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(THREADS) split_lines(Lines from, SplitLines to
       }
       if (line < from.lines && k0 + k < to.pitch) {
         for (int part = 0; part < PARTS; ++part) {
-          const unsigned(&p)[4] = pairs[part];
+          const unsigned (&p)[4] = pairs[part];
           float4_at(reinterpret_cast<float*>(hi + part * plane + k0 + k)) = make_float4(
               __uint_as_float(p[0]), __uint_as_float(p[1]), __uint_as_float(p[2]), __uint_as_float(p[3]));
         }
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(THREADS) split_lines(Lines from, SplitLines to
       count = sum_of_line(count);
       if (lane == 0 && line < from.lines) {
         // Products with a line of zeros are zeros, however few.
-        counts[(k0 + block) / COUNTED_K] = fp16(zero ? COUNTED_K * COUNT_SCALE : count * COUNT_SCALE);
+        counts[(k0 + block) / COUNTED_K] = fp16((zero || special ? COUNTED_K : count) * COUNT_SCALE);
       }
     }
   }
