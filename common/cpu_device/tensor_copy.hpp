@@ -10,6 +10,7 @@
 #include "common/bf16.hpp"
 #include "common/cpu_device/cuda_on_cpu.hpp"
 #include "common/cuda/tensor_shape.hpp"
+#include "common/fp16.hpp"
 
 namespace cpu_device {
 
@@ -45,7 +46,7 @@ template <typename T>
 __forceinline__ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch,
                                      std::int64_t stride, int box_rows, int box_cols,
                                      Swizzle swizzle = Swizzle::none, Convert convert = Convert::nothing) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
   return cpu_device::make_tensor_map(
       {matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert});
 }

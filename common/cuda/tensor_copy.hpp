@@ -11,6 +11,7 @@
 
 #include "common/bf16.hpp"
 #include "common/cuda/mbarrier.hpp"
+#include "common/fp16.hpp"
 
 #ifdef __CUDACC__
 
@@ -57,17 +58,17 @@ inline CUtensorMapSwizzle tensor_map_swizzle(Swizzle swizzle) {
                                            : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
-// A batch of row-major matrices [batch][rows][cols] of float or bf16, whose rows lie ld and whose matrices
-// lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty matrix
-// nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared memory,
-// and what becomes of the elements on their way: tensor_shape.hpp.
-// Throws std::invalid_argument if the hardware cannot copy like this (tensor_shape.hpp says what it wants:
-// multiples of 16 bytes, above all), CudaError if the driver refuses the map.
+// A batch of row-major matrices [batch][rows][cols] of float, bf16 or fp16, whose rows lie ld and whose
+// matrices lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty
+// matrix nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared
+// memory, and what becomes of the elements on their way: tensor_shape.hpp. Throws std::invalid_argument if
+// the hardware cannot copy like this (tensor_shape.hpp says what it wants: multiples of 16 bytes, above all),
+// CudaError if the driver refuses the map.
 template <typename T>
 TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
                      int box_rows, int box_cols, Swizzle swizzle = Swizzle::none,
                      Convert convert = Convert::nothing) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>);
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
   const TensorShape shape{matrix, sizeof(T), rows,     cols,    ld,     batch,
                           stride, box_rows,  box_cols, swizzle, convert};
   check_tensor_shape(shape);
@@ -81,6 +82,7 @@ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int b
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
   const cuuint32_t every_element[] = {1, 1, 1};
   const CUtensorMapDataType type = std::is_same_v<T, bf16>       ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : std::is_same_v<T, fp16>     ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                    : convert == Convert::to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
                                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   const CUresult status =
