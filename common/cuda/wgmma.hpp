@@ -142,9 +142,9 @@ WGMMA_OF(256, WGMMA_TO_119 "%120,%121,%122,%123,%124,%125,%126,%127", 128, 129, 
 #define WGMMA(...) __trap()
 #endif
 
-// D[64][N] = A * B, plus D if it `adds`; N = 2 * SUMS columns: 8, 16, 32, 64, 128, 192 or 256. In each of the three
-// types A comes from shared memory, or from registers, in which each warp has 16 rows as mma.sync's lanes
-// have them (mma.hpp: four registers of mma_bf16, or of mma_tf32).
+// D[64][N] = A * B, plus D if it `adds`; N = 2 * SUMS columns: 8, 16, 32, 64, 128, 192 or 256. In each of the
+// three types A comes from shared memory, or from registers, in which each warp has 16 rows as mma.sync's
+// lanes have them (mma.hpp: four registers of mma_bf16, or of mma_tf32).
 template <Major A = Major::K, Major B = Major::K, int SUMS>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[SUMS], MatrixDescriptor a, MatrixDescriptor b,
                                            bool adds = true) {

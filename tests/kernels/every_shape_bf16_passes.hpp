@@ -33,7 +33,7 @@ bool fits_tensor_map(const Matrices<T>& m) {
   return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && fits(m.ld) && (m.batch == 1 || fits(m.stride));
 }
 
-// What a launch copies: `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a
+// `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a
 // row, a power of two.
 struct Copy {
   Operand from;
@@ -64,11 +64,16 @@ __device__ __forceinline__ float4 load8(const bf16* p, int valid) {
                      __uint_as_float(pairs[3]));
 }
 
-// Blocks with z = 0 copy the first matrix, those with z = 1 the second.
-__global__ void __launch_bounds__(THREADS) copy_rows(Copy first, Copy second) {
+// What a launch copies: A, B or both.
+struct Copies {
+  Copy of[2];
+};
+
+// Blocks with the same z copy one matrix.
+__global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is copied here
-  const Copy& copy = blockIdx.z == 0 ? first : second;
+  const Copy& copy = copies.of[blockIdx.z];
   const Operand& from = copy.from;
   const int row = blockIdx.x * (THREADS / copy.across) + threadIdx.x / copy.across;
   if (row >= from.rows) return;
@@ -91,7 +96,7 @@ struct Operands {
 Operands reachable(const Operand& a, const Operand& b) {
   static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
   Operands result{a, b};
-  Copy copies[2];
+  Copies copies{};
   int count = 0;
   dim3 grid(0, min(static_cast<unsigned>(a.batch), MOST_Y));
   const auto add = [&](Operand& operand, Workspace<bf16>& workspace) {
@@ -101,7 +106,7 @@ Operands reachable(const Operand& a, const Operand& b) {
     while (across < min(groups, THREADS)) across *= 2;
     const std::int64_t ld = std::int64_t{groups} * GROUP, stride = ld * operand.rows;
     bf16* to = workspace.at_least(static_cast<std::size_t>(stride) * operand.batch);
-    copies[count++] = {operand, to, ld, stride, across};
+    copies.of[count++] = {operand, to, ld, stride, across};
     grid.x = max(grid.x, static_cast<unsigned>(ceil_div(operand.rows, THREADS / across)));
     operand.data = to, operand.ld = ld, operand.stride = stride;
   };
@@ -109,8 +114,7 @@ Operands reachable(const Operand& a, const Operand& b) {
   add(result.b, b_workspace);
   if (count == 0) return result;
   grid.z = count;
-  launch(copy_rows, LaunchConfig{.grid = grid, .block = dim3(THREADS), .overlaps_previous = true}, copies[0],
-         copies[count - 1]);
+  launch(copy_rows, LaunchConfig{.grid = grid, .block = dim3(THREADS), .overlaps_previous = true}, copies);
   return result;
 }
 
@@ -148,7 +152,7 @@ __global__ void __launch_bounds__(THREADS)
 
 // parts: [batch][splits][M][ld]; ld is a multiple of 4, and what lies behind column N - 1 may be read.
 void add(const GemmBf16& g, int splits, const float* parts, std::int64_t ld, bool c_is_aligned) {
-  constexpr int FEW = 8, SHARERS = 8;  // so many parts one thread adds up; more of them, so many threads
+  constexpr int FEW = 3, SHARERS = 4;  // so many parts one thread adds up; more of them, so many threads
   const bool shared = splits > FEW;
   const std::int64_t fours = ld / 4 * g.M * g.batch, per_block = THREADS / (shared ? SHARERS : 1);
   const LaunchConfig config{.grid = dim3(static_cast<unsigned>((fours + per_block - 1) / per_block)),

@@ -194,6 +194,11 @@ __global__ void __launch_bounds__(THREADS, 1)
   warpgroup_reg_alloc<MANY>();
 
   const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
+  // The warpgroup's operands in the first stage.
+  const auto first_a =
+      matrix_descriptor(tiles.A[0][S::TRANSPOSED ? 0 : warpgroup * MM], Swizzle::of_128_bytes, 0, ATOM);
+  const auto first_b = matrix_descriptor(tiles.B[0][S::TRANSPOSED ? warpgroup : 0], Swizzle::of_128_bytes,
+                                         sizeof tiles.B[0][0], ATOM);
   int parity = 0;
   for (int number = blockIdx.x; number < units; number += gridDim.x) {
     const Work work = find_work<S>(p, number);
@@ -202,15 +207,13 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int i = 0; i < work.count; ++i) {
       mbarrier_wait(&tiles.full[stage], parity);
       wgmma_fence();
+      const auto a = first_a + stage * sizeof tiles.A[0], b = first_b + stage * sizeof tiles.B[0];
       for (int k = 0; k < BK; k += MK) {
-        const auto of_a = matrix_descriptor(&tiles.A[stage][S::TRANSPOSED ? 0 : warpgroup * MM][k],
-                                            Swizzle::of_128_bytes, 0, ATOM);
-        const auto of_b = matrix_descriptor(&tiles.B[stage][S::TRANSPOSED ? warpgroup : 0][k][0],
-                                            Swizzle::of_128_bytes, sizeof tiles.B[0][0], ATOM);
+        const auto a_k = a + k * sizeof(bf16), b_k = b + k * sizeof tiles.B[0][0][0];
         if constexpr (S::TRANSPOSED) {
-          wgmma_bf16<Major::MN, Major::K>(sums, of_b, of_a, i > 0 || k > 0);
+          wgmma_bf16<Major::MN, Major::K>(sums, b_k, a_k, i > 0 || k > 0);
         } else {
-          wgmma_bf16<Major::K, Major::MN>(sums, of_a, of_b, i > 0 || k > 0);
+          wgmma_bf16<Major::K, Major::MN>(sums, a_k, b_k, i > 0 || k > 0);
         }
       }
       wgmma_commit();
