@@ -114,6 +114,8 @@ enum class WgmmaType { bf16, fp16, tf32 };
 
 #if HAVE_WGMMA
 WGMMA_OF(8, "%0,%1,%2,%3", 4, 5, 6, 7, 8, 9, 10, WGMMA_4(0))
+WGMMA_OF(16, "%0,%1,%2,%3,%4,%5,%6,%7", 8, 9, 10, 11, 12, 13, 14, WGMMA_8(0))
+WGMMA_OF(32, WGMMA_TENS() "%10,%11,%12,%13,%14,%15", 16, 17, 18, 19, 20, 21, 22, WGMMA_8(0), WGMMA_8(8))
 WGMMA_OF(64, WGMMA_TO_29 "%30,%31", 32, 33, 34, 35, 36, 37, 38, WGMMA_32(0))
 WGMMA_OF(128, WGMMA_TO_59 "%60,%61,%62,%63", 64, 65, 66, 67, 68, 69, 70, WGMMA_32(0), WGMMA_32(32))
 WGMMA_OF(192, WGMMA_TO_89 "%90,%91,%92,%93,%94,%95", 96, 97, 98, 99, 100, 101, 102, WGMMA_32(0), WGMMA_32(32),
@@ -140,9 +142,9 @@ WGMMA_OF(256, WGMMA_TO_119 "%120,%121,%122,%123,%124,%125,%126,%127", 128, 129, 
 #define WGMMA(...) __trap()
 #endif
 
-// D[64][N] = A * B, plus D if it `adds`; N = 2 * SUMS columns: 8, 64, 128, 192 or 256. In each of the three
-// types A comes from shared memory, or from registers, in which each warp has 16 rows as mma.sync's lanes
-// have them (mma.hpp: four registers of mma_bf16, or of mma_tf32).
+// D[64][N] = A * B, plus D if it `adds`; N = 2 * SUMS columns: 8, 16, 32, 64, 128, 192 or 256. In each of the
+// three types A comes from shared memory, or from registers, in which each warp has 16 rows as mma.sync's
+// lanes have them (mma.hpp: four registers of mma_bf16, or of mma_tf32).
 template <Major A = Major::K, Major B = Major::K, int SUMS>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[SUMS], MatrixDescriptor a, MatrixDescriptor b,
                                            bool adds = true) {

@@ -11,9 +11,10 @@ namespace {
 
 void run(int major) {
   if (major != 9) return;  // sm_90a exactly
-  void (*const kernels[])(Layouts, float*) = {
-      bf16_k_k_64,  bf16_k_mn_128, bf16_mn_k_192,        bf16_mn_mn_256, bf16_registers_mn_256,
-      fp16_k_mn_64, fp16_mn_k_8,   fp16_registers_k_128, tf32_k_k_256,   tf32_registers_k_64};
+  void (*const kernels[])(Layouts, float*) = {bf16_k_k_64,           bf16_k_mn_128, bf16_mn_k_16,
+                                              bf16_mn_k_32,          bf16_mn_k_192, bf16_mn_mn_256,
+                                              bf16_registers_mn_256, fp16_k_mn_64,  fp16_mn_k_8,
+                                              fp16_registers_k_128,  tf32_k_k_256,  tf32_registers_k_64};
   for (std::size_t i = 0; i < std::size(kernels); ++i) {
     const WgmmaForm& form = wgmma_forms[i];
     std::vector<float> d(static_cast<std::size_t>(64 * form.N));

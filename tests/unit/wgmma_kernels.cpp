@@ -119,7 +119,8 @@ __global__ void described(const __grid_constant__ TensorMap map_a, const __grid_
   for (int i = 0; i < 64; ++i) y[wgmma_place(t, i).row * 128 + wgmma_place(t, i).col] = sums[i];
 }
 
-TEST_KERNELS(bf16_k_k_64, bf16_k_mn_128, bf16_mn_k_192, bf16_mn_mn_256, bf16_registers_mn_256, fp16_k_mn_64,
-             fp16_mn_k_8, fp16_registers_k_128, tf32_k_k_256, tf32_registers_k_64, one_product, described)
+TEST_KERNELS(bf16_k_k_64, bf16_k_mn_128, bf16_mn_k_16, bf16_mn_k_32, bf16_mn_k_192, bf16_mn_mn_256,
+             bf16_registers_mn_256, fp16_k_mn_64, fp16_mn_k_8, fp16_registers_k_128, tf32_k_k_256,
+             tf32_registers_k_64, one_product, described)
 
 }  // namespace

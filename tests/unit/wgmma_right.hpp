@@ -125,6 +125,8 @@ __global__ void __launch_bounds__(wgmma_threads) multiply_once(Layouts layouts, 
 
 constexpr auto bf16_k_k_64 = multiply_once<Narrow::bf16, Major::K, Major::K, 64, false>;
 constexpr auto bf16_k_mn_128 = multiply_once<Narrow::bf16, Major::K, Major::MN, 128, false>;
+constexpr auto bf16_mn_k_16 = multiply_once<Narrow::bf16, Major::MN, Major::K, 16, false>;
+constexpr auto bf16_mn_k_32 = multiply_once<Narrow::bf16, Major::MN, Major::K, 32, false>;
 constexpr auto bf16_mn_k_192 = multiply_once<Narrow::bf16, Major::MN, Major::K, 192, false>;
 constexpr auto bf16_mn_mn_256 = multiply_once<Narrow::bf16, Major::MN, Major::MN, 256, false>;
 constexpr auto bf16_registers_mn_256 = multiply_once<Narrow::bf16, Major::K, Major::MN, 256, true>;
@@ -141,6 +143,8 @@ struct WgmmaForm {
 };
 constexpr WgmmaForm wgmma_forms[] = {{"bf16_k_k_64", Major::K, Major::K, 64, 16},
                                      {"bf16_k_mn_128", Major::K, Major::MN, 128, 16},
+                                     {"bf16_mn_k_16", Major::MN, Major::K, 16, 16},
+                                     {"bf16_mn_k_32", Major::MN, Major::K, 32, 16},
                                      {"bf16_mn_k_192", Major::MN, Major::K, 192, 16},
                                      {"bf16_mn_mn_256", Major::MN, Major::MN, 256, 16},
                                      {"bf16_registers_mn_256", Major::K, Major::MN, 256, 16},

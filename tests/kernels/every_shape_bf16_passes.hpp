@@ -1,0 +1,167 @@
+#pragma once
+
+// What comes before and behind the multiplication: copies of A and B whose rows begin at multiples of 16
+// bytes, and the sum of the parts of split tiles.
+
+#include "common/cuda/dependent_launch.hpp"
+#include "common/cuda/float4.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/workspace.hpp"
+#include "common/step.hpp"
+
+namespace {
+namespace passes {
+
+constexpr int THREADS = 256;
+constexpr int GROUP = 8;  // bf16 in 16 bytes
+
+// A batch of row-major matrices [batch][rows][cols]; rows lie ld, matrices stride elements apart.
+template <typename T>
+struct Matrices {
+  T* data;
+  int rows, cols, batch;
+  std::int64_t ld, stride;
+};
+using Operand = Matrices<const bf16>;
+
+// Whether the Tensor Memory Accelerator can reach it: addresses and distances in multiples of 16 bytes, below
+// 2^40 bytes (tensor_shape.hpp). A row may be of any length.
+template <typename T>
+bool fits_tensor_map(const Matrices<T>& m) {
+  constexpr std::int64_t unit = 16 / sizeof(T), end = (std::int64_t{1} << 40) / sizeof(T);
+  const auto fits = [](std::int64_t distance) { return distance % unit == 0 && distance < end; };
+  return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && fits(m.ld) && (m.batch == 1 || fits(m.stride));
+}
+
+// `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a
+// row, a power of two.
+struct Copy {
+  Operand from;
+  bf16* to;
+  std::int64_t ld_to, stride_to;
+  int across;
+};
+
+// Eight neighbours in a row, of which only the first `valid` exist; zeros for the others. Reads in words of 4
+// bytes, which may begin at p or one element further on.
+__device__ __forceinline__ float4 load8(const bf16* p, int valid) {
+  std::uint32_t pairs[GROUP / 2] = {};
+  const auto word = [&](int i) { return *reinterpret_cast<const std::uint32_t*>(p + i); };
+  if (valid < GROUP) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      if (i < valid) pairs[i / 2] |= static_cast<std::uint32_t>(p[i].bits) << i % 2 * 16;
+    }
+  } else if (reinterpret_cast<std::uintptr_t>(p) % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < GROUP / 2; ++i) pairs[i] = word(2 * i);
+  } else {
+    const std::uint32_t first = p[0].bits, a = word(1), b = word(3), c = word(5), last = p[GROUP - 1].bits;
+    pairs[0] = first | a << 16, pairs[1] = a >> 16 | b << 16;
+    pairs[2] = b >> 16 | c << 16, pairs[3] = c >> 16 | last << 16;
+  }
+  return make_float4(__uint_as_float(pairs[0]), __uint_as_float(pairs[1]), __uint_as_float(pairs[2]),
+                     __uint_as_float(pairs[3]));
+}
+
+// What a launch copies: A, B or both.
+struct Copies {
+  Copy of[2];
+};
+
+// Blocks with the same z copy one matrix.
+__global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
+  let_next_launch_begin();
+  wait_for_previous_launch();  // it may write A or B, and read what is copied here
+  const Copy& copy = copies.of[blockIdx.z];
+  const Operand& from = copy.from;
+  const int row = blockIdx.x * (THREADS / copy.across) + threadIdx.x / copy.across;
+  if (row >= from.rows) return;
+  for (int matrix = blockIdx.y; matrix < from.batch; matrix += gridDim.y) {
+    const bf16* source = from.data + matrix * from.stride + row * from.ld;
+    bf16* target = copy.to + matrix * copy.stride_to + row * copy.ld_to;
+    for (int col = threadIdx.x % copy.across * GROUP; col < from.cols; col += copy.across * GROUP) {
+      float4_at(reinterpret_cast<float*>(target + col)) = load8(source + col, from.cols - col);
+    }
+  }
+}
+
+constexpr unsigned MOST_Y = 65535;  // blocks of a grid
+
+// A and B with rows that the Tensor Memory Accelerator can reach: themselves, or copies, which one launch
+// makes. Throws OutOfMemory, CudaError.
+struct Operands {
+  Operand a, b;
+};
+Operands reachable(const Operand& a, const Operand& b) {
+  static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
+  Operands result{a, b};
+  Copies copies{};
+  int count = 0;
+  dim3 grid(0, min(static_cast<unsigned>(a.batch), MOST_Y));
+  const auto add = [&](Operand& operand, Workspace<bf16>& workspace) {
+    if (operand.cols == 0 || operand.rows == 0 || fits_tensor_map(operand)) return;
+    const int groups = ceil_div(operand.cols, GROUP);
+    int across = 1;
+    while (across < min(groups, THREADS)) across *= 2;
+    const std::int64_t ld = std::int64_t{groups} * GROUP, stride = ld * operand.rows;
+    bf16* to = workspace.at_least(static_cast<std::size_t>(stride) * operand.batch);
+    copies.of[count++] = {operand, to, ld, stride, across};
+    grid.x = max(grid.x, static_cast<unsigned>(ceil_div(operand.rows, THREADS / across)));
+    operand.data = to, operand.ld = ld, operand.stride = stride;
+  };
+  add(result.a, a_workspace);
+  add(result.b, b_workspace);
+  if (count == 0) return result;
+  grid.z = count;
+  launch(copy_rows, LaunchConfig{.grid = grid, .block = dim3(THREADS), .overlaps_previous = true}, copies);
+  return result;
+}
+
+// C = alpha * (the sum of the parts) + beta * C, in the order of the parts, four columns a thread. SHARERS
+// threads share the parts of each four: each adds up every SHARERS-th, the first of them what they have.
+template <int SHARERS, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS)
+    add_parts(GemmBf16 g, int splits, const float* parts /* [matrix][split][M][ld] */, std::int64_t ld) {
+  constexpr int ACROSS = THREADS / SHARERS;
+  __shared__ __align__(16) float shared[SHARERS][ACROSS * 4];
+  let_next_launch_begin();
+  const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
+  const std::int64_t four = static_cast<std::int64_t>(blockIdx.x) * ACROSS + x, fours = ld / 4;
+  const std::int64_t row = four / fours, size = g.M * ld, matrix = row / g.M, in_matrix = row % g.M;
+  const int col = static_cast<int>(four % fours) * 4, left = matrix < g.batch ? g.N - col : 0;
+  const float* from = parts + matrix * splits * size + in_matrix * ld + col;
+  float sums[4] = {};
+  wait_for_previous_launch();  // the parts are there
+#pragma unroll 4
+  for (int split = y; split < splits; split += SHARERS) {
+    const float4 v = load4<true>(from + split * size, left);
+    sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
+  }
+  if constexpr (SHARERS > 1) {
+    float4_at(&shared[y][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+    __syncthreads();
+    if (y > 0) return;
+    for (int other = 1; other < SHARERS; ++other) {
+      const float4 v = float4_at(&shared[other][x * 4]);
+      sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
+    }
+  }
+  update4<ALIGNED>(g.C + matrix * g.strideC + in_matrix * g.ldc + col, left, sums, g.alpha, g.beta);
+}
+
+// parts: [batch][splits][M][ld]; ld is a multiple of 4, and what lies behind column N - 1 may be read.
+void add(const GemmBf16& g, int splits, const float* parts, std::int64_t ld, bool c_is_aligned) {
+  constexpr int FEW = 3, SHARERS = 4;  // so many parts one thread adds up; more of them, so many threads
+  const bool shared = splits > FEW;
+  const std::int64_t fours = ld / 4 * g.M * g.batch, per_block = THREADS / (shared ? SHARERS : 1);
+  const LaunchConfig config{.grid = dim3(static_cast<unsigned>((fours + per_block - 1) / per_block)),
+                            .block = dim3(THREADS),
+                            .overlaps_previous = true};
+  const auto kernel = shared ? (c_is_aligned ? add_parts<SHARERS, true> : add_parts<SHARERS, false>)
+                             : (c_is_aligned ? add_parts<1, true> : add_parts<1, false>);
+  launch(kernel, config, g, splits, parts, ld);
+}
+
+}  // namespace passes
+}  // namespace

@@ -1,0 +1,281 @@
+#pragma once
+
+// Step 37's pipeline for tiles of several sizes, whose terms may be split among blocks. A tile of less than
+// 128 rows is computed as one of C transposed: the columns of B are the rows of the tensor cores' A, of which
+// a product always has 64.
+
+#include "common/cuda/bulk_store.hpp"
+#include "common/cuda/dependent_launch.hpp"
+#include "common/cuda/dynamic_shared.hpp"
+#include "common/cuda/float2.hpp"
+#include "common/cuda/mbarrier.hpp"
+#include "common/cuda/named_barrier.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/tf32.hpp"
+#include "common/cuda/warpgroup_registers.hpp"
+#include "common/cuda/wgmma.hpp"
+#include "common/step.hpp"
+#include "tests/kernels/every_shape_bf16_passes.hpp"
+
+namespace {
+namespace tiles {
+
+constexpr int BK = 64;           // terms that a block multiplies at a time (a k-tile)
+constexpr int MM = 64, MK = 16;  // a wgmma's: 64 rows, or columns of C if the tile is transposed; 16 terms
+constexpr int CONSUMERS = 2;     // warpgroups that multiply; the first one copies
+constexpr int THREADS = (1 + CONSUMERS) * 128;
+constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
+constexpr int GROUP = 64;            // elements in the 128 bytes that are swizzled
+constexpr int BAND = 16;             // rows of tiles processed together, column by column
+constexpr int STORED = 32;           // columns of C in a store: 128 bytes
+constexpr int BUFFERS = 2;           // of a warpgroup, for sums that are being stored
+constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
+static_assert(BK == GROUP);
+
+// A block's shared memory.
+template <int BM, int BN, int STAGES, bool TRANSPOSED>
+struct alignas(1024) Tiles {
+  bf16 A[STAGES][BM][BK];                   // [stage][row][k], swizzled
+  bf16 B[STAGES][BN / GROUP][BK][GROUP];    // [stage][group][k][column], swizzled
+  float C[CONSUMERS][BUFFERS][MM][STORED];  // [warpgroup][buffer][row][column], swizzled: on their way to C
+  std::uint64_t full[STAGES];               // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];              // all consumers have multiplied them
+};
+template <int BM, int BN, int STAGES>
+struct alignas(1024) Tiles<BM, BN, STAGES, true> {  // whose sums go to C from where they are
+  bf16 A[STAGES][BM][BK];
+  bf16 B[STAGES][BN / GROUP][BK][GROUP];
+  std::uint64_t full[STAGES], empty[STAGES];
+};
+
+// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B.
+template <int BM_, int BN_, int STAGES_>
+struct Shape {
+  static constexpr int BM = BM_, BN = BN_, STAGES = STAGES_;
+  static constexpr bool TRANSPOSED = BM < CONSUMERS * MM;
+  static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread
+  static_assert(TRANSPOSED ? BN == CONSUMERS * MM && BM % 8 == 0 : BM == CONSUMERS * MM && BN % GROUP == 0);
+  using Tiles = tiles::Tiles<BM, BN, STAGES, TRANSPOSED>;
+};
+
+// What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
+struct Product {
+  int M, N, k_tiles, batch, splits;
+  float alpha, beta;
+  float* C;  // [batch][splits][M][N]
+  std::int64_t ldc, strideC;
+};
+
+// A part of a tile of C: k-tiles first to first + count - 1.
+struct Work {
+  int matrix, split, row0, col0, first, count;
+};
+
+template <typename S>
+__device__ __forceinline__ Work find_work(const Product& p, int number) {
+  const int tiles_m = ceil_div(p.M, S::BM), tiles_n = ceil_div(p.N, S::BN);
+  const int of_matrix = tiles_m * tiles_n, of_split = of_matrix * p.batch;
+  const int split = number / of_split, in_matrix = number % of_matrix;
+  const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
+  const int rows = min(BAND, tiles_m - band * BAND);
+  const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
+  const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
+  return {number % of_split / of_matrix,          split,
+          (band * BAND + in_band % rows) * S::BM, column * S::BN,
+          split * share + min(split, longer),     share + (split < longer ? 1 : 0)};
+}
+template <typename S>
+__host__ __device__ int units_of(const Product& p) {
+  return ceil_div(p.M, S::BM) * ceil_div(p.N, S::BN) * p.batch * p.splits;
+}
+
+// C = alpha * sums + beta * C for a thread's sums of a transposed tile. Eight lanes have neighbours in a row
+// of C: 32 bytes, which is what memory moves at least.
+template <typename S>
+__device__ __forceinline__ void store_transposed(const Product& p, const Work& work, int warpgroup,
+                                                 const float (&sums)[S::SUMS]) {
+  float* C = p.C + (std::int64_t{work.matrix} * p.splits + work.split) * p.strideC;  // [M][N]
+#pragma unroll
+  for (int j = 0; j < S::SUMS; ++j) {
+    const auto [column, row] = wgmma_place(threadIdx.x % 128, j);
+    const int m = work.row0 + row, n = work.col0 + warpgroup * MM + column;
+    if (m < p.M && n < p.N) update(C[m * p.ldc + n], sums[j], p.alpha, p.beta);
+  }
+}
+
+// The same of a tile as it is, by way of buffers in shared memory: from there TMA takes all 64 rows of a
+// warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
+template <typename S, bool TMA>
+__device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
+                                      int warpgroup, float (&buffers)[BUFFERS][MM][STORED],
+                                      const float (&sums)[S::SUMS]) {
+  const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
+  const int row0 = work.row0 + warpgroup * MM;  // the warpgroup's first row
+  const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
+#pragma unroll
+  for (int part = 0; part < S::BN / STORED; ++part) {
+    auto& buffer = buffers[part % BUFFERS];
+    if constexpr (TMA) {
+      if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
+      named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+    }
+    const float alpha = TMA ? p.alpha : 1.0f;
+#pragma unroll
+    for (int i = 0; i < STORED / 2; i += 2) {  // two sums side by side
+      const int j = part * STORED / 2 + i;
+      const auto [row, col] = wgmma_place(thread, i ^ swap);
+      const float x = swap ? sums[j ^ 8] : sums[j], y = swap ? sums[(j ^ 8) + 1] : sums[j + 1];
+      float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(alpha * x, alpha * y);
+    }
+    const int col0 = work.col0 + part * STORED;
+    if constexpr (TMA) {
+      fence_async_proxy();
+      named_barrier_sync(1 + warpgroup, 128);  // it is full
+      if (thread == 0) {
+        tensor_store(map_c, col0, row0, matrix, buffer);
+        bulk_store_commit();
+      }
+    } else {
+      // The warp's rows are full, and all its lanes are done with the other buffer.
+      __syncwarp();
+      const int first = thread / 32 * 16, lane = thread % 32;
+      float* C = p.C + matrix * p.strideC;  // [M][N]
+#pragma unroll
+      for (int row = first; row < first + 16; ++row) {
+        if (row0 + row >= p.M || col0 + lane >= p.N) continue;
+        update(C[(row0 + row) * p.ldc + col0 + lane], buffer[row][swizzle_128B(row, lane)], p.alpha, p.beta);
+      }
+    }
+  }
+}
+
+// map_a: boxes BM x BK. map_b: boxes BK x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
+template <typename S, bool TMA>
+__global__ void __launch_bounds__(THREADS, 1)
+    gemm_tiles(Product p, const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+               const __grid_constant__ TensorMap map_c) {
+  constexpr int BM = S::BM, BN = S::BN, STAGES = S::STAGES;
+  auto& tiles = dynamic_shared<typename S::Tiles>();
+
+  const int units = units_of<S>(p);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(&tiles.full[stage], 1);
+      mbarrier_init(&tiles.empty[stage], CONSUMERS);
+    }
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+  let_next_launch_begin();
+  wait_for_previous_launch();  // it may write A and B, and read or write C
+
+  int stage = 0;
+  if (threadIdx.x < 128) {
+    warpgroup_reg_dealloc<FEW>();
+    if (threadIdx.x > 0) return;
+    int parity = 1;  // the phase before the first is complete: at first all stages are empty
+    for (int number = blockIdx.x; number < units; number += gridDim.x) {
+      const Work work = find_work<S>(p, number);
+      const bool backwards = number / gridDim.x % 2 == 1;
+      for (int i = 0; i < work.count; ++i) {
+        const int k0 = (work.first + (backwards ? work.count - 1 - i : i)) * BK;
+        std::uint64_t* full = &tiles.full[stage];
+        mbarrier_wait(&tiles.empty[stage], parity);
+        mbarrier_arrive_expect_tx(full, sizeof(bf16) * BK * (BM + BN));
+        tensor_copy(tiles.A[stage], map_a, k0, work.row0, work.matrix, full);
+        for (int group = 0; group < BN / GROUP; ++group) {
+          tensor_copy(tiles.B[stage][group], map_b, work.col0 + group * GROUP, k0, work.matrix, full);
+        }
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  warpgroup_reg_alloc<MANY>();
+
+  const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
+  // The warpgroup's operands in the first stage.
+  const auto first_a =
+      matrix_descriptor(tiles.A[0][S::TRANSPOSED ? 0 : warpgroup * MM], Swizzle::of_128_bytes, 0, ATOM);
+  const auto first_b = matrix_descriptor(tiles.B[0][S::TRANSPOSED ? warpgroup : 0], Swizzle::of_128_bytes,
+                                         sizeof tiles.B[0][0], ATOM);
+  int parity = 0;
+  for (int number = blockIdx.x; number < units; number += gridDim.x) {
+    const Work work = find_work<S>(p, number);
+    float sums[S::SUMS];
+    int before = 0;  // the stage of the k-tile before
+    for (int i = 0; i < work.count; ++i) {
+      mbarrier_wait(&tiles.full[stage], parity);
+      wgmma_fence();
+      const auto a = first_a + stage * sizeof tiles.A[0], b = first_b + stage * sizeof tiles.B[0];
+      for (int k = 0; k < BK; k += MK) {
+        const auto a_k = a + k * sizeof(bf16), b_k = b + k * sizeof tiles.B[0][0][0];
+        if constexpr (S::TRANSPOSED) {
+          wgmma_bf16<Major::MN, Major::K>(sums, b_k, a_k, i > 0 || k > 0);
+        } else {
+          wgmma_bf16<Major::K, Major::MN>(sums, a_k, b_k, i > 0 || k > 0);
+        }
+      }
+      wgmma_commit();
+      wgmma_wait<1>();  // the warpgroup is done with the k-tile before this one
+      if (thread == 0 && i > 0) mbarrier_arrive(&tiles.empty[before]);
+      before = stage;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    wgmma_wait<0>(sums);
+    if (thread == 0 && work.count > 0) mbarrier_arrive(&tiles.empty[before]);
+#pragma unroll
+    for (int j = 0; j < S::SUMS; ++j) {
+      if (work.count == 0) sums[j] = 0.0f;
+    }
+    if constexpr (S::TRANSPOSED) {
+      store_transposed<S>(p, work, warpgroup, sums);
+    } else {
+      store<S, TMA>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
+    }
+  }
+  if (TMA && thread == 0) bulk_store_wait_read<0>();
+}
+
+// Computes the product g of operands that TMA can reach, in `splits` parts. c_is_aligned: TMA can store C.
+template <typename S>
+void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, float* parts, int splits,
+         bool c_is_aligned) {
+  Product p{.M = g.M,
+            .N = g.N,
+            .k_tiles = ceil_div(g.K, BK),
+            .batch = g.batch,
+            .splits = splits,
+            .alpha = g.alpha,
+            .beta = g.beta,
+            .C = g.C,
+            .ldc = g.ldc,
+            .strideC = g.strideC};
+  if (splits > 1) {  // C is a workspace, whose rows hold multiples of four columns
+    p.alpha = 1.0f, p.beta = 0.0f;
+    p.C = parts, p.N = ceil_div(g.N, 4) * 4, p.ldc = p.N, p.strideC = p.ldc * p.M;
+  }
+  const bool tma = !S::TRANSPOSED && p.beta == 0.0f && (splits > 1 || c_is_aligned);
+  const auto map_of = [&](const passes::Operand& m, int rows, int cols) {
+    return tensor_map(m.data, m.rows, m.cols, m.ld, m.batch, m.stride, rows, cols, Swizzle::of_128_bytes);
+  };
+  const TensorMap map_c =
+      tma ? tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes)
+          : TensorMap{};
+  const int units = units_of<S>(p), waves = ceil_div(units, multiprocessors());
+  const LaunchConfig config{
+      .grid = dim3(ceil_div(units, waves)),  // blocks that all have as many tiles, if they can
+      .block = dim3(THREADS),
+      .shared_bytes = sizeof(typename S::Tiles),
+      .overlaps_previous = true};
+  const auto kernel = [&] {
+    if constexpr (!S::TRANSPOSED) {
+      if (tma) return gemm_tiles<S, true>;
+    }
+    return gemm_tiles<S, false>;
+  }();
+  launch(kernel, config, p, map_of(a, S::BM, BK), map_of(b, BK, GROUP), map_c);
+}
+
+}  // namespace tiles
+}  // namespace
