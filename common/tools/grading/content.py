@@ -59,7 +59,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Question:
-    """answer: an expression; tolerance: relative; worked: how to get there."""
+    """answer: an expression; tolerance: relative; worked: how to get there; weight: its share."""
 
     id: str
     asks: str
@@ -67,8 +67,11 @@ class Question:
     worked: str
     unit: str = ""
     tolerance: int | float = 0.01
+    weight: int | float = 1
 
     def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise ValueError(f"weight is {self.weight:g}, and should be more than 0")
         if "mine" in names_of(self.answer):
             raise ValueError("the answer looks at `mine`, but there is no kernel of the student's")
 
@@ -77,7 +80,8 @@ class Question:
 class Exercise:
     """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
     what to look at where the result is wrong and the wrong elements do not say why. Of a fault, symptom: what
-    its user sees, all that is said before the first hint; found: the code of what the grader finds."""
+    its user sees, all that is said before the first hint; found: the code of what the grader finds. points: in
+    a class."""
 
     name: str
     folder: Path
@@ -86,6 +90,7 @@ class Exercise:
     task: str
     hints: list
     after: str = ""
+    points: int | float = 1
     look: str = ""
     symptom: str = ""
     found: str = ""
@@ -96,6 +101,8 @@ class Exercise:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind is '{self.kind}'; use {', '.join(KINDS)}")
+        if self.points <= 0:
+            raise ValueError(f"points is {self.points:g}, and should be more than 0")
         if (self.folder.name == "exercise") != (self.kind == "kernel"):
             raise ValueError(f"an exercise of kind {self.kind} lies in {KINDS[self.kind]}")
         if self.kind != "kernel":

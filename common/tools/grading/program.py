@@ -44,6 +44,7 @@ from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer
+from tools.grading.roster import Deadline, read_roster, time_of
 from tools.grading.run import named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
@@ -60,6 +61,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write them there, too"},
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
+    "--exercises": {"metavar": "02,05", "help": "of these only, and a score of these"},
+    "--roster": {"metavar": "FILE.csv", "help": "the class, as Moodle or Canvas exports it"},
+    "--due": {"metavar": "TIME", "default": "", "help": "the deadline, as '2026-12-01 23:59'"},
+    "--late": {"type": float, "default": 0, "metavar": "PERCENT", "help": "taken off for each day begun"},
+    "--assignment": {"metavar": "NAME", "default": "", "help": "the gradebook's column, of Canvas"},
     "folder": {"metavar": "FOLDER"},
     "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "--xray, --size 64, --help, ..."},
     "name": {"metavar": "NAME"},
@@ -74,7 +80,7 @@ COMMANDS = {
     "solution": "name --reveal",
     "reset": "name",
     "report": "--json",
-    "grade": "folder --out --jobs --device --seed",
+    "grade": "folder --out --exercises --roster --due --late --assignment --jobs --device --seed",
     "verify": "names --device --seed",
 }
 
@@ -104,6 +110,12 @@ class Program:
         names = [exercise.name for exercise in self.exercises]
         [found] = chosen([whole], names, "exercise")
         return self.exercises[names.index(found)]
+
+    def named_exercises(self) -> list[Exercise]:
+        """Those of --exercises, in order, or all."""
+        names = (self.args.exercises or "").split(",")
+        chosen = {self.find(name.strip()).name for name in names if name.strip()}
+        return [e for e in self.exercises if not chosen or e.name in chosen]
 
     def next_exercise(self) -> Exercise | None:
         """The first that is neither passed nor given up."""
@@ -299,15 +311,18 @@ class Program:
         seed = secrets.randbits(31) if self.args.seed is None else self.args.seed
         if not isolation.works():
             say(wrapped(f"Note: {isolation.WITHOUT}.", ""))
-        out = Path(self.args.out)
+        out, exercises = Path(self.args.out), self.named_exercises()
+        roster = read_roster(Path(self.args.roster)) if self.args.roster else None
+        deadline = Deadline(time_of(self.args.due, "--due"), self.args.late)
         rows = grade_class(
-            Path(self.args.folder), out, self.exercises, self.build,
-            jobs=self.args.jobs, device=self.args.device, seed=seed, say=say,
+            Path(self.args.folder), out, exercises, self.build, jobs=self.args.jobs, device=self.args.device,
+            seed=seed, say=say, roster=roster, deadline=deadline, assignment=self.args.assignment,
+            known=self.exercises,
         )  # fmt: skip
-        say(f"\n{class_table(rows, self.exercises)}\n")
+        say(f"\n{class_table(rows, exercises)}\n")
         say(
-            f"Written: {out}/class.csv, {out}/class.json, and two files for each student. "
-            f"The same problems again: --seed {seed}"
+            f"Written: {out}/class.csv, {out}/class.json, {f'{out}/grades.csv, ' if roster else ''}and two "
+            f"files for each student. The same problems again: --seed {seed}"
         )
         return 0
 
