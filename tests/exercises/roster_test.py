@@ -4,10 +4,14 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from tools.base import UsageError
+from tools.grading.class_report import BLANK, Row
+from tools.grading.content import Question
 from tools.grading.finding import Grade
+from tools.grading.hand_ins import HandIn
 from tools.grading.program import solution_of
 from tools.grading.roster import Deadline, read_roster, time_of
 
@@ -107,9 +111,12 @@ def test_lateness():
     assert [deadline.kept(hours) for hours in (None, 0.0, 0.1, 24, 25, 999)] == [1, 1, 0.9, 0.9, 0.8, 0]
 
 
-def test_weights():
-    grade = Grade(object(), questions={"a": True, "b": False}, weights={"a": 3, "b": 1})
-    assert grade.share == 0.75
+def test_weights(exercises):
+    questions = [Question("a", "?", "1", "", weight=3), Question("b", "?", "1", "")]
+    exercise = replace(exercises["two_bounds"], points=2, questions=questions)
+    row = Row(HandIn("Anna"), 1, grades={"two_bounds": Grade(BLANK, questions={"a": True, "b": False})})
+    assert row.points_of(exercise) == 1.5
+    assert row.points_of(replace(exercise, name="another")) == 0
 
 
 def test_a_class_with_a_roster(student, exercises, build, tmp_path):

@@ -51,8 +51,12 @@ class Row:
     same_code_as: dict[str, str] = field(default_factory=dict)
 
     def points_of(self, exercise: Exercise) -> float:
-        grade = self.grades.get(exercise.name)
-        return round(exercise.points * grade.share, 2) if grade else 0
+        """All for what is passed, of a prediction as much as is right."""
+        grade = self.grades.get(exercise.name, Grade(BLANK))
+        of = {question.id: question.weight for question in exercise.questions}
+        right = sum(weight for name, weight in of.items() if grade.questions.get(name))
+        share = right / sum(of.values()) if of else 0
+        return exercise.points if grade.passed else round(exercise.points * share, 2)
 
     def points(self, exercises: list[Exercise]) -> float:
         return round(self.kept * sum(self.points_of(exercise) for exercise in exercises), 2)
@@ -123,7 +127,7 @@ def grade_class(
     graded: Graded = {}
     with ThreadPoolExecutor(jobs) as pool:
         tasks = [
-            (row, exercise.name, pool.submit(_grade, row, exercise, build, device, graded))
+            (row, exercise.name, pool.submit(grade_one, row, exercise, build, device, graded))
             for row in rows
             for exercise in exercises
             if exercise.file_name in row.hand_in.files
@@ -149,7 +153,7 @@ def grade_class(
     return rows
 
 
-def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
+def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
     """One file; whatever happens, the others are graded."""
     data = row.hand_in.files[exercise.file_name]
     try:
@@ -222,6 +226,16 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def message(row: Row, exercise: Exercise, grade: Grade) -> str:
+    """What the student would see."""
+    lines = []
+    if grade.passed or exercise.kind == "predict":
+        lines += [wrapped(note, "  + ", "    ") for note in grade.notes]
+    if grade.finding:
+        lines.append(show(grade.finding, exercise.file_name, row.texts.get(exercise.name, "")))
+    return "\n".join(lines)
+
+
 def _messages(row: Row, exercises: list[Exercise]) -> str:
     lines = [f"{row.hand_in.name}: {row.summary(exercises)}", ""]
     lines += [f"ignored: {path}: {why}" for path, why in row.hand_in.ignored]
@@ -231,10 +245,7 @@ def _messages(row: Row, exercises: list[Exercise]) -> str:
         if (grade := row.grades.get(exercise.name)) is None:
             continue
         lines.append(f"{exercise.name}: {'passed' if grade.passed else 'not yet'}")
-        if grade.passed or exercise.kind == "predict":
-            lines += [wrapped(note, "  + ", "    ") for note in grade.notes]
-        if grade.finding:
-            lines += [show(grade.finding, exercise.file_name, row.texts.get(exercise.name, "")), ""]
+        lines += [message(row, exercise, grade), *([""] if grade.finding else [])]
     return "\n".join(lines) + "\n"
 
 

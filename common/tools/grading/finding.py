@@ -34,28 +34,19 @@ class Failed(Exception):
 @dataclass
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
-    device: where it was graded; seconds: how long that took; questions: of a prediction, which are right, and
-    weights, what each counts; warnings: of the compiler."""
+    device: where it was graded; seconds: how long that took; questions: of a prediction, which are right;
+    warnings: of the compiler."""
 
     finding: Finding | None
     notes: list[str] = field(default_factory=list)
     device: str = ""
     seconds: float = 0
     questions: dict[str, bool] = field(default_factory=dict)
-    weights: dict[str, int | float] = field(default_factory=dict)
     warnings: list[Finding] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         return self.finding is None
-
-    @property
-    def share(self) -> float:
-        """Of the exercise's points: 1 for what is passed, of a prediction as much of 1 as is right."""
-        if self.passed or not self.questions:
-            return float(self.passed)
-        right = sum(self.weights[name] for name, is_right in self.questions.items() if is_right)
-        return right / sum(self.weights.values())
 
 
 @contextmanager

@@ -50,7 +50,8 @@ class HandIn:
     ignored: list[tuple[str, str]] = field(default_factory=list)
     modified: float = 0
 
-    def take(self, wanted: set[str], found: Iterator[Thing]) -> None:
+    def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
+        wanted = {exercise.file_name for exercise in exercises} | {STATE}
         for thing in sorted(found, key=lambda thing: (thing.path.count("/"), thing.path)):
             name = PurePosixPath(thing.path).name
             faults = {
@@ -76,7 +77,6 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
         raise UsageError(
             f"{folder} is no folder; give the one that holds a folder or a zip file for each student"
         )
-    wanted = {exercise.file_name for exercise in exercises} | {STATE}
     hand_ins: dict[str, HandIn] = {}
     ignored = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -90,12 +90,19 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
             ignored.append((entry.name, f"there is another hand-in of {name}"))
         elif entry.is_dir() or (is_file and zipfile.is_zipfile(entry.path)):
             hand_ins[name] = HandIn(name)
-            hand_ins[name].take(wanted, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
+            hand_ins[name].take(exercises, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
         else:
             ignored.append((entry.name, "it is neither a folder nor a zip file"))
     if not hand_ins:
         raise UsageError(f"{folder} holds no folder and no zip file of a student")
     return list(hand_ins.values()), ignored
+
+
+def read_hand_in(folder: Path, exercises: list[Exercise]) -> HandIn:
+    """The one that a folder is."""
+    hand_in = HandIn(folder.name)
+    hand_in.take(exercises, _in_folder(folder))
+    return hand_in
 
 
 def _in_folder(folder: Path) -> Iterator[Thing]:

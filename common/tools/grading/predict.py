@@ -57,7 +57,6 @@ def grade_answers(exercise: Exercise, build: Path, source: str) -> Grade:
         for question in exercise.questions:
             found = _grade_one(question, context, answers.get(question.id, ""), source, grade.notes)
             grade.questions[question.id] = found is None
-            grade.weights[question.id] = question.weight
             grade.finding = grade.finding or found
         if grade.passed and all(" not checked here" in note for note in grade.notes):
             raise BuildError("none of the questions can be graded here: " + grade.notes[0])

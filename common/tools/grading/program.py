@@ -9,6 +9,7 @@
   exercises reset NAME             the starter again; the old file stays as NAME.cu.old
   exercises report [--json FILE]   all results, for a teacher
   exercises grade FOLDER --out DIR  a whole class: FOLDER holds a folder or a zip file for each student
+  exercises export                 for other services: --gradescope FILE.zip, --github-classroom DIR
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
 A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
@@ -40,6 +41,7 @@ from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
 from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
+from tools.grading.export import export_classroom, export_gradescope
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
@@ -65,6 +67,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--roster": {"metavar": "FILE.csv", "help": "the class, as Moodle or Canvas exports it"},
     "--due": {"metavar": "TIME", "default": "", "help": "the deadline, as '2026-12-01 23:59'"},
     "--late": {"type": float, "default": 0, "metavar": "PERCENT", "help": "taken off for each day begun"},
+    "--gradescope": {"metavar": "FILE.zip", "help": "the autograder; a folder, if it is no .zip"},
+    "--github-classroom": {"metavar": "DIR", "help": "a template repository, without solutions"},
     "--assignment": {"metavar": "NAME", "default": "", "help": "the gradebook's column, of Canvas"},
     "folder": {"metavar": "FOLDER"},
     "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "--xray, --size 64, --help, ..."},
@@ -81,6 +85,7 @@ COMMANDS = {
     "reset": "name",
     "report": "--json",
     "grade": "folder --out --exercises --roster --due --late --assignment --jobs --device --seed",
+    "export": "--exercises --gradescope --github-classroom",
     "verify": "names --device --seed",
 }
 
@@ -324,6 +329,16 @@ class Program:
             f"Written: {out}/class.csv, {out}/class.json, {f'{out}/grades.csv, ' if roster else ''}and two "
             f"files for each student. The same problems again: --seed {seed}"
         )
+        return 0
+
+    def export(self) -> int:
+        made = {export_gradescope: self.args.gradescope, export_classroom: self.args.github_classroom}
+        if not any(made.values()):
+            raise UsageError("export needs --gradescope FILE.zip or --github-classroom DIR")
+        for make, out in made.items():
+            if out:
+                make(self.named_exercises(), self.build, Path(out))
+                say(f"Written: {out}")
         return 0
 
     def verify(self) -> int:
