@@ -41,7 +41,6 @@ from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
 from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
-from tools.grading.export import export_classroom, export_gradescope
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
@@ -50,6 +49,7 @@ from tools.grading.roster import Deadline, read_roster, time_of
 from tools.grading.run import named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
+from tools.services.export import export_classroom, export_gradescope
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
 NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter must get further than this

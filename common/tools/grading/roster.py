@@ -131,12 +131,19 @@ class Roster:
         for student in self.students:
             row = dict(student.row)
             if student.name in points and row.get("Grade can be changed", "Yes") != "No":
-                most = maximum or row.get("Maximum Grade") or f"{of:g}"
-                row[grade] = f"{points[student.name] / of * float(most):.2f}"
+                most = _number(maximum) or _number(row.get("Maximum Grade", "")) or of
+                row[grade] = f"{points[student.name] / of * most:.2f}"
                 if "Feedback comments" in columns:
                     row["Feedback comments"] = says[student.name]
             writer.writerow(row)
         return out.getvalue()
+
+
+def _number(text: str) -> float:
+    """0 for what is none, such as a scale's name."""
+    with suppress(ValueError):
+        return float(text.replace(",", "."))
+    return 0
 
 
 def _only(found: list[Student]) -> Student | None:
@@ -163,8 +170,8 @@ def read_roster(path: Path) -> Roster:
         if not (name := " ".join(row[known[part]].strip() for part in parts).strip()) or name in NO_STUDENT:
             roster.above += [] if name == NO_STUDENT[0] else [row]
             continue
-        shown = name
-        if name in taken:
+        shown = re.sub(r"[/\x00-\x1f]", "_", name)  # files are called like that
+        if shown in taken:
             shown += f" ({next((row[known[i]] for i in IDS if row.get(known.get(i, ''))), len(taken))})"
         taken.add(shown)
         where = f"{path}: {name}"

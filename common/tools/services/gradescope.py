@@ -1,6 +1,6 @@
 """Grades one hand-in on Gradescope and writes what it reads. Standard library only.
 
-  python -m tools.grading.gradescope SUBMISSION RESULTS.json
+  python -m tools.services.gradescope SUBMISSION RESULTS.json
 
 https://gradescope-autograders.readthedocs.io/en/latest/specs/ describes results.json.
 """

@@ -32,7 +32,7 @@ from tools.grading.content import (
 from tools.grading.grader import Grader
 from tools.grading.predict import correct_answer
 
-SERVICES = Path(__file__).parent / "services"
+FILES = Path(__file__).parent / "files"
 KEPT = ("LICENSE", "meson.build", "meson.options", "setup.sh", "common", "steps/meson.build",
         "tests/shapes.txt")  # fmt: skip
 LEFT_OUT = ("__pycache__", "pages", "website")
@@ -44,7 +44,7 @@ def export_gradescope(exercises: list[Exercise], build: Path, out: Path) -> None
     def fill(folder: Path) -> None:
         _write_grader(folder / "grader", exercises, build)
         for name in ("setup.sh", "run_autograder"):
-            shutil.copy(SERVICES / "gradescope" / name, folder / name)
+            shutil.copy(FILES / "gradescope" / name, folder / name)
 
     _fill(out, fill)
 
@@ -65,7 +65,7 @@ def export_classroom(exercises: list[Exercise], build: Path, out: Path) -> None:
         for exercise in exercises:
             write_whole(folder / exercise.file_name, exercise.starter)
         tasks = (f"## `{e.file_name}`: {e.title}\n\n{e.task}\n" for e in exercises)
-        write_whole(folder / "README.md", read_text(SERVICES / "classroom.md") + "\n".join(tasks))
+        write_whole(folder / "README.md", read_text(FILES / "classroom.md") + "\n".join(tasks))
         (workflow := folder / ".github/workflows/classroom.yml").parent.mkdir(parents=True)
         write_whole(workflow, _workflow(exercises))
         write_whole(folder / ".gitignore", "/.venv/\n/build/\n__pycache__/\n")
@@ -141,7 +141,7 @@ def _toml(table: dict[str, Any]) -> str:
 
 def _workflow(exercises: list[Exercise]) -> str:
     """By the actions of GitHub Classroom, which counts the points."""
-    frame, step, reporter = read_text(SERVICES / "classroom.yml").split("# ----\n")
+    frame, step, reporter = read_text(FILES / "classroom.yml").split("# ----\n")
     names = [exercise.name for exercise in exercises]
     steps = (
         step.replace("NAME", e.name).replace("FILE", e.file_name).replace("POINTS", f"{e.points:g}")
