@@ -118,8 +118,10 @@ def slides_of(page: str) -> Iterator[tuple[str, list[str]]]:
             yield f"{heading}: predict", ["Write down a number, and how you came to it."]
         for piece in pieces(content):
             if piece.startswith(("![", "|", "`" * 3)):
-                yield from ([(name, texts)] if texts else [])
-                yield name, [piece]
+                if len(texts) > 1:  # one stands above it
+                    yield name, texts
+                    texts = []
+                yield name, [*texts, piece]
                 texts = []
             elif not piece.startswith(("`", "#", "*line*")):  # what a picture or a listing is of
                 texts = [*texts, brief(piece)]
@@ -148,7 +150,9 @@ def as_html(piece: str, folder: Path) -> str:
         return f"![{text}](data:{kind};base64,{data})"
 
     made = markdown(piece if piece.startswith("```") else LINK.sub(replace, piece), extensions=EXTENSIONS)
-    return f'<div style="--lines: {max(piece.count(chr(10)), 1)}">{made}</div>'
+    kind = "picture" if piece.startswith("![") else "text"
+    lines = max(piece.count("\n"), len(piece) // 90, 1)
+    return f'<div class="{kind}" style="--lines: {lines}">{made}</div>'
 
 
 def deck(lecture: Lecture) -> str:
@@ -201,7 +205,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the decks go")
     arguments = parser.parse_args()
     every, wanted = lectures(), arguments.lecture
-    chosen = [e for e in every if wanted in (None, str(e.number)) or wanted.lower() in e.title.lower()]
+    by_number = {str(lecture.number): [lecture] for lecture in every}
+    by_title = [e for e in every if wanted is None or wanted.lower() in e.title.lower()]
+    chosen = by_number.get(wanted, by_title)
     if not chosen:
         raise UsageError(f"there is no lecture '{wanted}'; there are {len(every)}: give a number, or a word")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
