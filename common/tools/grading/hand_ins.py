@@ -11,7 +11,9 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -28,10 +30,11 @@ RUN = 6  # words that are compared as one
 
 
 class Thing(NamedTuple):
-    """What lies in a hand-in: its path there, its size, what is wrong with it, and how to read it."""
+    """What lies in a hand-in: its path there, size and time, what is wrong with it, and how to read it."""
 
     path: str
     size: int = 0
+    modified: float = 0
     wrong: str = ""
     read: Callable[[], bytes] = bytes
 
@@ -39,13 +42,16 @@ class Thing(NamedTuple):
 @dataclass
 class HandIn:
     """Of one student: files: what was handed in for each exercise, as bytes, and state.json if it was;
-    ignored: what else was there, and why it does not count."""
+    ignored: what else was there, and why it does not count; modified: when the newest of the files was
+    written, in seconds since 1970, 0 if there is none."""
 
     name: str
     files: dict[str, bytes] = field(default_factory=dict)
     ignored: list[tuple[str, str]] = field(default_factory=list)
+    modified: float = 0
 
-    def take(self, wanted: set[str], found: Iterator[Thing]) -> None:
+    def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
+        wanted = {exercise.file_name for exercise in exercises} | {STATE}
         for thing in sorted(found, key=lambda thing: (thing.path.count("/"), thing.path)):
             name = PurePosixPath(thing.path).name
             faults = {
@@ -56,7 +62,9 @@ class HandIn:
             }
             wrong = thing.wrong or next((fault for fault, has in faults.items() if has), "")
             try:
-                self.files |= {} if wrong else {name: thing.read()}
+                if not wrong:
+                    self.files[name] = thing.read()
+                    self.modified = max(self.modified, thing.modified * (name != STATE))
             except UNREADABLE as error:
                 wrong = f"it cannot be read: {error}"
             if wrong:
@@ -69,7 +77,6 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
         raise UsageError(
             f"{folder} is no folder; give the one that holds a folder or a zip file for each student"
         )
-    wanted = {exercise.file_name for exercise in exercises} | {STATE}
     hand_ins: dict[str, HandIn] = {}
     ignored = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -83,12 +90,19 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
             ignored.append((entry.name, f"there is another hand-in of {name}"))
         elif entry.is_dir() or (is_file and zipfile.is_zipfile(entry.path)):
             hand_ins[name] = HandIn(name)
-            hand_ins[name].take(wanted, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
+            hand_ins[name].take(exercises, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
         else:
             ignored.append((entry.name, "it is neither a folder nor a zip file"))
     if not hand_ins:
         raise UsageError(f"{folder} holds no folder and no zip file of a student")
     return list(hand_ins.values()), ignored
+
+
+def read_hand_in(folder: Path, exercises: list[Exercise]) -> HandIn:
+    """The one that a folder is."""
+    hand_in = HandIn(folder.name)
+    hand_in.take(exercises, _in_folder(folder))
+    return hand_in
 
 
 def _in_folder(folder: Path) -> Iterator[Thing]:
@@ -103,7 +117,9 @@ def _in_folder(folder: Path) -> Iterator[Thing]:
                 return
             status = path.lstat()
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
-            yield Thing(str(path.relative_to(folder)), status.st_size, wrong, partial(_read, path))
+            yield Thing(
+                str(path.relative_to(folder)), status.st_size, status.st_mtime, wrong, partial(_read, path)
+            )
         if deep:
             folders.clear()
 
@@ -119,6 +135,12 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         return file.read(MOST_BYTES)
 
 
+def _written(entry: zipfile.ZipInfo) -> float:
+    with suppress(ValueError, OverflowError):  # month 0
+        return datetime(*entry.date_time).timestamp()
+    return 0
+
+
 def _in_zip(path: Path) -> Iterator[Thing]:
     try:
         archive = zipfile.ZipFile(path)
@@ -129,7 +151,8 @@ def _in_zip(path: Path) -> Iterator[Thing]:
     for entry in entries[:MOST_FILES]:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         wrong = "" if kind in (0, stat.S_IFREG) else "it is a link, or no regular file"
-        yield Thing(entry.filename.lstrip("/"), entry.file_size, wrong, partial(_unzipped, archive, entry))
+        read, name = partial(_unzipped, archive, entry), entry.filename.lstrip("/")
+        yield Thing(name, entry.file_size, _written(entry), wrong, read)
     if len(entries) > MOST_FILES:
         yield Thing(f"{entries[MOST_FILES].filename} and others", wrong=MANY)
 
