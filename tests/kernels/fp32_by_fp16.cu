@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < BN / 2; j += 4) {
       const int col = wgmma_place(thread, j).col;
       if (col >= cols) continue;
-      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[min(col + 1, cols - 1)].exponent;
+      const int exponent0 = of_cols[col].exponent, exponent1 = col + 1 < cols ? of_cols[col + 1].exponent : 0;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         if (!exists[r]) continue;
