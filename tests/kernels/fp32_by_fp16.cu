@@ -43,6 +43,8 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
 constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
+// With fewer terms, FP32 summation may round so seldom that hi and lo, which lose up to 2^-22 of an operand,
+// are less accurate. Not with few large ones among many: there, too, it rounds at every term.
 constexpr int SHORTEST = 96;       // K
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
