@@ -143,8 +143,8 @@ int main(int argc, char** argv) {
   for (const auto& [of, K] : cases) {
     const Outcome o = run(*of, K, 1 + K);
     const auto& taken = o.ledger.taken;
-    fmt::print("{:20} {:>5}  {:7.2f} {:7.2f}  {:4} {:3} {:5} {:7} {:5}  {}\n", of->name, K, o.ours, o.summation,
-               taken[0], taken[1], taken[2], taken[3], taken[4], o.broken);
+    fmt::print("{:20} {:>5}  {:7.2f} {:7.2f}  {:4} {:3} {:5} {:7} {:5}  {}\n", of->name, K, o.ours,
+               o.summation, taken[0], taken[1], taken[2], taken[3], taken[4], o.broken);
     broken += !o.broken.empty();
     if (rejected && o.broken.find(argv[2]) != std::string::npos) return 0;
   }

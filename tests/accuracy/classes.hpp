@@ -61,17 +61,17 @@ void fill(Problem& p, const OfA& a, const OfB& b) {
 // One draw for each element, whatever its place.
 template <typename OfA, typename OfB>
 auto independent(const OfA& a, const OfB& b) {
-  return [=](Problem& p, Draw& d) {
-    fill(p, [&](int, int) { return a(d); }, [&](int, int) { return b(d); });
-  };
+  return
+      [=](Problem& p, Draw& d) { fill(p, [&](int, int) { return a(d); }, [&](int, int) { return b(d); }); };
 }
 
 // A falls by 2^binades along k, B rises, or falls with it.
 inline auto graded(int binades, bool both_fall = false) {
   return [=](Problem& p, Draw& d) {
     const auto exponent = [&](int k) { return binades * k / p.K; };
-    fill(p, [&](int, int k) { return std::ldexp(d.normal(), -exponent(k)); },
-         [&](int k, int) { return std::ldexp(d.normal(), both_fall ? -exponent(k) : exponent(k)); });
+    fill(
+        p, [&](int, int k) { return std::ldexp(d.normal(), -exponent(k)); },
+        [&](int k, int) { return std::ldexp(d.normal(), both_fall ? -exponent(k) : exponent(k)); });
   };
 }
 
@@ -87,8 +87,9 @@ inline auto outlier(const std::function<int(int K, Draw&)>& where) {
 // Zero but where `exists(row, k)`; B is dense.
 inline auto pattern(const std::function<bool(const Problem&, int, int)>& exists) {
   return [=](Problem& p, Draw& d) {
-    fill(p, [&](int i, int k) { return exists(p, i, k) ? d.normal() : 0.0; },
-         [&](int, int) { return d.normal(); });
+    fill(
+        p, [&](int i, int k) { return exists(p, i, k) ? d.normal() : 0.0; },
+        [&](int, int) { return d.normal(); });
   };
 }
 
@@ -133,8 +134,9 @@ inline std::vector<Class> all_classes() {
     std::vector<int> row(p.M), col(p.N);
     for (int& e : row) e = d.below(61) - 30;
     for (int& e : col) e = d.below(61) - 30;
-    fill(p, [&](int i, int) { return std::ldexp(d.normal(), row[i]); },
-         [&](int, int j) { return std::ldexp(d.normal(), col[j]); });
+    fill(
+        p, [&](int i, int) { return std::ldexp(d.normal(), row[i]); },
+        [&](int, int j) { return std::ldexp(d.normal(), col[j]); });
   };
   // The second half of k nearly undoes the first.
   const auto ill_conditioned = [](Problem& p, Draw& d) {
@@ -154,7 +156,9 @@ inline std::vector<Class> all_classes() {
       const auto element = [&](int k, bool large) {
         return d.normal() * (large || (last && k == p.K - 1) ? 1 : small);
       };
-      fill(p, [&](int, int k) { return element(k, in_a(k)); }, [&](int k, int) { return element(k, !in_a(k)); });
+      fill(
+          p, [&](int, int k) { return element(k, in_a(k)); },
+          [&](int k, int) { return element(k, !in_a(k)); });
     };
   };
   // Just above a power of two: what hi and lo lose is as large as can be, and of one sign.
@@ -168,7 +172,7 @@ inline std::vector<Class> all_classes() {
   const std::vector<int> usual{100, 512};
   return {
       {"uniform", all_fast, {1, 8, 16, 64, 96, 100, 512, 1024}, independent(uniform, uniform)},
-      {"normal", all_fast, {1, 8, 16, 64, 128, 512, 1024}, independent(normal, normal)},
+      {"normal", all_fast, {1, 8, 16, 64, 128, 512, 1024, 9000}, independent(normal, normal)},
       {"positive", all_fast, usual, independent(positive, positive)},
       {"16-bit integers", all_fast, usual, independent(integer, integer)},
       {"ReLU x normal", all_fast, {128, 512}, independent(relu, normal)},
@@ -202,7 +206,10 @@ inline std::vector<Class> all_classes() {
       {"zeros", all_fast, {100}, independent([](Draw&) { return 0; }, normal)},
       {"an infinity in A", either, {100}, with({{3, 70, -1, inf}})},
       {"a NaN in B", either, {100}, with({{-1, 99, 5, nan}})},
-      {"infinities meet", none_fast, {100, 200}, with({{70, 7, -1, inf}, {70, 8, 11, -inf}, {2, 9, -1, inf}})},
+      {"infinities meet",
+       none_fast,
+       {100, 200},
+       with({{70, 7, -1, inf}, {70, 8, 11, -inf}, {2, 9, -1, inf}})},
       {"infinity x 0", none_fast, {100}, with({{70, 7, -1, inf}, {-1, 7, 9, 0.0f}, {1, 4, 119, -inf}})},
   };
 }

@@ -43,6 +43,8 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
 constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
+// With fewer terms, FP32 summation may round so seldom that hi and lo, which lose up to 2^-22 of an operand,
+// are less accurate. Not with few large ones among many: there, too, it rounds at every term.
 constexpr int SHORTEST = 96;       // K
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < BN / 2; j += 4) {
       const int col = wgmma_place(thread, j).col;
       if (col >= cols) continue;
-      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[min(col + 1, cols - 1)].exponent;
+      const int exponent0 = of_cols[col].exponent, exponent1 = col + 1 < cols ? of_cols[col + 1].exponent : 0;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         if (!exists[r]) continue;
