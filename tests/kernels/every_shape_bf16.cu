@@ -26,14 +26,15 @@ void gemm(const GemmBf16& g) {
   // TMA stores rows in whole groups of 16 bytes.
   const bool c_is_aligned = fits_tensor_map(c) && g.N % 4 == 0;
 
-  const auto [tile, splits] =
+  const auto [tile, splits, in_cluster] =
       choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, !fits_tensor_map(a), !fits_tensor_map(b)});
   const std::int64_t ld = std::int64_t{ceil_div(g.N, 4)} * 4;  // of the sums of parts
+  const bool adds = splits > 1 && !in_cluster;                 // by a second launch
   float* parts = nullptr;
-  if (splits > 1) parts = workspace.at_least(static_cast<std::size_t>(ld) * g.M * g.batch * splits);
+  if (adds) parts = workspace.at_least(static_cast<std::size_t>(ld) * g.M * g.batch * splits);
   const auto [reachable_a, reachable_b] = passes::reachable(a, b);
   const auto run = [&]<typename S>(S) {
-    tiles::run<S>(g, reachable_a, reachable_b, parts, splits, c_is_aligned);
+    tiles::run<S>(g, reachable_a, reachable_b, splits, in_cluster, parts, c_is_aligned);
   };
   switch (tile) {  //               BM   BN  STAGES
     case Tile::t128x256:
@@ -58,7 +59,7 @@ void gemm(const GemmBf16& g) {
       run(tiles::Shape<16, 128, 12>{});
       break;
   }
-  if (splits > 1) passes::add(g, splits, parts, ld, c_is_aligned);
+  if (adds) passes::add(g, splits, parts, ld, c_is_aligned);
 }
 
 }  // namespace

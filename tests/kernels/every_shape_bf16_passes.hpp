@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(THREADS)
 
 // parts: [batch][splits][M][ld]; ld is a multiple of 4, and what lies behind column N - 1 may be read.
 void add(const GemmBf16& g, int splits, const float* parts, std::int64_t ld, bool c_is_aligned) {
-  constexpr int FEW = 3, SHARERS = 4;  // so many parts one thread adds up; more of them, so many threads
+  constexpr int FEW = 2, SHARERS = 4;  // so many parts one thread adds up; more of them, so many threads
   const bool shared = splits > FEW;
   const std::int64_t fours = ld / 4 * g.M * g.batch, per_block = THREADS / (shared ? SHARERS : 1);
   const LaunchConfig config{.grid = dim3(static_cast<unsigned>((fours + per_block - 1) / per_block)),

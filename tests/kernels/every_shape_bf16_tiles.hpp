@@ -5,6 +5,7 @@
 // a product always has 64.
 
 #include "common/cuda/bulk_store.hpp"
+#include "common/cuda/cluster.hpp"
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float2.hpp"
@@ -58,12 +59,16 @@ struct Shape {
   using Tiles = tiles::Tiles<BM, BN, STAGES, TRANSPOSED>;
 };
 
+// How sums get to C: by TMA; by threads; by threads of a cluster, whose blocks have a part of the tile each.
+enum class Output { tma, threads, cluster };
+
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
   int M, N, k_tiles, batch, splits;
   float alpha, beta;
-  float* C;  // [batch][splits][M][N]
+  float* C;  // [batch][splits][M][N]; of a cluster's parts [batch][M][N]
   std::int64_t ldc, strideC;
+  bool c_is_aligned;  // to 16 bytes
 };
 
 // A part of a tile of C: k-tiles first to first + count - 1.
@@ -74,15 +79,18 @@ struct Work {
 template <typename S>
 __device__ __forceinline__ Work find_work(const Product& p, int number) {
   const int tiles_m = ceil_div(p.M, S::BM), tiles_n = ceil_div(p.N, S::BN);
-  const int of_matrix = tiles_m * tiles_n, of_split = of_matrix * p.batch;
-  const int split = number / of_split, in_matrix = number % of_matrix;
+  const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
+  const int in_matrix = tile % (tiles_m * tiles_n);
   const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
   const int rows = min(BAND, tiles_m - band * BAND);
   const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
   const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
-  return {number % of_split / of_matrix,          split,
-          (band * BAND + in_band % rows) * S::BM, column * S::BN,
-          split * share + min(split, longer),     share + (split < longer ? 1 : 0)};
+  return {tile / (tiles_m * tiles_n),
+          split,
+          (band * BAND + in_band % rows) * S::BM,
+          column * S::BN,
+          split * share + min(split, longer),
+          share + (split < longer ? 1 : 0)};
 }
 template <typename S>
 __host__ __device__ int units_of(const Product& p) {
@@ -149,8 +157,49 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
   }
 }
 
+// The same for a cluster's sums of a tile, each block's of its part of the terms. Each block leaves them in
+// its shared memory, where the tiles of A and B were, and adds up all blocks' of its share of the elements,
+// in the order of the parts.
+template <typename S>
+__device__ __forceinline__ void add_in_cluster(const Product& p, typename S::Tiles& tiles, const Work& work,
+                                               int warpgroup, const float (&sums)[S::SUMS]) {
+  constexpr int BM = S::BM, BN = S::BN, FOURS = BN / 4, ALL = CONSUMERS * 128;
+  static_assert(sizeof(float) * BM * BN <= sizeof tiles.A + sizeof tiles.B);
+  float* left = reinterpret_cast<float*>(&tiles);  // [BM][BN], swizzled
+  const int thread = threadIdx.x % 128;
+  named_barrier_sync(1, ALL);  // nobody needs A and B any more
+#pragma unroll
+  for (int j = 0; j < S::SUMS; j += 2) {
+    const auto [row, col] = wgmma_place(thread, j);
+    if constexpr (S::TRANSPOSED) {
+      left[col * BN + swizzle_128B(col, warpgroup * MM + row)] = sums[j];
+      left[(col + 1) * BN + swizzle_128B(col + 1, warpgroup * MM + row)] = sums[j + 1];
+    } else {
+      float2_at(&left[(warpgroup * MM + row) * BN + swizzle_128B(row, col)]) =
+          make_float2(sums[j], sums[j + 1]);
+    }
+  }
+  cluster_sync();                            // all parts are there
+  float* C = p.C + work.matrix * p.strideC;  // [M][N]
+  for (int i = work.split * ALL + warpgroup * 128 + thread; i < BM * FOURS; i += p.splits * ALL) {
+    const int row = i / FOURS, col = i % FOURS * 4;
+    float four[4] = {};
+    for (int part = 0; part < p.splits; ++part) {
+      const float4 v = float4_at(cluster_map_shared(left, part) + row * BN + swizzle_128B(row, col));
+      four[0] += v.x, four[1] += v.y, four[2] += v.z, four[3] += v.w;
+    }
+    const int m = work.row0 + row, n = work.col0 + col, valid = m < p.M ? p.N - n : 0;
+    if (p.c_is_aligned) {
+      update4<true>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
+    } else {
+      update4<false>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
+    }
+  }
+  cluster_sync();  // nobody reads another block's sums any more
+}
+
 // map_a: boxes BM x BK. map_b: boxes BK x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
-template <typename S, bool TMA>
+template <typename S, Output OUTPUT>
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_tiles(Product p, const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_c) {
@@ -228,19 +277,22 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < S::SUMS; ++j) {
       if (work.count == 0) sums[j] = 0.0f;
     }
-    if constexpr (S::TRANSPOSED) {
+    if constexpr (OUTPUT == Output::cluster) {
+      add_in_cluster<S>(p, tiles, work, warpgroup, sums);
+    } else if constexpr (S::TRANSPOSED) {
       store_transposed<S>(p, work, warpgroup, sums);
     } else {
-      store<S, TMA>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
+      store<S, OUTPUT == Output::tma>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     }
   }
-  if (TMA && thread == 0) bulk_store_wait_read<0>();
+  if (OUTPUT == Output::tma && thread == 0) bulk_store_wait_read<0>();
 }
 
-// Computes the product g of operands that TMA can reach, in `splits` parts. c_is_aligned: TMA can store C.
+// Computes the product g of operands that TMA can reach, in `splits` parts: which a cluster adds up, or for
+// which `parts` has a matrix each. c_is_aligned: TMA can store C.
 template <typename S>
-void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, float* parts, int splits,
-         bool c_is_aligned) {
+void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, int splits, bool in_cluster,
+         float* parts, bool c_is_aligned) {
   Product p{.M = g.M,
             .N = g.N,
             .k_tiles = ceil_div(g.K, BK),
@@ -250,30 +302,34 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
             .beta = g.beta,
             .C = g.C,
             .ldc = g.ldc,
-            .strideC = g.strideC};
-  if (splits > 1) {  // C is a workspace, whose rows hold multiples of four columns
+            .strideC = g.strideC,
+            .c_is_aligned = c_is_aligned};
+  if (splits > 1 && !in_cluster) {  // C is a workspace, whose rows hold multiples of four columns
     p.alpha = 1.0f, p.beta = 0.0f;
     p.C = parts, p.N = ceil_div(g.N, 4) * 4, p.ldc = p.N, p.strideC = p.ldc * p.M;
+    p.c_is_aligned = true;
   }
-  const bool tma = !S::TRANSPOSED && p.beta == 0.0f && (splits > 1 || c_is_aligned);
   const auto map_of = [&](const passes::Operand& m, int rows, int cols) {
     return tensor_map(m.data, m.rows, m.cols, m.ld, m.batch, m.stride, rows, cols, Swizzle::of_128_bytes);
   };
-  const TensorMap map_c =
-      tma ? tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes)
-          : TensorMap{};
   const int units = units_of<S>(p), waves = ceil_div(units, multiprocessors());
-  const LaunchConfig config{
+  LaunchConfig config{
       .grid = dim3(ceil_div(units, waves)),  // blocks that all have as many tiles, if they can
       .block = dim3(THREADS),
       .shared_bytes = sizeof(typename S::Tiles),
       .overlaps_previous = true};
-  const auto kernel = [&] {
-    if constexpr (!S::TRANSPOSED) {
-      if (tma) return gemm_tiles<S, true>;
+  auto kernel = gemm_tiles<S, Output::threads>;
+  TensorMap map_c{};
+  if (in_cluster) {
+    kernel = gemm_tiles<S, Output::cluster>;
+    config.grid = dim3(units), config.cluster = dim3(splits);
+  } else if constexpr (!S::TRANSPOSED) {
+    if (p.c_is_aligned && p.beta == 0.0f) {
+      kernel = gemm_tiles<S, Output::tma>;
+      map_c =
+          tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes);
     }
-    return gemm_tiles<S, false>;
-  }();
+  }
   launch(kernel, config, p, map_of(a, S::BM, BK), map_of(b, BK, GROUP), map_c);
 }
 
