@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import UsageError, aligned, read_json, write_json, write_whole
-from tools.grading.budget import HAND_IN_S, Budget, out_of_time
+from tools.grading.budget import Budget
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
@@ -35,7 +35,8 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 @dataclass
 class Row:
     """A student's result. made_of: what it depends on; grades: by exercise; codes: a short name of each
-    file's code; progress: as state.json says; spent: seconds of its programs; kept: from an earlier call."""
+    file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an earlier
+    call."""
 
     hand_in: HandIn
     seed: int
@@ -45,7 +46,7 @@ class Row:
     grades: dict[str, Grade] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
-    kept: bool = False
+    before: bool = False
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
@@ -88,19 +89,19 @@ def grade_class(
         tasks: dict[str, dict[str, Future[Grade]]] = {}
         for row in rows:
             _read(row, exercises, version)
-            row.kept = _keeps(row, out, exercises, graded)
-        for row in (row for row in rows if not row.kept):
+            row.before = _keeps(row, out, exercises, graded)
+        for row in (row for row in rows if not row.before):
             tasks[row.hand_in.name] = {
                 exercise.name: pool.submit(_grade, row, exercise, build, device, graded)
                 for exercise in exercises
                 if exercise.file_name in row.hand_in.files
             }
         for row in rows:
-            if not row.kept:
+            if not row.before:
                 row.grades = {name: task.result() for name, task in tasks[row.hand_in.name].items()}
                 write_whole(out / f"{row.hand_in.stem}.txt", _messages(row, exercises))
                 write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
-            kept = ", as graded before" if row.kept else ""
+            kept = ", as graded before" if row.before else ""
             say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points{kept}")
     finally:
         pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
@@ -173,9 +174,7 @@ def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Grade
         if key in graded:
             row.same_code_as[name], result = graded[key]
             return result
-        if row.spent >= HAND_IN_S:
-            return Grade(out_of_time())
-        budget = Budget(HAND_IN_S - row.spent)
+        budget = Budget(row.spent)
         result = grade_file(exercise, build, source, exercise.file_name, device, row.seed, budget)
         row.spent += result.seconds
         if budget.is_whole:
@@ -231,7 +230,8 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     return {
         "name": row.hand_in.name, "seed": row.seed, "made_of": row.made_of,
-        "points": round(row.points, 2), "of": len(exercises), "score": row.score(exercises), "ignored": ignored, "exercises": entries,
+        "points": round(row.points, 2), "of": len(exercises), "score": row.score(exercises),
+        "ignored": ignored, "exercises": entries,
     }  # fmt: skip
 
 
