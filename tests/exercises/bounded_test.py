@@ -6,6 +6,7 @@ import zipfile
 from contextlib import suppress
 
 import pytest
+from tools.base import ROOT
 from tools.grading import budget, class_report, rules
 from tools.grading.class_report import grade_class, table
 from tools.grading.content import without_comments, without_strings
@@ -147,6 +148,7 @@ def test_a_class_that_is_stopped_goes_on(a_class, monkeypatch):
     assert [name for name, row in found.items() if row.points] == ["Ada", "digits", r"\udcff\udcfebytes"]
     assert found["class"].grades["02_coalescing"].finding.code == "wrong result"
     assert found["digits"].told("") == ["", "", ""]
+    assert found["class"].spent > 0
     zips = [found[name].hand_in.ignored for name in found if name.startswith("zip")]
     assert [path for ignored in zips for path, _ in ignored] == ["02_coalescing.cu"] * 4
     lines = table(rows, chosen).splitlines()
@@ -162,9 +164,22 @@ def test_a_class_that_is_stopped_goes_on(a_class, monkeypatch):
     assert {path.name: path.read_bytes() for path in a_class.out.iterdir()} == before
 
 
-def test_the_rest_of_a_hand_in_is_not_run(a_class, exercises, build, monkeypatch):
-    monkeypatch.setattr(budget, "HAND_IN_S", 0)
-    _, rows = a_class()
-    finding = rows[0].grades["02_coalescing"].finding
+def test_the_rest_of_a_hand_in_is_not_run(exercises, build):
+    exercise = exercises["02_coalescing"]
+    spent = budget.Budget(spent=budget.HAND_IN_S)
+    finding = Grader(exercise, build, "cpu", 1, spent).grade(exercise.solution, "it.cu").finding
     assert finding.code == "time"
     assert "all files of a hand-in" in finding.says
+
+
+@pytest.mark.parametrize(
+    ("page", "limit"),
+    [
+        ("teaching.md", f"{budget.FILE_S} s"),
+        ("teaching.md", f"{budget.HAND_IN_S // 60} minutes"),
+        ("exercises.md", f"{budget.FILE_S} s"),
+    ],
+)
+def test_the_pages_say_the_limits(page, limit):
+    if budget.PATIENCE == 1:
+        assert limit in (ROOT / "docs" / page).read_text(encoding="utf-8")
