@@ -1,5 +1,5 @@
-"""How long grading a file, and a hand-in, may take in all; one problem has limits of its own (run.py). Standard
-library only.
+"""How long grading a file, and a hand-in, may take in all; one problem has limits of its own (run.py).
+Standard library only.
 
 The time is that of the clock, as a program may sleep; a machine on which programs wait for a processor gives
 more.
