@@ -1,4 +1,4 @@
-"""How long the programs of a file, and of a hand-in, may run in all; one order has limits of its own (run.py).
+"""How long grading a file, and a hand-in, may take in all; one problem has limits of its own (run.py).
 Standard library only.
 
 The time is that of the clock, as a program may sleep; a machine on which programs wait for a processor gives
@@ -19,33 +19,24 @@ LOOK = "what takes long in each call: the loops, and what the host does before i
 
 
 class Budget:
-    """The time of one file, which begins now. seconds: if there is less than usual."""
+    """The time of one file, which begins now. spent: seconds that others of its hand-in have taken."""
 
-    def __init__(self, seconds: float = FILE_S):
+    def __init__(self, spent: float = 0):
         waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
-        self.began, self.seconds = time.monotonic(), min(seconds, FILE_S)
-        self.ends = self.began + self.seconds * min(max(waiting, 1), MOST_WAITING)
+        self.is_whole = spent <= HAND_IN_S - FILE_S
+        self.began = time.monotonic()
+        seconds = max(min(FILE_S, HAND_IN_S - spent), 0)
+        self.ends = self.began + seconds * min(max(waiting, 1), MOST_WAITING)
 
     @property
     def left(self) -> float:
         return self.ends - time.monotonic()
 
-    @property
-    def is_whole(self) -> bool:
-        return self.seconds == FILE_S
-
     def finding(self) -> Finding:
         """Why grading has ended when nothing is left."""
-        took = f"after {time.monotonic() - self.began:.0f} s"
-        if not self.is_whole:
-            return out_of_time(f"It was stopped {took}: ")
-        says = f"Grading was stopped {took}: all problems together may take {FILE_S} s, and a right kernel takes a few."
-        return Finding("time", says, look=LOOK)
-
-
-def out_of_time(says: str = "It was not graded: ") -> Finding:
-    """Of a hand-in whose time is used up."""
-    says += (
-        f"the programs of one hand-in may run for {HAND_IN_S} s in all, and others of it have taken these."
-    )
-    return Finding("time", says, look="the files of this hand-in that took longest.")
+        says = f"Grading was stopped after {time.monotonic() - self.began:.0f} s: "
+        if self.is_whole:
+            says += f"all problems together may take {FILE_S} s, and a right kernel takes a few."
+            return Finding("time", says, look=LOOK)
+        says += f"all files of a hand-in may take {HAND_IN_S} s together, and others of it have taken these."
+        return Finding("time", says, look="the files of this hand-in that take longest.")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import UsageError, aligned, read_json, write_json, write_whole
-from tools.grading.budget import HAND_IN_S, Budget, out_of_time
+from tools.grading.budget import Budget
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
@@ -39,7 +39,7 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 class Row:
     """A student's result. made_of: what it depends on; student: of the roster; late: hours, None if there is
     no deadline; left: the share of the points that lateness leaves; grades: by exercise; codes: a short name
-    of each file's code; progress: as state.json says; spent: seconds of its programs; kept: from an earlier
+    of each file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an earlier
     call."""
 
     hand_in: HandIn
@@ -53,7 +53,7 @@ class Row:
     grades: dict[str, Grade] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
-    kept: bool = False
+    before: bool = False
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
@@ -138,19 +138,19 @@ def grade_class(
         tasks: dict[str, dict[str, Future[Grade]]] = {}
         for row in rows:
             read_row(row, exercises, version)
-            row.kept = _keeps(row, out, exercises, graded)
-        for row in (row for row in rows if not row.kept):
+            row.before = _keeps(row, out, exercises, graded)
+        for row in (row for row in rows if not row.before):
             tasks[row.hand_in.name] = {
                 exercise.name: pool.submit(grade_one, row, exercise, build, device, graded)
                 for exercise in exercises
                 if exercise.file_name in row.hand_in.files
             }
         for row in rows:
-            if not row.kept:
+            if not row.before:
                 row.grades = {name: task.result() for name, task in tasks[row.hand_in.name].items()}
                 write_whole(out / f"{row.hand_in.stem}.txt", _messages(row, exercises))
                 write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
-            kept = ", as graded before" if row.kept else ""
+            kept = ", as graded before" if row.before else ""
             say(f"{row.hand_in.name}: {row.summary(exercises)}{kept}")
     finally:
         pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
@@ -230,9 +230,7 @@ def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Gr
         if key in graded:
             row.same_code_as[name], result = graded[key]
             return result
-        if row.spent >= HAND_IN_S:
-            return Grade(out_of_time())
-        budget = Budget(HAND_IN_S - row.spent)
+        budget = Budget(row.spent)
         result = grade_file(exercise, build, source, exercise.file_name, device, row.seed, budget)
         row.spent += result.seconds
         if budget.is_whole:

@@ -65,7 +65,8 @@ def preprocessed(source: str, includes: tuple[str, ...]) -> str:
                 (folder / "out").read_text(encoding="utf-8", errors="replace"), source.count("\n") + 1
             )
     found = re.search(rf"^{FILE}:(\d+):\d+: (?:fatal )?error: (.*)", ended.said, re.MULTILINE)
-    line, said = (int(found[1]), found[2]) if found else (0, "the preprocessor does not come to its end")
+    endless = "the preprocessor does not come to its end: macros make too much of the file"
+    line, said = (int(found[1]), found[2]) if found else (0, endless)
     if missing := re.search(r"(.*): No such file|#include", said):
         only = f"only the starter's includes are allowed: {', '.join(includes)}."
         raise broken_rule(line, f"it includes {missing[1] or 'something'}; {only}")
