@@ -39,8 +39,8 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 class Row:
     """A student's result. made_of: what it depends on; student: of the roster; late: hours, None if there is
     no deadline; left: the share of the points that lateness leaves; grades: by exercise; codes: a short name
-    of each file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an earlier
-    call."""
+    of each file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an
+    earlier call."""
 
     hand_in: HandIn
     seed: int
