@@ -2,10 +2,11 @@
 // checks the results with matrices that only the judge has. Like a step's program, it prints a table and
 // writes --json.
 //
-//   judge PRECISION SECONDS OPTIONS... -- PROGRAM...
+//   judge PRECISION SECONDS TOTAL OPTIONS... -- PROGRAM...
 //
 // PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one
-// problem; OPTIONS: those of a step's program; PROGRAM: a worker (worker.cpp), and its sandbox.
+// problem; TOTAL: seconds by the clock for all of them; OPTIONS: those of a step's program; PROGRAM: a worker
+// (worker.cpp), and its sandbox.
 
 #include <fmt/format.h>
 
@@ -36,10 +37,13 @@ int main(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes =
       std::find_if(argv, end, [](const char* word) { return std::strcmp(word, "--") == 0; });
-  double seconds = 0;
-  if (argc >= 3) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), seconds);
-  if (end - dashes < 2 || dashes - argv < 3 || seconds <= 0) {
-    fmt::print(stderr, "usage: judge PRECISION SECONDS OPTIONS... -- PROGRAM...\n");
+  double seconds = 0, total = 0;
+  if (argc >= 4) {
+    std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), seconds);
+    std::from_chars(argv[3], argv[3] + std::strlen(argv[3]), total);
+  }
+  if (end - dashes < 2 || dashes - argv < 4 || seconds <= 0 || total <= 0) {
+    fmt::print(stderr, "usage: judge PRECISION SECONDS TOTAL OPTIONS... -- PROGRAM...\n");
     return 2;
   }
   try {
@@ -47,9 +51,9 @@ int main(int argc, char** argv) {
     step.cpu_observed = step.gpu = step.cpu;
     const std::vector<std::string> command(dashes + 1, end);
     step.elsewhere = [=](std::unique_ptr<harness::Device> local) {
-      return judge::make_remote_device(std::move(local), command, seconds);
+      return judge::make_remote_device(std::move(local), command, seconds, total);
     };
-    return harness::run(step, static_cast<int>(dashes - argv) - 2, argv + 2);
+    return harness::run(step, static_cast<int>(dashes - argv) - 3, argv + 3);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 2;

@@ -22,8 +22,9 @@ constexpr std::size_t alignment = 256;
 
 class RemoteDevice : public Device {
  public:
-  RemoteDevice(std::unique_ptr<Device> local, std::vector<std::string> command, double cpu_limit_s)
-      : local_(std::move(local)), worker_(std::move(command), cpu_limit_s) {
+  RemoteDevice(std::unique_ptr<Device> local, std::vector<std::string> command, double cpu_limit_s,
+               double total_s)
+      : local_(std::move(local)), worker_(std::move(command), cpu_limit_s, total_s) {
     worker_.tell({.what = Do::hello});
   }
 
@@ -141,8 +142,8 @@ class RemoteDevice : public Device {
 }  // namespace
 
 std::unique_ptr<Device> make_remote_device(std::unique_ptr<Device> local, std::vector<std::string> command,
-                                           double cpu_limit_s) {
-  return std::make_unique<RemoteDevice>(std::move(local), std::move(command), cpu_limit_s);
+                                           double cpu_limit_s, double total_s) {
+  return std::make_unique<RemoteDevice>(std::move(local), std::move(command), cpu_limit_s, total_s);
 }
 
 }  // namespace judge

@@ -87,8 +87,8 @@ Family family_of(pid_t root) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_s)
-    : cpu_limit_s_(cpu_limit_s) {
+WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_s, double total_s)
+    : cpu_limit_s_(cpu_limit_s), ends_at_s_(seconds_now() + total_s) {
   std::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans become our children, and are found
   int sockets[2], words[2];
@@ -184,7 +184,8 @@ void WorkerProcess::send(const Order& order) {
 }
 
 std::string WorkerProcess::receive(double limit_s) {
-  const double wall_limit = seconds_now() + 20 * limit_s + 20;  // if it sleeps, or waits for a processor
+  // If it sleeps, or waits for a processor.
+  const double wall_limit = std::min(seconds_now() + 20 * limit_s + 20, ends_at_s_);
   double cpu_before = -1;  // unknown: most orders are done before the first look
   std::string said;
   std::uint64_t wanted = sizeof wanted;

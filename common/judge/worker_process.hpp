@@ -15,9 +15,9 @@ namespace judge {
 // started, ends with this object.
 class WorkerProcess {
  public:
-  // command: the program and its sandbox. cpu_limit_s: processor time for one order. Throws
-  // std::runtime_error.
-  WorkerProcess(std::vector<std::string> command, double cpu_limit_s);
+  // command: the program and its sandbox. cpu_limit_s: processor time for one order; total_s: by the clock,
+  // for all that it is told. Throws std::runtime_error.
+  WorkerProcess(std::vector<std::string> command, double cpu_limit_s, double total_s);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
 
@@ -36,7 +36,7 @@ class WorkerProcess {
   void drain_words();
   void kill_all() noexcept;
 
-  double cpu_limit_s_;
+  double cpu_limit_s_, ends_at_s_;
   pid_t pid_ = -1;
   int socket_ = -1, words_ = -1, memory_fd_ = -1;
   char* memory_ = nullptr;

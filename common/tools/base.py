@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import sys
 import threading
 import tomllib
@@ -92,6 +93,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def printable(text: str) -> str:
+    """In one line, which nothing in it can end, erase or forge: what steers a terminal is spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def span(values: Iterable[Any]) -> str:
     """ "3 to 20", or the one value there is."""
     found = sorted(values)
@@ -129,6 +135,24 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: object) -> None:
     write_whole(path, json.dumps(content, indent=1) + "\n")
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Of what others hand in: a regular file, no link, of a bounded size; nothing else is touched. Raises
+    UsageError."""
+    wrong = {stat.S_IFLNK: "is a link", stat.S_IFDIR: "is a folder", stat.S_IFREG: ""}
+    try:
+        if why := wrong.get(stat.S_IFMT(os.lstat(path).st_mode), "is no regular file"):
+            raise UsageError(f"{path}: {why}")
+        # As it may be another thing by now.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > most:
+        raise UsageError(f"{path}: has more than {most:,} bytes")
+    return data
 
 
 def read_text(path: Path) -> str:

@@ -1,25 +1,26 @@
 """Grades a class: every hand-in, several at a time, and what the teacher gets of it. Standard library only.
 
 OUT/NAME.txt    the messages, in the words that the student would see
-OUT/NAME.json   points, failure codes and points of each question
+OUT/NAME.json   points, failure codes and points of each question; written when a student is done, and what
+                was written is not graded again
 OUT/class.csv   a row for each student, and OUT/class.json the same for programs
 OUT/grades.csv  if there is a roster: what Moodle or Canvas imports
 """
 
 import csv
+import hashlib
 import io
 import random
-import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, aligned, write_json, write_whole
+from tools.base import UsageError, aligned, read_json, write_json, write_whole
+from tools.grading.budget import Budget
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
@@ -29,24 +30,30 @@ from tools.grading.source import read
 from tools.grading.state import STATE, Progress, parse_state, version_of
 
 Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
+WIDEST = 40  # characters of a name in the table
 TOLD = ("hints", "attempts", "revealed")  # by state.json
 BLANK = Finding("not handed in", "Nothing was handed in.")
 
 
 @dataclass
 class Row:
-    """A student's result. grades: by exercise; points: what these are worth, by exercise; progress: as
-    state.json says; student: of the roster; late: hours, None if there is no deadline; kept: the share of the
-    points that lateness leaves."""
+    """A student's result. made_of: what it depends on; student: of the roster; late: hours, None if there is
+    no deadline; left: the share of the points that lateness leaves; grades: by exercise; codes: a short name
+    of each file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an
+    earlier call."""
 
     hand_in: HandIn
     seed: int
     student: Student | None = None
     late: float | None = None
-    kept: float = 1
+    left: float = 1
+    made_of: str = ""
+    spent: float = 0
+    codes: dict[str, str] = field(default_factory=dict)
     grades: dict[str, Grade] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
+    before: bool = False
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
@@ -59,7 +66,7 @@ class Row:
         return exercise.points if grade.passed else round(exercise.points * share, 2)
 
     def points(self, exercises: list[Exercise]) -> float:
-        return round(self.kept * sum(self.points_of(exercise) for exercise in exercises), 2)
+        return round(self.left * sum(self.points_of(exercise) for exercise in exercises), 2)
 
     def score(self, exercises: list[Exercise]) -> float:
         return round(100 * self.points(exercises) / most_points(exercises), 1)
@@ -124,24 +131,32 @@ def grade_class(
     for row in rows:
         if roster and row.student is None:
             say(f"not in the roster, or twice there: {row.hand_in.name}")
+    version = _version(exercises, build, device)
     graded: Graded = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        tasks = [
-            (row, exercise.name, pool.submit(grade_one, row, exercise, build, device, graded))
-            for row in rows
-            for exercise in exercises
-            if exercise.file_name in row.hand_in.files
-        ]
-        for row, of_row in groupby(tasks, lambda task: task[0]):
-            row.grades = {name: grade.result() for _, name, grade in of_row}
-            say(f"{row.hand_in.name}: {row.summary(exercises)}")
-    for row in rows:
-        with suppress(UsageError):
-            row.progress = parse_state(row.hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        tasks: dict[str, dict[str, Future[Grade]]] = {}
+        for row in rows:
+            read_row(row, exercises, version)
+            row.before = _keeps(row, out, exercises, graded)
+        for row in (row for row in rows if not row.before):
+            tasks[row.hand_in.name] = {
+                exercise.name: pool.submit(grade_one, row, exercise, build, device, graded)
+                for exercise in exercises
+                if exercise.file_name in row.hand_in.files
+            }
+        for row in rows:
+            if not row.before:
+                row.grades = {name: task.result() for name, task in tasks[row.hand_in.name].items()}
+                write_whole(out / f"{row.hand_in.stem}.txt", _messages(row, exercises))
+                write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
+            kept = ", as graded before" if row.before else ""
+            say(f"{row.hand_in.name}: {row.summary(exercises)}{kept}")
+    finally:
+        pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
     _compare(rows, exercises)
     for row in rows:
-        write_whole(out / f"{row.hand_in.name}.txt", _messages(row, exercises))
-        write_json(out / f"{row.hand_in.name}.json", _record(row, exercises))
+        write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
     write_json(out / "class.json", {"seed": seed, "students": [_record(row, exercises) for row in rows]})
     write_whole(out / "class.csv", _csv(rows, exercises))
     if roster:
@@ -153,23 +168,72 @@ def grade_class(
     return rows
 
 
+# ---- What was graded before ------------------------------------------------------------------------------
+
+
+def _version(exercises: list[Exercise], build: Path, device: str) -> str:
+    """Of all that grades depend on beside the hand-ins: the exercises, and what grades them."""
+    tools = [*sorted(Path(__file__).parent.glob("*.*")), build / "common/judge/judge"]
+    stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in tools if path.exists()]
+    return version_of(repr((device, stamps, [(e, e.starter, e.solution) for e in exercises])))
+
+
+def read_row(row: Row, exercises: list[Exercise], version: str) -> None:
+    """Takes what is in the files, as text."""
+    hand_in = row.hand_in
+    hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(hand_in.files.items())]
+    row.made_of = version_of(repr((version, row.seed, row.late, row.left, hashes, hand_in.ignored)))
+    for exercise in exercises:
+        with suppress(UnicodeDecodeError, KeyError):
+            row.texts[exercise.name] = hand_in.files[exercise.file_name].decode()
+    with suppress(UsageError):
+        row.progress = parse_state(hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
+
+
+def _keeps(row: Row, out: Path, exercises: list[Exercise], graded: Graded) -> bool:
+    """Whether the student was graded before, and nothing has changed since. Takes the grades over."""
+    try:
+        record = read_json(out / f"{row.hand_in.stem}.json")
+        if record["made_of"] != row.made_of:
+            return False
+        for entry in (entry for entry in record["exercises"] if entry["failure"] != BLANK.code):
+            name, found = entry["exercise"], None
+            if entry["failure"]:
+                found = Finding(*(entry[key] for key in ("failure", "says", "line", "details", "look")))
+            grade = Grade(found, entry["notes"], entry["device"], entry["seconds"], entry["questions"])
+            row.grades[name] = grade
+            if entry["same_code_as"]:
+                row.same_code_as[name] = entry["same_code_as"]
+            if entry["code"]:
+                row.codes[name] = entry["code"]
+                graded.setdefault((name, entry["code"]), (entry["same_code_as"] or row.hand_in.name, grade))
+    except (UsageError, LookupError, TypeError):
+        return False
+    return True
+
+
+# ---- Grading ---------------------------------------------------------------------------------------------
+
+
 def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
     """One file; whatever happens, the others are graded."""
-    data = row.hand_in.files[exercise.file_name]
-    try:
-        source = data.decode()
-    except UnicodeDecodeError:
+    name = exercise.name
+    if (source := row.texts.get(name)) is None:
         return Grade(Finding("unreadable", "The file is not text in UTF-8."))
-    row.texts[exercise.name] = source
     try:
         if exercise.kind == "predict":
             return grade_file(exercise, build, source, "")
         # With the same lines in the same places, as a finding names one.
-        key = exercise.name, re.sub(r"[ \t]+\n", "\n", read(source, exercise.starter).text.rstrip())
+        lines = [line.rstrip(" \t") for line in read(source, exercise.starter).text.rstrip().split("\n")]
+        key = name, version_of("\n".join(lines))
+        row.codes[name] = key[1]
         if key in graded:
-            row.same_code_as[exercise.name], result = graded[key]
-        else:
-            result = grade_file(exercise, build, source, exercise.file_name, device, row.seed)
+            row.same_code_as[name], result = graded[key]
+            return result
+        budget = Budget(row.spent)
+        result = grade_file(exercise, build, source, exercise.file_name, device, row.seed, budget)
+        row.spent += result.seconds
+        if budget.is_whole:
             graded[key] = row.hand_in.name, result
         return result
     except Failed as failed:
@@ -210,6 +274,8 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
             "points": row.points_of(exercise), "of": exercise.points,
             "failure": found.code if found else None, "line": found.line if found else None,
             "says": found.says if found else None, "questions": grade.questions,
+            "details": found.details if found else [], "look": found.look if found else "",
+            "notes": grade.notes, "code": row.codes.get(exercise.name),
             "seconds": round(grade.seconds, 1), "device": grade.device,
             "similarity": row.alike.get(exercise.name),
             "same_code_as": row.same_code_as.get(exercise.name),
@@ -220,7 +286,7 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
         entries.append(entry)
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     return {
-        "name": row.hand_in.name, "seed": row.seed, "points": row.points(exercises),
+        "name": row.hand_in.name, "seed": row.seed, "made_of": row.made_of, "points": row.points(exercises),
         "of": most_points(exercises), "score": row.score(exercises), "hours_late": row.late,
         "ignored": ignored, "exercises": entries,
     }  # fmt: skip
@@ -275,13 +341,17 @@ def _harmless(name: str) -> str:
     return f"'{name}" if name.startswith(tuple("=+-@\t\r")) else name
 
 
+def _cut(name: str) -> str:
+    return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
+
+
 def table(rows: list[Row], exercises: list[Exercise]) -> str:
     """For the teacher: who has what, and what looks alike."""
     lines = [["student", "points", "score", "handed in", *TOLD[:2], "like the solution", "like a classmate"]]
     for row in rows:
         name, best = row.most_alike("to_classmate")
-        mate = f"{best['to_classmate']} % {best['classmate']}, {name}" if best["classmate"] else "-"
+        mate = f"{best['to_classmate']} % {_cut(best['classmate'])}, {name}" if best["classmate"] else "-"
         near = f"{row.most_alike('to_solution')[1]['to_solution']} %"
         points = [f"{row.points(exercises):g}", f"{row.score(exercises)} %", str(len(row.grades))]
-        lines.append([row.hand_in.name, *points, *row.told("-")[:2], near, mate])
+        lines.append([_cut(row.hand_in.name), *points, *row.told("-")[:2], near, mate])
     return aligned(lines)

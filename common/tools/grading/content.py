@@ -221,11 +221,14 @@ def entry_of_step(step: str) -> Entry:
 
 # ---- What must fit together ------------------------------------------------------------------------------
 
-# What C++ takes for one piece; a ' within a number or a // within a string begins nothing.
+# A C++ file's pieces. Each begins where the one before it ends, and what is not closed ends as it does for
+# the compiler, a comment with the file, a string with its line; so the time grows with the length alone. (The
+# lexer of Pygments takes minutes for a quarter of a MB of `R"a(`.)
 PIECE = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
-    |(?P<text>(?:u8|[uUL])?(?:R"(?P<mark>[^\s()\\]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
-    |\.?\d(?:'\w|[eEpP][+-]|[\w.])*|\w+""",
+    r"""(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))
+    |(?P<raw>(?:u8|[uUL])?R")
+    |(?P<text>(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?))
+    |\.?\d(?:'\w|[eEpP][+-]|[\w.])*+|\w++|\S""",
     re.DOTALL | re.VERBOSE,
 )
 

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from tools.base import printable
+
 WIDTH = 96
+MOST_SAID = 2000  # characters of a sentence: names and types can be of any length
 
 
 @dataclass
@@ -79,15 +82,16 @@ def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
 
 def show(finding: Finding, file: str, source: str) -> str:
     """The finding as a student reads it; file: the student's file as it is to be named."""
-    lines = [wrapped(finding.says)]
-    text = source.splitlines()
+    lines = [wrapped(finding.says[:MOST_SAID])]
+    text = source.split("\n")  # as compilers count them
     if finding.line:
         lines.append(f"  at {file}:{finding.line}")
         if 0 < finding.line <= len(text):
-            code = text[finding.line - 1].strip()
+            code = text[finding.line - 1].expandtabs(2).strip()
             code = code if len(code) <= 84 else code[:81] + "..."
             lines.append(f"    {finding.line:>5} | {code}")
-    lines += [wrapped(detail, "    ") for detail in finding.details]
+    lines += [wrapped(detail[:MOST_SAID], "    ") for detail in finding.details]
     if finding.look:
         lines.append(wrapped(finding.look, "  Look at: ", "           "))
-    return "\n".join(lines)
+    # What the student wrote may steer a terminal.
+    return "\n".join(printable(line) for text in lines for line in text.split("\n"))

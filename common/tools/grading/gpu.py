@@ -22,6 +22,7 @@ from tools.measuring.ladder import run_step
 SIZE = 4096
 ROUNDS, SAMPLES = 2, 6
 SECONDS = 60  # of processor time for a problem: CUDA starts slowly
+TOTAL_S = 300  # by the clock, for all problems of a run
 ON_GPU = ("--device", "gpu", "--repeat", "0")
 
 
@@ -80,7 +81,7 @@ def _times(program: Built, size: int, file: str) -> list[float]:
 
 def _run(built: Built, problems: list[Problem], file: str) -> list[dict]:
     """The records of problems that are computed rightly. Raises Failed."""
-    outcome = run(built, problems, *ON_GPU, seconds=SECONDS, gpu=True, source=file)
+    outcome = run(built, problems, *ON_GPU, seconds=SECONDS, gpu=True, source=file, total=TOTAL_S)
     if outcome.crash:
         finding = ended_finding(outcome, file)
         finding.says = f"On the GPU: {finding.says}"

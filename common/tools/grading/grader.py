@@ -18,6 +18,7 @@ from typing import Any
 from tools.base import write_json
 from tools.claims.context import MINE, STANDARD_PROBLEM
 from tools.claims.objects import rows_of
+from tools.grading.budget import Budget
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, graded
@@ -65,12 +66,13 @@ def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: An
 @dataclass
 class Grader:
     """Grades a kernel of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
-    default."""
+    default; budget: the time for all of it, as usual by default."""
 
     exercise: Exercise
     build: Path
     device: str = "auto"
     seed: int | None = None
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         self.seed = secrets.randbits(31) if self.seed is None else self.seed
@@ -79,6 +81,7 @@ class Grader:
     def grade(self, source: str, file: str) -> Grade:
         """source: what the student wrote; file: how to name it. Raises BuildError."""
         self.file = file
+        self.time = self.budget or Budget()
         with graded() as grade:
             self._grade(source, grade)
         return grade
@@ -111,7 +114,12 @@ class Grader:
             grade.notes.append("speed: not checked here, there is no GPU")
 
     def _run(self, problems: list[Problem], *options: str) -> Outcome:
-        return run(self.built, problems, *options, source=self.file)
+        if self.time.left <= 0:
+            raise Failed(self.time.finding())
+        outcome = run(self.built, problems, *options, source=self.file, total=self.time.left)
+        if self.time.left <= 0 and outcome.crash:
+            raise Failed(self.time.finding())
+        return outcome
 
     def _fail(self, finding: Finding, problem: Problem | None) -> None:
         """Raises Failed; of a hidden problem it says how to meet it again."""

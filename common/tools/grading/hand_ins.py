@@ -15,18 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from tools.base import UsageError
+from tools.base import UsageError, printable, read_regular
 from tools.grading.content import PIECE, Exercise
-from tools.grading.state import STATE
+from tools.grading.state import MOST_BYTES, STATE, version_of
 
-MOST_BYTES = 1 << 18  # of a file
 MOST_FILES = 2000  # of a hand-in
-UNREADABLE = (OSError, RuntimeError, zipfile.BadZipFile, NotImplementedError, ValueError)
+MOST_ZIPPED = 32 << 20  # bytes of a zip file
 MANY, DEEP = f"there are more than {MOST_FILES:,} files", "it lies more than one folder down"
-RUN = 6  # words that are compared as one
+DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others take as much memory as they say
+LONGEST_PATH = 200  # characters of a path that are shown
+LONGEST_STEM = 180  # bytes of a name that begins a file's name
+RUN, MOST_WORDS = 6, 20_000  # words that are compared as one; and that are compared of a file
 
 
 class Thing(NamedTuple):
@@ -41,18 +44,32 @@ class Thing(NamedTuple):
 
 @dataclass
 class HandIn:
-    """Of one student: files: what was handed in for each exercise, as bytes, and state.json if it was;
-    ignored: what else was there, and why it does not count; modified: when the newest of the files was
-    written, in seconds since 1970, 0 if there is none."""
+    """Of one student. name: in one line, whatever the folder is called; files: what was handed in for each
+    exercise, as bytes, and state.json if it was; ignored: what else was there, and why it does not count;
+    modified: when the newest of the files was written, in seconds since 1970, 0 if there is none."""
 
     name: str
     files: dict[str, bytes] = field(default_factory=dict)
     ignored: list[tuple[str, str]] = field(default_factory=list)
     modified: float = 0
 
+    @property
+    def stem(self) -> str:
+        """How the files of the student's results are called: by the name, if it fits and is not that of the
+        class's."""
+        fits = len(self.name.encode()) <= LONGEST_STEM and not re.search(r"-[0-9a-f]{16}$", self.name)
+        if fits and self.name.casefold() != "class":
+            return self.name
+        return f"{self.name[: LONGEST_STEM // 4]}-{version_of(self.name)}"
+
     def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
+        """Takes what counts. Whatever is there, and whatever a damaged zip file does, ends in `ignored`."""
         wanted = {exercise.file_name for exercise in exercises} | {STATE}
-        for thing in sorted(found, key=lambda thing: (thing.path.count("/"), thing.path)):
+        try:
+            things = sorted(found, key=lambda thing: (thing.path.count("/"), thing.path))
+        except Exception as error:
+            things = [Thing("", wrong=_why(error))]
+        for thing in things:
             name = PurePosixPath(thing.path).name
             faults = {
                 "it is no exercise's file": name not in wanted,
@@ -65,10 +82,14 @@ class HandIn:
                 if not wrong:
                     self.files[name] = thing.read()
                     self.modified = max(self.modified, thing.modified * (name != STATE))
-            except UNREADABLE as error:
-                wrong = f"it cannot be read: {error}"
+            except Exception as error:
+                wrong = _why(error)
             if wrong:
-                self.ignored.append((thing.path, wrong))
+                self.ignored.append((printable(thing.path[:LONGEST_PATH]) or "all of it", printable(wrong)))
+
+
+def _why(error: Exception) -> str:
+    return f"it cannot be read: {str(error) or type(error).__name__}"[:LONGEST_PATH]
 
 
 def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn], list[tuple[str, str]]]:
@@ -81,18 +102,19 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
     ignored = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         name = Path(entry.name).stem if entry.name.lower().endswith(".zip") else entry.name
+        name, shown = (printable(text.replace("\\", r"\\")) for text in (name, entry.name))
         if entry.name.startswith("."):
             continue
         is_file = entry.is_file(follow_symlinks=False)
         if entry.is_symlink():
-            ignored.append((entry.name, "it is a link"))
+            ignored.append((shown, "it is a link"))
         elif name in hand_ins:
-            ignored.append((entry.name, f"there is another hand-in of {name}"))
+            ignored.append((shown, f"there is another hand-in of {name}"))
         elif entry.is_dir() or (is_file and zipfile.is_zipfile(entry.path)):
             hand_ins[name] = HandIn(name)
             hand_ins[name].take(exercises, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
         else:
-            ignored.append((entry.name, "it is neither a folder nor a zip file"))
+            ignored.append((shown, "it is neither a folder nor a zip file"))
     if not hand_ins:
         raise UsageError(f"{folder} holds no folder and no zip file of a student")
     return list(hand_ins.values()), ignored
@@ -106,9 +128,9 @@ def read_hand_in(folder: Path, exercises: list[Exercise]) -> HandIn:
 
 
 def _in_folder(folder: Path) -> Iterator[Thing]:
-    count = 0
+    count, unread = 0, list[OSError]()
     kinds = {stat.S_IFREG: "", stat.S_IFLNK: "it is a link", stat.S_IFDIR: DEEP}
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=unread.append):
         deep = len(Path(place).relative_to(folder).parts) >= 2
         for name in [*files, *(f for f in folders if deep or (Path(place) / f).is_symlink())]:
             path = Path(place) / name
@@ -117,17 +139,11 @@ def _in_folder(folder: Path) -> Iterator[Thing]:
                 return
             status = path.lstat()
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
-            yield Thing(
-                str(path.relative_to(folder)), status.st_size, status.st_mtime, wrong, partial(_read, path)
-            )
+            read, name = partial(read_regular, path, MOST_BYTES), str(path.relative_to(folder))
+            yield Thing(name, status.st_size, status.st_mtime, wrong, read)
         if deep:
             folders.clear()
-
-
-def _read(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(MOST_BYTES + 1)
+    yield from (Thing(os.path.relpath(e.filename, folder), wrong=_why(e)) for e in unread)
 
 
 def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -142,15 +158,15 @@ def _written(entry: zipfile.ZipInfo) -> float:
 
 
 def _in_zip(path: Path) -> Iterator[Thing]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except UNREADABLE as error:
-        yield Thing(path.name, wrong=f"it cannot be read: {error}")
-        return
+    if (size := path.stat().st_size) > MOST_ZIPPED:
+        raise ValueError(f"it has {size:,} bytes; a zip file has at most {MOST_ZIPPED:,}")
+    archive = zipfile.ZipFile(path)
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     for entry in entries[:MOST_FILES]:
         kind = stat.S_IFMT(entry.external_attr >> 16)
         wrong = "" if kind in (0, stat.S_IFREG) else "it is a link, or no regular file"
+        if entry.compress_type not in DEFLATED:
+            wrong = "it is compressed in another way than by deflate, which zip files use"
         read, name = partial(_unzipped, archive, entry), entry.filename.lstrip("/")
         yield Thing(name, entry.file_size, _written(entry), wrong, read)
     if len(entries) > MOST_FILES:
@@ -160,7 +176,7 @@ def _in_zip(path: Path) -> Iterator[Thing]:
 # ---- How much two files have in common -------------------------------------------------------------------
 
 
-Words = tuple[set[tuple[str, ...]], set[tuple[str, ...]]]
+Words = tuple[set[int], set[int]]  # hashes
 
 
 def words_of(source: str, starter: str) -> Words:
@@ -168,14 +184,14 @@ def words_of(source: str, starter: str) -> Words:
     replaced by the same word."""
 
     def words(text: str) -> list[str]:
-        text = PIECE.sub(lambda piece: " " if piece["comment"] else piece[0], text)
-        return re.findall(r"[A-Za-z_]\w*|\d[\w.]*|\S", text)
+        pieces = (piece[0] for piece in PIECE.finditer(text) if not piece["comment"])
+        return list(islice(pieces, MOST_WORDS))
 
-    def runs(text: list[str], length: int) -> set[tuple[str, ...]]:
-        return {tuple(text[at : at + length]) for at in range(len(text) - length + 1)}
+    def runs(text: list[str], length: int) -> set[int]:
+        return {hash(tuple(text[at : at + length])) for at in range(len(text) - length + 1)}
 
     mine, given = words(source), words(starter)
-    nameless = [[re.sub(r"^[A-Za-z_]\w*$", "name", word) for word in text] for text in (mine, given)]
+    nameless = [["name" if re.match("[A-Za-z_]", word) else word for word in text] for text in (mine, given)]
     return runs(mine, RUN) - runs(given, RUN), runs(nameless[0], 2 * RUN) - runs(nameless[1], 2 * RUN)
 
 

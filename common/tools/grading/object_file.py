@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tools.grading.finding import Failed, Finding
@@ -62,8 +63,14 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
 
 def line_of(symbol: Symbol, source: str) -> int:
     """The first line of code that names it, 0 if none does."""
-    word = re.compile(rf"\b{symbol.last}\b")
-    return next((n for n, line in enumerate(source.splitlines(), 1) if word.search(line)), 0)
+    return _first_lines(source).get(symbol.last, 0)
+
+
+@lru_cache(maxsize=4)
+def _first_lines(source: str) -> dict[str, int]:
+    """Where each word first stands."""
+    words = ((word, n) for n, line in enumerate(source.split("\n"), 1) for word in re.findall(r"\w+", line))
+    return dict(reversed([*words]))
 
 
 def _nothing_outlives(symbols: list[Symbol], source: str) -> None:

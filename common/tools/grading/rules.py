@@ -4,8 +4,12 @@ only.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 
+from tools.grading.content import PIECE
 from tools.grading.finding import Failed, Finding
 
 # Words with two underscores, all of CUDA, that the CPU device has; and of std::, what a kernel or its launch
@@ -52,22 +56,24 @@ RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
     (re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
     for words, why in WORDS.items()
 ]
-ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
 LOOK = "the task, which says what is yours to write; `reset` brings the file back."
 
 
 def check(text: str, allowed: str) -> None:
     """text: the file's code, without the contents of strings; allowed: the starter's. Raises Failed with the
     first rule that is broken."""
-    broken = [
-        (_line(text, match.start()), says.format(" ".join(re.sub(r"\s*::\s*", "::", found).split())))
-        for pattern, says in RULES
-        for match in pattern.finditer(text)
-        if not re.search(rf"(?<!\w){re.escape(match[0])}(?!\w)", allowed)
-        for found in [match[match.lastindex or 0]]
+
+    @cache
+    def is_given(words: str) -> bool:
+        return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", allowed) is not None
+
+    firsts = [
+        (next((m for m in form.finditer(text) if not is_given(m[0])), None), says) for form, says in RULES
     ]
-    if broken:
-        raise broken_rule(*min(broken, key=lambda pair: pair[0]))
+    if broken := [(match, says) for match, says in firsts if match]:
+        match, says = min(broken, key=lambda pair: _line(text, pair[0].start()))
+        found = " ".join(re.sub(r"\s*::\s*", "::", match[match.lastindex or 0]).split())
+        raise broken_rule(_line(text, match.start()), says.format(found))
     for at, name in not_kernels(text):
         says = f"`{name}` is launched, but it is no kernel: __global__ is missing before it."
         raise Failed(Finding("no CUDA", says, _line(text, at), look="the words before the function."))
@@ -83,16 +89,34 @@ def broken_rule(line: int, says: str) -> Failed:
 
 def not_kernels(code: str) -> Iterator[tuple[int, str]]:
     """Where functions that are launched are defined without __global__, and their names. code: without
-    comments and the contents of strings."""
-    for launched in re.findall(r"(?<!\w)launch\s*\(([^,]*)", code):
-        words = launched
-        for name in re.findall(r"\w+", launched):  # or a variable that holds the kernel
-            words += "".join(re.findall(rf"\b{name}\s*=(?!=)([^;[]*);", code))
-        for name in re.findall(r"\b[A-Za-z_]\w*\b(?!\s*\()", words):
+    comments and the contents of strings; it is read once, a statement at a time."""
+    launched: set[str] = set()
+    holds: dict[str, set[str]] = defaultdict(set)  # of a variable, the names that it may stand for
+    defined: dict[str, list[tuple[int, bool]]] = defaultdict(list)  # where, and whether as a kernel
+    statement: list[re.Match[str]] = []
+    for piece in PIECE.finditer(code):
+        if piece[0] not in ";{}":
+            statement.append(piece)
+            continue
+        words = [*(word[0] for word in statement), piece[0]]
+        depth, into = 0, set[str]()
+        for n, (word, after) in enumerate(pairwise(words)):
+            if word == "launch" and after == "(":
+                into = launched
+            elif word == "=" and n and after != "=":
+                into = holds[words[n - 1]]
+            elif word in ",[":
+                into = set()
+            is_name = word.isidentifier() and after != "("
+            if is_name:
+                into.add(word)
             # A lambda with a name is a function, too.
-            definition = (
-                rf"(?<![^;{{}}])([^;{{}}]*)\b{name}\s*(?:=\s*\[[^\]]*\]\s*)?{ARGUMENTS}[^;{{}}()]*\{{"
-            )
-            found = list(re.finditer(definition, code))
-            if found and not any("__global__" in match[1] for match in found):
-                yield found[0].end(1), name
+            heads = (after == "(" and not depth) or (is_name and words[n + 1 : n + 3] == ["=", "["])
+            if heads and piece[0] == "{":
+                defined[word].append((statement[n].start(), "__global__" in words))
+            depth += (word == "(") - (word == ")")
+        statement = []
+    named = launched.union(*(holds[name] for name in launched & holds.keys()))
+    for name in sorted(named & defined.keys()):
+        if not any(is_kernel for _, is_kernel in defined[name]):
+            yield defined[name][0][0], name

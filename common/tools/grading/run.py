@@ -14,11 +14,11 @@ from typing import Any
 from tools.base import EMULATOR, ROOT, read_text
 from tools.claims.context import STANDARD_PROBLEM
 from tools.claims.objects import rows_of
+from tools.grading.budget import FILE_S, PATIENCE
 from tools.grading.build import Built
 from tools.grading.content import precisions
 from tools.grading.isolation import Limits, confined
 
-PATIENCE = 20 if EMULATOR else 1  # right kernels take a twentieth of the time they have, or less
 SECONDS, SECONDS_XRAY = 2 * PATIENCE, 20 * PATIENCE  # of processor time for a problem, and for its X-ray
 UNPACKED = ROOT / ".packages"  # where setup.sh --no-root and --arm64 put libraries
 ENDLESS = "did not finish in time"
@@ -148,10 +148,11 @@ def plain_problems(chooser: random.Random) -> list[Problem]:
 
 def run(
     built: Built, problems: list[Problem], *options: str, seconds: float = 0, gpu: bool = False,
-    source: str = "",
+    source: str = "", total: float = FILE_S,
 ) -> Outcome:  # fmt: skip
     """Has all problems computed by the student's program and judged by another. seconds: of processor time,
-    for one problem, if not as usual; source: what to call the student's file in messages."""
+    for one problem, if not as usual; source: what to call the student's file in messages; total: seconds by
+    the clock for all problems."""
     observed = "--check" in options or "--xray" in options
     how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")
@@ -163,7 +164,7 @@ def run(
         cases, out = folder / "cases", folder / "out.json"
         cases.write_text("".join(f"{problem.options}\n" for problem in problems))
         judge = f"{built.judge}_gpu" if gpu else str(built.judge)
-        command = [*EMULATOR, judge, precisions()[built.entry.name], str(seconds)]
+        command = [*EMULATOR, judge, precisions()[built.entry.name], str(seconds), str(max(total, 1))]
         command += ["--cases", str(cases), "--json", str(out), *options]
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(

@@ -12,9 +12,10 @@ from tools.grading.content import PIECE, without_strings
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
 from tools.grading.rules import broken_rule
+from tools.grading.state import MOST_BYTES
 
-LIMITS = Limits(cpu_s=5, wall_s=20, memory=1 << 30, file=16 << 20)
-MOST_BYTES, MOST_LINES = 1 << 18, 10_000  # of a hand-in; the longest solution has 20 KB
+LIMITS = Limits(cpu_s=5, wall_s=20, memory=1 << 30, file=4 * MOST_BYTES)  # with all macros in place
+MOST_LINES, LONGEST_NAME = 10_000, 200
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 FILE = "kernel.cu"
 PREPROCESS = ["g++", "-E", "-undef", "-nostdinc", "-std=c++20", "-Iinclude", "-x", "c++"]
@@ -38,9 +39,13 @@ def read(source: str, starter: str) -> Code:
         raise broken_rule(0, f"the file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
     code = Code(preprocessed(source, includes), includes)
-    if raw := next((piece for piece in PIECE.finditer(code.text) if piece["mark"] is not None), None):
-        kind = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
-        raise broken_rule(1 + code.text.count("\n", 0, raw.start()), kind)
+    for piece in PIECE.finditer(code.text):
+        if piece["raw"]:
+            kind = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
+            raise broken_rule(1 + code.text.count("\n", 0, piece.start()), kind)
+        if piece["text"] is None and len(piece[0]) > LONGEST_NAME:
+            line = 1 + code.text.count("\n", 0, piece.start())
+            raise broken_rule(line, f"a name or number has more than {LONGEST_NAME} characters.")
     rules.check(without_strings(code.text), without_strings(preprocessed(starter, includes)))
     return code
 
@@ -60,7 +65,8 @@ def preprocessed(source: str, includes: tuple[str, ...]) -> str:
                 (folder / "out").read_text(encoding="utf-8", errors="replace"), source.count("\n") + 1
             )
     found = re.search(rf"^{FILE}:(\d+):\d+: (?:fatal )?error: (.*)", ended.said, re.MULTILINE)
-    line, said = (int(found[1]), found[2]) if found else (0, "the preprocessor does not come to its end")
+    endless = "the preprocessor does not come to its end: macros make too much of the file"
+    line, said = (int(found[1]), found[2]) if found else (0, endless)
     if missing := re.search(r"(.*): No such file|#include", said):
         only = f"only the starter's includes are allowed: {', '.join(includes)}."
         raise broken_rule(line, f"it includes {missing[1] or 'something'}; {only}")
@@ -71,15 +77,15 @@ def preprocessed(source: str, includes: tuple[str, ...]) -> str:
 
 def _in_lines(made: str, count: int) -> str:
     """What the preprocessor made, each line where it is in the source."""
-    lines, at, mine = [""] * (count + 1), 1, True
+    lines, at, mine = [list[str]() for _ in range(count + 1)], 1, True
     no_line = "`#line` and `_Pragma` are not allowed here: an exercise needs none."
     for text in made.split("\n"):
-        marker = re.match(r'# (\d+) "([^"]*)"', text)
+        marker = re.match(r'# (\d{1,9}) "([^"]*)"', text)
         if marker is None:
             if mine and text and at <= count:
                 if lines[at] and text.startswith("#"):
                     raise broken_rule(at, no_line)
-                lines[at] = f"{lines[at]} {text}" if lines[at] else text
+                lines[at].append(text)
             at += mine
         elif mine := marker[2] == FILE:
             if 0 < int(marker[1]) < at:
@@ -87,4 +93,4 @@ def _in_lines(made: str, count: int) -> str:
             at = int(marker[1]) or at
         elif not marker[2].startswith(("include/", "<")):
             raise broken_rule(min(at, count), no_line)
-    return "\n".join(lines[1:])
+    return "\n".join(map(" ".join, lines[1:]))

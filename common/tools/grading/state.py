@@ -13,12 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.base import UsageError, aligned, read_fields, read_text, write_json
-from tools.grading.content import Exercise
+from tools.base import UsageError, aligned, read_fields, read_regular, write_json
+from tools.grading.content import HINTS, Exercise
 from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
 VERSION = 1
+MOST_BYTES = 1 << 18  # of a student's file; the longest solution has 20 KB
+MOST_ATTEMPTS = 1_000_000
 
 
 @dataclass
@@ -32,6 +34,10 @@ class Progress:
     passed_at: str | None = None
     device: str | None = None
     version: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.attempts <= MOST_ATTEMPTS and 0 <= self.hints <= HINTS):
+            raise ValueError("attempts or hints are more than there can be")
 
     @property
     def passed(self) -> bool:
@@ -75,9 +81,9 @@ class Workspace:
 
     def shown(self, exercise: Exercise) -> str:
         """The file as it is named to the student: relative to where they are, if it lies below."""
-        path = self.file(exercise)
-        below = path.resolve().is_relative_to(Path.cwd())
-        return str(path.resolve().relative_to(Path.cwd()) if below else path)
+        path = self.folder.resolve() / exercise.file_name
+        below = path.is_relative_to(Path.cwd())
+        return str(path.relative_to(Path.cwd()) if below else self.file(exercise))
 
     def begin(self, exercise: Exercise) -> Path:
         """The student's file; the starter is copied if there is none yet. What is there stays."""
@@ -92,18 +98,21 @@ class Workspace:
         """The student's file. Raises Failed, so that other exercises are still graded."""
         path = self.begin(exercise)
         try:
-            return read_text(path)
-        except UsageError as error:
+            return read_regular(path, MOST_BYTES).decode()
+        except (UsageError, UnicodeDecodeError) as error:
+            says = str(error) if isinstance(error, UsageError) else f"{path}: is not text"
             look = "what lies there; `reset` puts the starter in its place and keeps the old file."
-            raise Failed(Finding("unreadable", f"{error}.", look=look)) from None
+            raise Failed(Finding("unreadable", f"{says}.", look=look)) from None
 
     def reset(self, exercise: Exercise) -> Path | None:
         """Puts the starter back. Returns where the old file now lies, if there was any.
         A starter is not kept: it would overwrite the work that the last reset has kept."""
         path = self.file(exercise)
         old = None
-        is_starter = path.is_file() and path.read_bytes() == exercise.starter.encode()
-        if path.exists() and not is_starter:
+        with suppress(UsageError):
+            if read_regular(path, MOST_BYTES) == exercise.starter.encode():
+                return None
+        if os.path.lexists(path):
             old = path.replace(path.with_name(path.name + ".old"))
         self.begin(exercise)
         return old
@@ -113,7 +122,9 @@ class Workspace:
     def load(self) -> dict[str, Progress]:
         """By exercise. Raises UsageError for a file that is not what this program writes."""
         path = self.folder / STATE
-        return parse_state(read_text(path), path) if path.exists() else {}
+        if not os.path.lexists(path):
+            return {}
+        return parse_state(read_regular(path, MOST_BYTES).decode(errors="replace"), path)
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
@@ -151,8 +162,8 @@ def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, An
     entries: list[dict[str, Any]] = []
     for exercise in exercises:
         progress, version = state.get(exercise.name, Progress()), None
-        with suppress(OSError, UnicodeDecodeError):  # not begun, or gone
-            version = version_of(workspace.file(exercise).read_text(encoding="utf-8"))
+        with suppress(UsageError, UnicodeDecodeError):  # not begun, or gone
+            version = version_of(read_regular(workspace.file(exercise), MOST_BYTES).decode())
         entries.append({
             "exercise": exercise.name, "kind": exercise.kind, "passed": progress.passed,
             "revealed": progress.revealed, "of": exercise.points,
