@@ -23,14 +23,15 @@ what is in place already is left alone.
   --browser   also installs Chromium, in which the site's pages are tested (Debian's chromium and chromium-driver,
               with what they need about 750 MB). Nothing else needs it; without it, those tests are skipped.
 
-  --no-root   installs nothing outside of this folder, for who is not root: of the missing packages, libraries are
-              downloaded with apt-get and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and
-              Python 3.11 or newer have to be there.
+  --no-root   installs nothing outside of this folder: of the missing packages, libraries are downloaded with apt-get
+              and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and Python 3.11 or newer have
+              to be there. So it does by itself where neither root nor sudo without a password is to be had.
 
 Every other argument goes to "meson setup":
 
   ./setup.sh -Dcuda=disabled      no CUDA, even where nvcc is found
-  ./setup.sh -Dgpu_arch=86        the GPU architectures to compile for (default: the GPU present, else 80,90a)
+  ./setup.sh -Dgpu_arch=86        the GPU architectures to compile for (default: the GPU present, else 80,90a;
+                                  where another GPU is found than the last time, build/ is configured for that)
   ./setup.sh -Dbuildtype=debug    any other option of Meson's
 HELP
 }
@@ -43,7 +44,7 @@ die() {
 
 if [[ $(uname -s) != Linux ]]; then
   # Before anything that macOS's bash 3.2 does not know.
-  die "needs Linux: the CPU device reads ELF files, and GCC has to report accesses; see container/README.md"
+  die "needs Linux: the CPU device reads ELF files, and GCC has to report accesses; a container has that, see docs/start.md"
 fi
 
 cuda_chosen=false # whether the command line says what cuda is to be
@@ -185,20 +186,25 @@ if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   done
   if ((${#missing[@]} == 0)); then
     say "packages: all installed"
-  elif $no_root; then
-    for package in "${missing[@]}"; do
-      if [[ " ${libraries[*]} " != *" $package "* ]]; then
-        die "$package is missing, and only libraries can be unpacked without root"
-      fi
-    done
-    say "packages: unpacking into .packages: ${missing[*]}"
-    unpack "$unpacked" "${missing[@]}" || die "apt-get could not download: ${missing[*]}"
-  elif ((EUID == 0)) || sudo -n true 2>/dev/null; then
+  elif ! $no_root && { ((EUID == 0)) || sudo -n true 2>/dev/null; }; then
     say "packages: installing with apt-get: ${missing[*]}"
     apt_install "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
   else
-    die "packages are missing and sudo would ask for a password; run: sudo apt-get install ${missing[*]}
-setup: or unpack the libraries among them into this folder: ./setup.sh --no-root"
+    # As with --no-root, where neither root nor sudo without a password is to be had.
+    unpackable=() others=()
+    for package in "${missing[@]}"; do
+      case " ${libraries[*]} bubblewrap " in
+        *" $package "*) if [[ $package != bubblewrap ]]; then unpackable+=("$package"); fi ;;
+        *) others+=("$package") ;;
+      esac
+    done
+    if ((${#others[@]})); then
+      die "missing, and only libraries can be unpacked without root; run: sudo apt-get install ${others[*]}"
+    fi
+    if ((${#unpackable[@]})); then
+      say "packages: no root, unpacking into .packages: ${unpackable[*]}"
+      unpack "$unpacked" "${unpackable[@]}" || die "apt-get could not download: ${unpackable[*]}"
+    fi
   fi
 else
   say "packages: no apt-get here; needed, by their Debian names: ${packages[*]}"
@@ -340,6 +346,12 @@ except (OSError, ValueError, KeyError, TypeError):
 PYTHON
 }
 
+# The compute capability of the first GPU, as "7.5", and what it was when build/ was configured; "" without a GPU.
+gpu_stamp=build/setup-gpu
+gpu=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || gpu=
+last_gpu=$gpu
+if [[ -f $gpu_stamp ]]; then last_gpu=$(<"$gpu_stamp"); fi
+
 native=(--native-file .venv/native.ini)
 if [[ ! -f build/meson-private/coredata.dat ]]; then
   say "build/: configuring"
@@ -356,6 +368,9 @@ else
   if [[ -n $problem ]]; then
     say "build/: $problem; wiping and configuring it again, with the options it had"
     $meson setup --wipe build "${native[@]}" "${cuda_option[@]}" "$@"
+  elif [[ -n $gpu && $gpu != "$last_gpu" && $cuda == enabled ]]; then
+    say "build/: configuring again, for a GPU of compute capability $gpu"
+    $meson setup --reconfigure build "$@"
   elif (($#)); then
     say "build/: configuring again with $*"
     $meson setup --reconfigure build "$@"
@@ -364,6 +379,7 @@ else
     decision=$last_decision
   fi
 fi
+if [[ -n $gpu || ! -f $gpu_stamp ]]; then printf '%s\n' "$gpu" >"$gpu_stamp"; fi
 if [[ -n $decision ]]; then printf '%s\n' "$decision" >"$stamp"; fi
 
 # ---- build-arm64/ ----

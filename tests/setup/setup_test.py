@@ -1,8 +1,10 @@
-"""setup.sh --no-root, in a folder of its own, with programs that stand in for apt-get, Meson and Python."""
+"""setup.sh without root and with another GPU, in a folder of its own, with programs that stand in for apt-get, Meson and Python."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ case " $* " in
     for name; do cp {folder}/library.deb "$name.deb"; done ;;
 esac
 """
-STAND_INS = {"dpkg-query": DPKG_QUERY, "apt-get": APT_GET, "sudo": "exit 1", "nvcc": "exit 1"}
+STAND_INS = {"dpkg-query": DPKG_QUERY, "apt-get": APT_GET, "sudo": "exit 1", "nvcc": "exit 1", "nvidia-smi": "exit 1"}
 PC = "prefix=/usr\nlibdir=${prefix}/lib\nCflags: -I/usr/include/fmt\n"
 
 
@@ -66,7 +68,7 @@ def project(tmp_path):
     return root
 
 
-def setup(project, *arguments):
+def setup(project, *arguments, **options):
     path = f"{project.parent / 'bin'}:{os.environ['PATH']}"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CUDA")}
     return subprocess.run(
@@ -76,6 +78,7 @@ def setup(project, *arguments):
         text=True,
         check=False,
         timeout=60,
+        **options,
     )
 
 
@@ -124,15 +127,58 @@ def test_a_compiler_cannot_be_unpacked(project):
     (project.parent / "installed").write_text("binutils ca-certificates git")
     result = setup(project, "--no-root")
     assert result.returncode == 1
-    assert "g++ is missing, and only libraries can be unpacked without root" in result.stderr
+    assert "only libraries can be unpacked without root; run: sudo apt-get install g++" in result.stderr
     assert not (project / ".packages").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root needs no sudo")
-def test_without_sudo_the_option_is_named(project):
+def as_nobody(project):
+    """For setup(): root becomes another user, who may write in the project's folder."""
+    if os.geteuid():
+        return {}
+    subprocess.run(["chown", "-R", "65534:65534", project.parent], check=True)
+    for folder in [project.parent, *project.parent.parents][:3]:
+        folder.chmod(0o755)
+    return {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def test_without_root_and_sudo_libraries_are_unpacked(project):
+    """bubblewrap, which is missing, too, the grader can do without."""
+    (project.parent / "installed").write_text("binutils ca-certificates g++ git python3")
+    result = setup(project, **as_nobody(project))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"no root, unpacking into .packages: {' '.join(LIBRARIES)}\n" in result.stdout
+    assert (project / ".packages/usr/lib/pkgconfig/fmt.pc").exists()
+
+
+def test_without_root_and_sudo_the_line_names_what_is_missing(project):
+    (project.parent / "installed").write_text("binutils ca-certificates git python3")
+    result = setup(project, **as_nobody(project))
+    assert result.returncode == 1 and calls(project) == []
+    assert result.stderr.splitlines() == [
+        "setup: missing, and only libraries can be unpacked without root; run: sudo apt-get install g++"
+    ]
+
+
+@pytest.mark.parametrize("before, now, again", [("9.0", "7.5", True), ("", "7.5", True), ("7.5", "", False)])
+def test_another_gpu_is_compiled_for(project, before, now, again):
+    """One that is gone changes nothing: a cluster's other machines may have it."""
+    (project.parent / "installed").write_text(" ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES]))
+    folder = project / "build"
+    (folder / "meson-private").mkdir(parents=True)
+    (folder / "meson-info").mkdir()
+    for name in ("build.ninja", "meson-private/coredata.dat"):
+        (folder / name).touch()
+    info = {"directories": {"source": str(project), "build": str(folder)}, "meson_version": {"full": "1"}}
+    (folder / "meson-info/meson-info.json").write_text(json.dumps(info))
+    (folder / "setup-gpu").write_text(f"{before}\n")
+    (project / ".venv/bin/python").symlink_to(sys.executable)
+    program(project / ".venv/bin/meson", f'[[ $1 != --version ]] || echo 1; echo "$*" >>{project.parent}/meson-calls')
+    program(project.parent / "bin/nvcc", '[[ $1 != --version ]] || echo "release 13.0"')
+    program(project.parent / "bin/nvidia-smi", f"echo {now}")
     result = setup(project)
-    assert result.returncode == 1 and "./setup.sh --no-root" in result.stderr
-    assert calls(project) == []
+    assert result.returncode == 0, result.stderr
+    assert ("setup --reconfigure build" in calls(project, "meson-calls")) == again, result.stdout
+    assert (folder / "setup-gpu").read_text().strip() == (now or before)
 
 
 def test_without_the_option_nothing_is_unpacked(project):

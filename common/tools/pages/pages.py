@@ -51,6 +51,8 @@ and inline values, in one line and not at its beginning, with a format as Python
 
   It takes <!--= xray(here).load('B').sectors_per_request | .0f -->4<!--/--> sectors.
 
+Where NAME.ipynb lies beside NAME.md, it is made of that page: see notebook.py.
+
 values.py says what an expression may hold. Every other number in prose has to be a definition
 (docs/definitions.toml) or a part of an equation that holds; see stated.py.
 
@@ -77,6 +79,7 @@ from tools.claims.context import Context
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.pages import architectures, evidence, experiments, layouts, stated, words  # noqa: F401  (four register kinds)
 from tools.pages.blocks import MAKERS, OF_BUILD, Request
+from tools.pages.notebook import notebook_beside, to_notebook
 from tools.pages.page import regenerate
 
 
@@ -126,6 +129,8 @@ class Run:
         if len(self.said["error"]) > errors:
             return ""
         self.put(path, text, new_text)
+        if notebook := notebook_beside(path):
+            self.put(notebook, read_text(notebook), to_notebook(new_text))
         for name, svg in request.figures.items():
             figure = request.figures_folder / name
             self.put(figure, read_text(figure) if figure.exists() else "", svg)
