@@ -30,6 +30,13 @@ CONFUSED = (
     *("COPY_K BK", "from to", "first last end", "split splits", "tiles_m tiles_n", "down across"),
     *("a.x a.y a.z a.w", "b.x b.y b.z b.w", "mine other", "SWAPPED ALIGNED"),
 )
+# Calls that order or wait, and return nothing: each goes.
+SYNCHRONISING = re.compile(
+    r"__syncthreads\(\);|async_copy_(?:commit\(\)|wait<[^>]*>\(\));"
+    r"|\bmbarrier_(?:wait|arrive|fence_init)\([^;{}]*\);|\bnamed_barrier_sync\([^;{}]*\);"
+    r"|\bwgmma_(?:fence|commit|wait<[^>]*>)\(\w*\);|\bfence_async_proxy\(\);"
+    r"|\bbulk_store_(?:commit|wait_read<[^>]*>)\(\);|\bwarpgroup_reg_(?:de)?alloc<\w+>\(\);"
+)
 DECLARED = re.compile(
     r"(?:\b(?:int|float|float4|bool|auto|int64_t|Matrices)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"
 )
@@ -148,7 +155,9 @@ def conditions(code: str) -> Iterator[tuple[int, int]]:
 
 def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
     """(operator, begin, end, new text) of every change."""
-    waits = [m.span() for m in re.finditer(r"async_copy_wait<[^>]*>", code)]
+    waits = [
+        m.span() for m in re.finditer(r"(?:async_copy|wgmma)_wait<[^>]*>|bulk_store_wait_read<[^>]*>", code)
+    ]
     for found in re.finditer(r"(?<![\w.])\d+(?![\w.])", code):
         value = int(found[0])
         power = value > 0 and value & (value - 1) == 0
@@ -173,8 +182,9 @@ def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
                 for other in names:
                     if other != found[0]:
                         yield "index", *found.span(), other
-    for found in re.finditer(r"__syncthreads\(\);|async_copy_wait<[^>]*>\(\);|async_copy_commit\(\);", code):
-        yield "barrier", *found.span(), ""
+    for found in re.finditer(SYNCHRONISING, code):
+        is_body = code[: found.start()].endswith(") ")  # of an `if`
+        yield "barrier", *found.span(), ";" if is_body else ""
         if found[0] == "__syncthreads();":
             yield "barrier", *found.span(), "__syncwarp();"
     for begin, end in conditions(code):

@@ -9,6 +9,7 @@ tests/planted_bugs/NAME.toml holds a bug as a change of a right kernel (common/t
                  tools of compute-sanitizer
   not_on_gpu     or why it is not run there
   cases          the problem that shows the bug, as options of the program
+  gpu_cases      that which shows it on a GPU, if it is another one: it has more multiprocessors
 
 `// BUG` in the changed code marks the mistake where the change is more than that. To add a bug: write its
 file, put its name into common/programs/meson.build, and run, inside the build directory,
@@ -52,6 +53,7 @@ class Bug(EditedKernel):
     seen: str
     checks: list[Message]
     cases: str
+    gpu_cases: str = ""
     gpu: list = field(default_factory=list)
     not_on_gpu: str = ""
 
@@ -124,7 +126,7 @@ def find_sanitizer() -> str | None:
 
 
 def on_gpu(program: str, bug: Bug) -> list[str]:
-    return [program, "--device", "gpu", "--repeat", "0", *bug.cases.split()]
+    return [program, "--device", "gpu", "--repeat", "0", *(bug.gpu_cases or bug.cases).split()]
 
 
 def rejected_by_program(program: str, bug: Bug) -> bool | None:
