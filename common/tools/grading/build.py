@@ -20,7 +20,7 @@ from tools.grading import object_file
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
-from tools.grading.object_file import check_objects
+from tools.grading.object_file import check_objects, kernels_of
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
@@ -30,19 +30,15 @@ KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the starter's includes, then the student's code, whose entry is kept
-# from touching A, B and C. An entry with another name than the step's does not compile, as the name decides
-# how large the error may be. Kernels get sections of their own, for object_file.py, and whatever they call is
-# inlined: passing or returning an aggregate would read and write memory unobserved.
+# What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections of
+# their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
+# read and write memory unobserved.
 FOR_CPU = """{includes}
-#define __noinline__ __attribute__((noinline))
+#define __noinline__
 #undef __global__
 #define __global__ __attribute__((noipa, flatten, hot))
 #line 1 "{kernel}"
 {text}
-#line 1 "guarded.cu"
-static void guarded_{entry.name}(const {entry.takes}& g) {{ exercise_guard::call({entry.name}, g); }}
-#define {entry.name} guarded_{entry.name}
 """
 FOR_GPU = """{includes}
 #line 1 "{kernel}"
@@ -62,7 +58,8 @@ OPTIONS = [
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 _commands = cache(KernelBuild)
-ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one symbol that an object exports
+ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # exported, beside the kernels
+OWN = "exercise.kernel."
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
@@ -202,16 +199,23 @@ class Toolchain:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
         check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        # Each becomes one object that exports one symbol.
+        names = {name: kernels_of(folder / f"{name}.o", binutils) for name in jobs}
+        (folder / "kernels.s").write_text(_table(names["cpu"], names["observed"]))
+        for name, kernels in names.items():
+            renamed = _renamed(kernels, name)
+            (folder / f"{name}.names").write_text("".join(f"{a} {b}\n" for a, b in renamed.items()))
+        # Each becomes one object that exports its entry and its kernels.
         tools = " && ".join(
-            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
-            f"{binutils}objcopy --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o"
+            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && {binutils}objcopy "
+            f"--redefine-syms={name}.names --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o && "
+            f"{binutils}objcopy -w --globalize-symbol='{OWN}*' {name}.local.o"
             for name in jobs
         )
+        tools += f" && {binutils}as -o kernels.o kernels.s && {binutils}ld -r -o cpu.table.o cpu.local.o kernels.o"
         ended = run_confined(["sh", "-c", tools], LIMITS, writable=[folder], cwd=folder)
         if ended.status:
-            raise BuildError(f"ld and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
-        objects = {name: folder / f"{name}.local.o" for name in jobs}
+            raise BuildError(f"ld, as and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
+        objects = {"cpu": folder / "cpu.table.o", "observed": folder / "observed.local.o"}
         self._link(folder, self.worker, "worker", **objects)
 
     def _headers(self, command: list[str]) -> Path:
@@ -260,6 +264,23 @@ class Toolchain:
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."
         look = "where it is used: is the name right, and has the function a body?"
         raise Failed(Finding("compile", says, look=look))
+
+
+def _renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
+    """Names under which an object exports its kernels and what calls them; no C++ has such names."""
+    exported = [name for name in dict.fromkeys([*kernels, *kernels.values()]) if name]
+    return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
+
+
+def _table(plain: dict[str, str], observed: dict[str, str]) -> str:
+    """The table of kernels of common/judge/launches.cpp, in assembly."""
+    units = [(plain, _renamed(plain, "cpu")), (observed, _renamed(observed, "observed"))]
+    rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
+    for name in [name for name in plain if name in observed]:
+        functions = [names[name] for _, names in units]
+        functions += [names.get(kernels[name], "0") for kernels, names in units]
+        rows += [f".pushsection .rodata; 1: .asciz \"{name}\"; .popsection", f".quad 1b, {', '.join(functions)}"]
+    return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 
 def _plain(said: str) -> str:
