@@ -27,22 +27,22 @@ namespace {
 
 constexpr std::size_t most_launches = 10'000, most_bytes = 4096, page = 4096;
 
-template <typename Found>
-const Kernel& kernel_where(const Found& found, const std::string& name) {
+template <typename Found, typename Name>
+const Kernel& kernel_where(const Found& found, const Name& name) {
   for (const Kernel* row = exercise_kernels; row != nullptr && row->name != nullptr; ++row) {
     if (!found(*row)) continue;
-    if (row->spread_plain != nullptr && row->spread_observed != nullptr) return *row;
-    throw std::runtime_error("launch: the types of the parameters of `" + name +
+    if (row->observed != nullptr && row->spread_plain != nullptr && row->spread_observed != nullptr) return *row;
+    throw std::runtime_error("launch: the types of the parameters of `" + name() +
                              "` depend on each other in a way that the grader cannot follow");
   }
-  throw std::runtime_error("launch: `" + name + "` is no kernel");
+  throw std::runtime_error("launch: `" + name() + "` is no kernel");
 }
 
 nlohmann::json asked;  // by the host
 
 void take(const cpu_device::Request& request) {
   const auto is_this = [&](const Kernel& row) { return row.plain == request.kernel; };
-  const Kernel& kernel = kernel_where(is_this, cpu_device::function_name(request.kernel));
+  const Kernel& kernel = kernel_where(is_this, [&] { return cpu_device::function_name(request.kernel); });
   if (asked.size() == most_launches) throw std::runtime_error("launch: too many launches");
   const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = request.config;
   const auto* bytes = static_cast<const unsigned char*>(request.arguments);
@@ -66,7 +66,7 @@ template <typename T>
 void launch_all(const GemmOf<T>&) {
   for (const nlohmann::json& asks : std::exchange(to_launch, nlohmann::json::array())) {
     const std::string name = asks.at("kernel");
-    const Kernel& kernel = kernel_where([&](const Kernel& row) { return row.name == name; }, name);
+    const Kernel& kernel = kernel_where([&](const Kernel& row) { return row.name == name; }, [&] { return name; });
     // As many as a kernel may take, whatever the host says.
     alignas(64) unsigned char arguments[most_bytes] = {};
     const std::vector<unsigned char> said = asks.at("arguments");

@@ -23,6 +23,7 @@
 #ifdef FOR_GPU
 extern const harness::Entry run_on_gpu;
 #else
+#include "common/cpu_device/crash.hpp"
 #include "common/cpu_device/untrusted.hpp"
 #include "common/judge/launches.hpp"
 #include "common/judge/walls.hpp"
@@ -155,6 +156,7 @@ std::function<nlohmann::json(const Order&, nlohmann::json)> part(std::string_vie
 #ifndef FOR_GPU
   raise_walls();
   if (how == "host") {
+    cpu_device::install_crash_handler();
     return [](const Order& order, const nlohmann::json&) -> nlohmann::json {
       if (order.what == Do::hello) return {{"device", "none"}};
       return {{"launches", launches_of(run_on_cpu, order)}};

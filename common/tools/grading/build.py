@@ -20,7 +20,7 @@ from tools.grading import object_file
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
-from tools.grading.object_file import check_objects, kernels_of
+from tools.grading.object_file import check_objects
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
@@ -198,12 +198,11 @@ class Toolchain:
                 if finding:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
-        check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        names = {name: kernels_of(folder / f"{name}.o", binutils) for name in jobs}
-        (folder / "kernels.s").write_text(_table(names["cpu"], names["observed"]))
-        for name, kernels in names.items():
-            renamed = _renamed(kernels, name)
-            (folder / f"{name}.names").write_text("".join(f"{a} {b}\n" for a, b in renamed.items()))
+        kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
+        (folder / "kernels.s").write_text(_table(kernels))
+        for name in jobs:
+            renamed = _renamed(kernels, name).items()
+            (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in renamed))
         # Each becomes one object that exports its entry and its kernels.
         tools = " && ".join(
             f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && {binutils}objcopy "
@@ -272,14 +271,14 @@ def _renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
     return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
 
 
-def _table(plain: dict[str, str], observed: dict[str, str]) -> str:
-    """The table of kernels of common/judge/launches.cpp, in assembly."""
-    units = [(plain, _renamed(plain, "cpu")), (observed, _renamed(observed, "observed"))]
+def _table(kernels: dict[str, str]) -> str:
+    """The table of common/judge/launches.cpp, in assembly."""
+    units = [_renamed(kernels, name) for name in ENTRIES]
     rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
-    for name in [name for name in plain if name in observed]:
-        functions = [names[name] for _, names in units]
-        functions += [names.get(kernels[name], "0") for kernels, names in units]
-        rows += [f".pushsection .rodata; 1: .asciz \"{name}\"; .popsection", f".quad 1b, {', '.join(functions)}"]
+    for kernel, spread in kernels.items():
+        functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
+        rows += [f".weak {name}" for name in functions if name != "0"]  # one object may lack what it does not need
+        rows += [f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection', f".quad 1b, {', '.join(functions)}"]
     return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 

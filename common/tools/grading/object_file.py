@@ -30,9 +30,10 @@ OUTLIVES = "the variable: constexpr makes a constant; in a function, without sta
 
 @dataclass(frozen=True)
 class Symbol:
-    """A row of nm's table; names in C++."""
+    """A row of nm's table. name: in C++; linker: as the linker knows it."""
 
     name: str
+    linker: str
     kind: str  # OBJECT, TLS, FUNC, ...
     bytes: int
     section: str
@@ -44,9 +45,11 @@ class Symbol:
         return match[1] if match else self.name
 
 
-def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> None:
-    """Checks what was compiled for the CPU device. binutils: the prefix of the tools that read another
-    processor's objects. Raises Failed with the first thing wrong, OSError if an object cannot be read."""
+def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> dict[str, str]:
+    """Checks what was compiled for the CPU device. Returns what the compiler has marked as kernels, each with
+    the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches such a kernel:
+    the linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
+    with the first thing wrong, OSError if an object cannot be read."""
     symbols = symbols_of(plain, binutils)
     _nothing_outlives(symbols, source)
     _nothing_runs_before(plain, binutils)
@@ -57,19 +60,17 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
             look = "where it is called, maybe by something that the line uses."
             raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
     _kernels_are_whole(observed, binutils)
+    return kernels_of(symbols)
 
 
-def kernels_of(path: Path, binutils: str = "") -> dict[str, str]:
-    """What the compiler has marked as kernels, each with the function of exercise_guard.hpp that calls one with
-    its parameters, "" if nothing launches such a kernel: the linker's names."""
-    kernels: dict[str, str] = {}  # with their parameters
-    spreads: dict[str, str] = {}  # by the parameters
-    for linker, symbol in zip(symbols_of(path, binutils, mangled=True), symbols_of(path, binutils), strict=True):
-        if symbol.kind == "FUNC" and symbol.section.startswith(KERNELS.rstrip(".")):
-            kernels[linker.name] = _parameters(symbol.name)
-        elif spread := re.search(r" exercise_guard::\(anonymous namespace\)::spread<(.*)>\(void const\*\)", symbol.name):
-            spreads[spread[1].strip()] = linker.name
-    return {name: spreads.get(parameters, "") for name, parameters in kernels.items()}
+def kernels_of(symbols: list[Symbol]) -> dict[str, str]:
+    spread = re.compile(r"void exercise_guard::\(anonymous namespace\)::spread<(.*)>\(void const\*\)")
+    spreads = {match[1].strip(): s.linker for s in symbols if (match := spread.fullmatch(s.name))}
+    return {
+        s.linker: spreads.get(_parameters(s.name), "")
+        for s in symbols
+        if s.kind == "FUNC" and f"{s.section}.".startswith(KERNELS)
+    }
 
 
 def _parameters(function: str) -> str:
@@ -158,18 +159,23 @@ def demangled(name: str) -> str:
     return _said("c++filt", name).strip().replace("(anonymous namespace)::", "").partition("(")[0] or name
 
 
-def symbols_of(path: Path, binutils: str = "", *, mangled: bool = False) -> list[Symbol]:
+def symbols_of(path: Path, binutils: str = "") -> list[Symbol]:
     rows = re.findall(
-        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
-        _said(f"{binutils}nm", "-p", *([] if mangled else ["-C"]), "--format=sysv", path),
+        r"^([^|\s]*) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
+        _said(f"{binutils}nm", "--format=sysv", path),
         re.MULTILINE,
     )
-    named = (row for row in rows if not row[0].startswith("."))  # not the compiler's own, such as .LANCHOR0
-    return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in named]
+    named = [row for row in rows if not row[0].startswith(".")]  # not the compiler's own, such as .LANCHOR0
+    names = _said("c++filt", given="\n".join(row[0] for row in named)).split("\n")
+    return [
+        Symbol(name, linker, kind, int(size or "0", 16), section)
+        for name, (linker, kind, size, section) in zip(names, named, strict=True)
+    ]
 
 
-def _said(*command: str | Path) -> str:
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+def _said(*command: str | Path, given: str = "") -> str:
+    words = list(map(str, command))
+    result = subprocess.run(words, input=given, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise OSError(0, f"{command[0]} cannot read it", str(command[-1]))
     return result.stdout

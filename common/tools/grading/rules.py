@@ -4,7 +4,6 @@ only.
 """
 
 import re
-from collections.abc import Iterator
 
 from tools.grading.finding import Failed, Finding
 
@@ -52,7 +51,6 @@ RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
     (re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
     for words, why in WORDS.items()
 ]
-ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
 LOOK = "the task, which says what is yours to write; `reset` brings the file back."
 
 
@@ -68,9 +66,6 @@ def check(text: str, allowed: str) -> None:
     ]
     if broken:
         raise broken_rule(*min(broken, key=lambda pair: pair[0]))
-    for at, name in not_kernels(text):
-        says = f"`{name}` is launched, but it is no kernel: __global__ is missing before it."
-        raise Failed(Finding("no CUDA", says, _line(text, at), look="the words before the function."))
 
 
 def _line(text: str, at: int) -> int:
@@ -79,20 +74,3 @@ def _line(text: str, at: int) -> int:
 
 def broken_rule(line: int, says: str) -> Failed:
     return Failed(Finding("rule", says[0].upper() + says[1:], line, look=LOOK))
-
-
-def not_kernels(code: str) -> Iterator[tuple[int, str]]:
-    """Where functions that are launched are defined without __global__, and their names. code: without
-    comments and the contents of strings."""
-    for launched in re.findall(r"(?<!\w)launch\s*\(([^,]*)", code):
-        words = launched
-        for name in re.findall(r"\w+", launched):  # or a variable that holds the kernel
-            words += "".join(re.findall(rf"\b{name}\s*=(?!=)([^;[]*);", code))
-        for name in re.findall(r"\b[A-Za-z_]\w*\b(?!\s*\()", words):
-            # A lambda with a name is a function, too.
-            definition = (
-                rf"(?<![^;{{}}])([^;{{}}]*)\b{name}\s*(?:=\s*\[[^\]]*\]\s*)?{ARGUMENTS}[^;{{}}()]*\{{"
-            )
-            found = list(re.finditer(definition, code))
-            if found and not any("__global__" in match[1] for match in found):
-                yield found[0].end(1), name

@@ -16,7 +16,7 @@ from tools.claims.context import STANDARD_PROBLEM
 from tools.claims.objects import rows_of
 from tools.grading.build import Built
 from tools.grading.content import precisions
-from tools.grading.isolation import Limits, confined
+from tools.grading.isolation import Limits, confined, environment
 
 PATIENCE = 20 if EMULATOR else 1  # right kernels take a twentieth of the time they have, or less
 SECONDS, SECONDS_XRAY = 2 * PATIENCE, 20 * PATIENCE  # of processor time for a problem, and for its X-ray
@@ -114,11 +114,15 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
     return [with_seed(shape, chooser, shape in drawn) for shape in (*OBSERVED[:2], *OBSERVED, *drawn)]
 
 
-def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels, not a multiple of anything, and just below sizes that tiles
-    divide, so that it takes as many tiles and the edges waste little."""
-    m, n = (most - 2 * chooser.randint(1, 4) + 1 for most in STANDARD_PROBLEM[:2])
-    k = 64 - 2 * chooser.randint(1, 7) + 1
+# Just below these sizes, which tiles divide, edges waste little: one above all whose accesses are counted
+# otherwise, with few terms, so that it takes no longer, and one below.
+ABOVE, BELOW = (768, 256, 32), (128, 128, 64)
+
+
+def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
+    """Not a multiple of anything, but takes as many tiles as if it were `below`, or its transpose."""
+    m, n, k = (size - 2 * chooser.randint(1, 4) + 1 for size in below)
+    m, n = chooser.choice(((m, n), (n, m)))
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
@@ -128,7 +132,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     count more."""
     m, n, k = STANDARD_PROBLEM
     # Above 2^25 products the X-ray looks at a sample only.
-    most, multiples = (m * n * k * 3 // 4, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    most, multiples = (m * n * k * 9 // 16, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
     sizes = [
         (a, b, c)
         for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
@@ -168,7 +172,7 @@ def run(
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", cwd=folder, start_new_session=True, check=False,
+            errors="replace", cwd=folder, start_new_session=True, check=False, env=environment(),
         )  # fmt: skip
         text = named(ended.stdout, worker, source)
         done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)
