@@ -78,7 +78,7 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
   static_assert(at.back() <= MOST_BYTES, "no CUDA: the parameters of a kernel take 4096 bytes at most");
   alignas(64) std::byte bytes[at.back() + 1] = {};
   std::size_t i = 0;
-  ([&](const Params& value) { std::memcpy(bytes + at[i++], &value, sizeof value); }(args), ...);
+  ([&](Params value) { std::memcpy(bytes + at[i++], &value, sizeof value); }(args), ...);
   cpu_device::request_launch({reinterpret_cast<const void*>(kernel), config, bytes, at.back()},
                              spread<Params...>);
 }

@@ -132,7 +132,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     count more."""
     m, n, k = STANDARD_PROBLEM
     # Above 2^25 products the X-ray looks at a sample only.
-    most, multiples = (m * n * k * 9 // 16, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    most, multiples = (m * n * k * 3 // 4, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
     sizes = [
         (a, b, c)
         for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
