@@ -31,7 +31,8 @@ template <typename Found, typename Name>
 const Kernel& kernel_where(const Found& found, const Name& name) {
   for (const Kernel* row = exercise_kernels; row != nullptr && row->name != nullptr; ++row) {
     if (!found(*row)) continue;
-    if (row->observed != nullptr && row->spread_plain != nullptr && row->spread_observed != nullptr) return *row;
+    if (row->observed != nullptr && row->spread_plain != nullptr && row->spread_observed != nullptr)
+      return *row;
     throw std::runtime_error("launch: `" + name() + "` is launched with other parameters than it has");
   }
   throw std::runtime_error("launch: `" + name() + "` is no kernel");
@@ -42,7 +43,8 @@ nlohmann::json asked;  // by the host
 void take(const cpu_device::Request& request) {
   const auto is_this = [&](const Kernel& row) { return row.plain == request.kernel; };
   const Kernel& kernel = kernel_where(is_this, [&] { return cpu_device::function_name(request.kernel); });
-  if (asked.size() == most_launches) throw std::runtime_error("launch: more than 10000 launches for one product");
+  if (asked.size() == most_launches)
+    throw std::runtime_error("launch: more than 10000 launches for one product");
   const auto& [grid, block, shared_bytes, cluster, overlaps_previous] = request.config;
   const auto* bytes = static_cast<const unsigned char*>(request.arguments);
   asked.push_back({{"kernel", kernel.name},
@@ -65,7 +67,8 @@ template <typename T>
 void launch_all(const GemmOf<T>&) {
   for (const nlohmann::json& asks : std::exchange(to_launch, nlohmann::json::array())) {
     const std::string name = asks.at("kernel");
-    const Kernel& kernel = kernel_where([&](const Kernel& row) { return row.name == name; }, [&] { return name; });
+    const Kernel& kernel =
+        kernel_where([&](const Kernel& row) { return row.name == name; }, [&] { return name; });
     // As many as a kernel may take, whatever the host says.
     alignas(64) unsigned char arguments[most_bytes] = {};
     const std::vector<unsigned char> said = asks.at("arguments");
@@ -73,9 +76,8 @@ void launch_all(const GemmOf<T>&) {
     const LaunchConfig config{extent(asks.at("grid")), extent(asks.at("block")),
                               asks.at("shared_bytes").get<std::size_t>(), extent(asks.at("cluster")),
                               asks.at("overlaps_previous").get<bool>()};
-    cpu_device::request_launch(
-        {as_observed ? kernel.observed : kernel.plain, config, arguments, most_bytes},
-        as_observed ? kernel.spread_observed : kernel.spread_plain);
+    cpu_device::request_launch({as_observed ? kernel.observed : kernel.plain, config, arguments, most_bytes},
+                               as_observed ? kernel.spread_observed : kernel.spread_plain);
   }
 }
 

@@ -14,8 +14,8 @@ namespace judge {
 nlohmann::json launches_of(const harness::Entry& entry, const Order& order);
 
 // A function in the place of the student's, which launches what was given to set_launches() last, once: only
-// kernels, which are found by their symbols. Throws std::exception if there is no such kernel, or no GPU could
-// launch it so.
+// kernels, which are found by their symbols. Throws std::exception if there is no such kernel, or no GPU
+// could launch it so.
 harness::Entry launcher(harness::Input input, bool observed);
 void set_launches(nlohmann::json launches);
 

@@ -155,8 +155,8 @@ class RemoteDevice : public Device {
 
   std::unique_ptr<Device> local_;
   std::map<const char*, std::size_t> buffers_;  // of local_
-  WorkerProcess worker_;               // the device
-  std::optional<WorkerProcess> host_;  // with a GPU, the same process
+  WorkerProcess worker_;                        // the device
+  std::optional<WorkerProcess> host_;           // with a GPU, the same process
   std::vector<std::string> faults_;
   std::optional<double> last_run_us_;
 };

@@ -25,8 +25,8 @@ class WorkerProcess {
   char* memory(std::size_t bytes);
   std::size_t memory_bytes() const { return bytes_; }
 
-  // Returns the program's answer, always an object. more: goes with the order. Throws std::runtime_error, with
-  // a line for the student, if it fails.
+  // Returns the program's answer, always an object. more: goes with the order. Throws std::runtime_error,
+  // with a line for the student, if it fails.
   nlohmann::json tell(const Order& order, const std::string& more = "");
 
  private:

@@ -40,10 +40,10 @@ constexpr auto places() {
 // What a function gets for a parameter of this type: a copy, or the address of one if copying takes more than
 // its bytes. So no constructor of the student's is called.
 template <typename P>
-using Passed = std::conditional_t<std::is_trivially_copy_constructible_v<P> &&
-                                      std::is_trivially_move_constructible_v<P> &&
-                                      std::is_trivially_destructible_v<P>,
-                                  P, P&>;
+using Passed =
+    std::conditional_t<std::is_trivially_copy_constructible_v<P> &&
+                           std::is_trivially_move_constructible_v<P> && std::is_trivially_destructible_v<P>,
+                       P, P&>;
 
 template <typename P>
 __attribute__((always_inline, no_sanitize("thread"))) inline P& parameter(std::byte* at) {

@@ -75,7 +75,7 @@ def test_a_kernel_knows_nothing_of_the_environment(build, tmp_path, monkeypatch)
     """What the judge starts does not: a stand-in for the worker says what it got."""
     monkeypatch.setenv("TOKEN", "secret")
     worker = tmp_path / "worker"
-    worker.write_text("#!/bin/sh\necho \"error: it got $TOKEN-\" >&2\n")
+    worker.write_text('#!/bin/sh\necho "error: it got $TOKEN-" >&2\n')
     worker.chmod(0o755)
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents[:2]:

@@ -30,8 +30,8 @@ KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections of
-# their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
+# What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections
+# of their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
 # read and write memory unobserved.
 FOR_CPU = """{includes}
 #define __noinline__
@@ -205,12 +205,15 @@ class Toolchain:
             (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in renamed))
         # Each becomes one object that exports its entry and its kernels.
         tools = " && ".join(
-            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && {binutils}objcopy "
-            f"--redefine-syms={name}.names --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o && "
+            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
+            f"{binutils}objcopy --redefine-syms={name}.names --keep-global-symbol={ENTRIES[name]} "
+            f"{name}.whole.o {name}.local.o && "
             f"{binutils}objcopy -w --globalize-symbol='{OWN}*' {name}.local.o"
             for name in jobs
         )
-        tools += f" && {binutils}as -o kernels.o kernels.s && {binutils}ld -r -o cpu.table.o cpu.local.o kernels.o"
+        tools += (
+            f" && {binutils}as -o kernels.o kernels.s && {binutils}ld -r -o cpu.table.o cpu.local.o kernels.o"
+        )
         ended = run_confined(["sh", "-c", tools], LIMITS, writable=[folder], cwd=folder)
         if ended.status:
             raise BuildError(f"ld, as and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
@@ -277,8 +280,13 @@ def _table(kernels: dict[str, str]) -> str:
     rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
     for kernel, spread in kernels.items():
         functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
-        rows += [f".weak {name}" for name in functions if name != "0"]  # one object may lack what it does not need
-        rows += [f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection', f".quad 1b, {', '.join(functions)}"]
+        rows += [
+            f".weak {name}" for name in functions if name != "0"
+        ]  # one object may lack what it does not need
+        rows += [
+            f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection',
+            f".quad 1b, {', '.join(functions)}",
+        ]
     return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 

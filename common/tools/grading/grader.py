@@ -169,8 +169,8 @@ class Grader:
     # ---- The kernel does the work ----
 
     def _check_work(self) -> tuple[Elsewhere, dict[Sizes, Elsewhere]]:
-        """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of one of whole
-        tiles, and of ragged ones."""
+        """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of one of
+        whole tiles, and of ragged ones."""
         drawn = {sizes: ragged_problem(self.chooser, sizes) for sizes in (ABOVE, BELOW)}
         ragged = dict(zip(drawn, self._take_xrays(list(drawn.values())), strict=True))
         # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
@@ -226,7 +226,10 @@ class Grader:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
         source = self.exercise.solution
         solution = toolchain.compile(read(source, self.exercise.starter), source)
-        kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr((self.exercise.goals, sizes)))}.json"
+        kept = (
+            solution.folder
+            / f"ragged-{self.exercise.name}-{version_of(repr((self.exercise.goals, sizes)))}.json"
+        )
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())
         problem = ragged_problem(random.Random(0), sizes)

@@ -26,17 +26,17 @@ NOBODY = 65534
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
 AS_NOBODY = (
-    "bubblewrap cannot run here: a hand-in runs as a user without rights, and could read what everybody may, use "
-    "the network, and make the compiler read what you may"
+    "bubblewrap cannot run here: a hand-in runs as a user without rights, who could read what everybody may "
+    "and use the network"
 )
 WITHOUT = (
-    "bubblewrap cannot run here: a hand-in could read and change your files and use the network; run the grader "
-    "in a container"
+    "bubblewrap cannot run here: a hand-in could read and change your files and use the network; run the "
+    "grader in a container"
 )
 
 
 def environment() -> dict[str, str]:
-    """What a student's program, and what runs it, may know of this one's environment. Messages are English."""
+    """What a student's program, and what runs it, may know of the environment. Messages are English."""
     return {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
 
 

@@ -47,8 +47,8 @@ class Symbol:
 
 def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> dict[str, str]:
     """Checks what was compiled for the CPU device. Returns what the compiler has marked as kernels, each with
-    the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches such a kernel:
-    the linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
+    the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches it so: the
+    linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
     with the first thing wrong, OSError if an object cannot be read."""
     symbols = symbols_of(plain, binutils)
     _nothing_outlives(symbols, source)

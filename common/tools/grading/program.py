@@ -248,7 +248,8 @@ class Program:
             limits, writable = Limits(cpu_s=300, memory=None), [scratch] if written else []
             with subprocess.Popen(
                 confined(words, limits, readable=readable, writable=writable, gpu=gpu),
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment(),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                env=environment(),
             ) as process:  # fmt: skip
                 for line in process.stdout or ():
                     say(named(line.rstrip("\n"), program, file))
