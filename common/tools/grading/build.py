@@ -20,7 +20,7 @@ from tools.grading import object_file
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
-from tools.grading.object_file import check_objects
+from tools.grading.object_file import OWN, check_objects, kernel_table, renamed
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
@@ -59,7 +59,6 @@ OPTIONS = [
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 _commands = cache(KernelBuild)
 ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # exported, beside the kernels
-OWN = "exercise.kernel."
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
@@ -199,10 +198,10 @@ class Toolchain:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
         kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        (folder / "kernels.s").write_text(_table(kernels))
+        (folder / "kernels.s").write_text(kernel_table(kernels))
         for name in jobs:
-            renamed = _renamed(kernels, name).items()
-            (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in renamed))
+            names = renamed(kernels, name).items()
+            (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in names))
         # Each becomes one object that exports its entry and its kernels.
         tools = " && ".join(
             f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
@@ -266,28 +265,6 @@ class Toolchain:
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."
         look = "where it is used: is the name right, and has the function a body?"
         raise Failed(Finding("compile", says, look=look))
-
-
-def _renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
-    """Names under which an object exports its kernels and what calls them; no C++ has such names."""
-    exported = [name for name in dict.fromkeys([*kernels, *kernels.values()]) if name]
-    return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
-
-
-def _table(kernels: dict[str, str]) -> str:
-    """The table of common/judge/launches.cpp, in assembly."""
-    units = [_renamed(kernels, name) for name in ENTRIES]
-    rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
-    for kernel, spread in kernels.items():
-        functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
-        rows += [
-            f".weak {name}" for name in functions if name != "0"
-        ]  # one object may lack what it does not need
-        rows += [
-            f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection',
-            f".quad 1b, {', '.join(functions)}",
-        ]
-    return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 
 def _plain(said: str) -> str:

@@ -25,6 +25,7 @@ NEEDED = re.compile(
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
+OWN = "exercise.kernel."  # how names begin that no C++ has
 OUTLIVES = "the variable: constexpr makes a constant; in a function, without static, it is new in every call."
 
 
@@ -81,6 +82,24 @@ def _parameters(function: str) -> str:
         if depth == 0:
             return function[at + 1 : -1]
     return ""
+
+
+def renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
+    """Names under which an object exports its kernels and what calls them; no C++ has such names."""
+    exported = [name for name in dict.fromkeys([*kernels, *kernels.values()]) if name]
+    return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
+
+
+def kernel_table(kernels: dict[str, str]) -> str:
+    """The table of common/judge/launches.cpp, in assembly. One object may lack what it does not need."""
+    units = [renamed(kernels, unit) for unit in ("cpu", "observed")]
+    rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
+    for kernel, spread in kernels.items():
+        functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
+        rows += [f".weak {name}" for name in functions if name != "0"]
+        rows.append(f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection')
+        rows.append(f".quad 1b, {', '.join(functions)}")
+    return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 
 def line_of(symbol: Symbol, source: str) -> int:
