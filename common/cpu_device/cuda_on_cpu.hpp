@@ -51,13 +51,6 @@ using KernelBody = void (*)(const void* arguments);
 // Runs body(arguments), which calls the kernel, once per thread of the grid; see cpu_device.hpp.
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments);
 
-// For untrusted kernels. From now on observed code may write only to its own variables and to the device's
-// memory, otherwise the program ends; its own variables are, in host code, what lies below `top` on the same
-// stack, and in a kernel what lies below its frame. nullptr: no longer.
-void confine(const void* top);
-// Ends the program with an error.
-[[noreturn]] void refuse(const char* why);
-
 void barrier_block(int line);
 void barrier_block(int line, const char* function);
 void barrier_warp(unsigned mask, int line);

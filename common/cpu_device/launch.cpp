@@ -16,6 +16,7 @@
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/orders.hpp"
+#include "common/cpu_device/untrusted.hpp"
 
 // The kernel's blockDim and gridDim, which are const there: hence a second name for the same object.
 __thread uint3 current_block_dim __asm__("blockDim");
@@ -32,6 +33,7 @@ std::vector<std::vector<std::uint64_t>> places_of_launches;  // for take_schedul
 std::vector<LaunchShape>* noted_launches = nullptr;  // for launches_of(), while it runs
 std::optional<std::vector<std::vector<std::uint64_t>>> selection;
 std::size_t launches_since_selection = 0;
+void (*request_taker)(const Request&) = nullptr;
 
 // What each OS thread does.
 void run_clusters(Launch& launch) {
@@ -127,6 +129,14 @@ void select_blocks(std::optional<std::vector<std::vector<std::uint64_t>>> of_eac
   selection = std::move(of_each_launch);
   launches_since_selection = 0;
 }
+
+void request_launch(const Request& request, KernelBody spread) {
+  if (current_block != nullptr) refuse("launch: a kernel asks for a launch, which only the host may");
+  if (request_taker != nullptr) return request_taker(request);
+  launch_body(request.kernel, request.config, spread, &request);
+}
+
+void set_request_taker(void (*taker)(const Request&)) { request_taker = taker; }
 
 void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body, const void* arguments) {
   check_limits(kernel, config);

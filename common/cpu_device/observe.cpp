@@ -10,6 +10,7 @@
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/global_memory.hpp"
+#include "common/cpu_device/untrusted.hpp"
 
 namespace cpu_device {
 
@@ -110,8 +111,7 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   tell_and_check(block, address, bytes, write, pc, false, copy, source);
 }
 
-// See confine(). The untrusted program's own frames lie below; 0: not confined.
-std::uintptr_t confined_below = 0;
+bool confined = false;  // see confine()
 // Where a kernel's frame begins, in bytes below the top of a fiber's stack: the same for all threads of a
 // launch.
 std::atomic<std::uintptr_t> above_kernel = 0;
@@ -126,25 +126,17 @@ inline bool on_stack(const Block& block, std::uintptr_t address, bool write) {
   const auto bottom = reinterpret_cast<std::uintptr_t>(block.stack_bottom);
   const auto top = reinterpret_cast<std::uintptr_t>(block.stack_top);
   if (address - bottom >= top - bottom) return false;
-  if (write && confined_below != 0 && address >= top - above_kernel.load(std::memory_order_relaxed)) {
+  if (write && confined && address >= top - above_kernel.load(std::memory_order_relaxed)) {
     stop_program("a thread writes to its stack outside of its variables");
   }
   return true;
-}
-
-void observe_host(std::uintptr_t address, bool write) {
-  if (confined_below == 0 || !write) return;
-  const auto own = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  if (address - own >= confined_below - own) {
-    stop_program("the function that launches writes to memory that is not its own, outside any kernel");
-  }
 }
 
 // Most accesses are to the thread's own stack: not observed, but where a wgmma adds to what lies there.
 inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
                            std::uintptr_t source) {
   Block* block = current_block;
-  if (block == nullptr) return observe_host(address, write);
+  if (block == nullptr) return;
   if (on_stack(*block, address, write)) {
     const auto& unit = block->matrix_units[block->current / MatrixUnit::threads];
     if (unit != nullptr && unit->holds_sums() && block->launch.checked) {
@@ -270,7 +262,15 @@ void check_shared_write(const void* shared, unsigned bytes, const void* pc) {
 
 void refuse(const char* why) { stop_program(why); }
 
-void confine(const void* top) { confined_below = reinterpret_cast<std::uintptr_t>(top); }
+void confine() { confined = true; }
+
+void check_format(const char* format) {
+  for (const char* at = std::strchr(format, '%'); at != nullptr; at = std::strchr(at + 1, '%')) {
+    at += 1 + std::strspn(at + 1, "-+ #0123456789.*'hlLqjzt");
+    if (*at == 'n') refuse("printf: a GPU has no %n");
+    if (*at == '\0') break;
+  }
+}
 
 void set_listener(AccessListener* new_listener) { listener = new_listener; }
 
@@ -359,7 +359,7 @@ void __tsan_func_entry(void* caller) {
   cpu_device::Block* block = cpu_device::current_block;
   if (block == nullptr) return;
   if (block->launch.checked) block->calls[block->current].push_back(caller);
-  if (cpu_device::confined_below == 0) return;  // confined kernels are compiled with chained frames
+  if (!cpu_device::confined) return;  // confined kernels are compiled with chained frames
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-address"
   const auto* frame = static_cast<const char*>(__builtin_frame_address(1));
@@ -391,7 +391,7 @@ void __ubsan_handle_out_of_bounds(UbsanOutOfBounds* data, void* index) {
   cpu_device::report(cpu_device::FaultKind::array_index, __builtin_return_address(0),
                      "uses index " + std::to_string(reinterpret_cast<std::intptr_t>(index)) +
                          " of an array of type " + data->array->name);
-  if (cpu_device::confined_below != 0) cpu_device::stop_launch();
+  if (cpu_device::confined) cpu_device::stop_launch();
 }
 
 }  // extern "C"

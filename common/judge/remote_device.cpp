@@ -24,8 +24,11 @@ class RemoteDevice : public Device {
  public:
   RemoteDevice(std::unique_ptr<Device> local, std::vector<std::string> command, double cpu_limit_s,
                double total_s)
-      : local_(std::move(local)), worker_(std::move(command), cpu_limit_s, total_s) {
+      : local_(std::move(local)), worker_(command, cpu_limit_s, total_s) {
     worker_.tell({.what = Do::hello});
+    if (local_->info().kind == "gpu") return;
+    command.back() = "host";
+    host_.emplace(std::move(command), cpu_limit_s, total_s);
   }
 
   const harness::DeviceInfo& info() const override { return local_->info(); }
@@ -96,14 +99,15 @@ class RemoteDevice : public Device {
     local_->download(memory + order.b.buffer, start_of(gemm.B, order.b), order.b.bytes);
     local_->download(memory + order.c.buffer, start_of(gemm.C, order.c), order.c.bytes);
     const std::vector<char> inputs(memory, memory + order.c.buffer);
-    worker_.tell(order);
+    const nlohmann::json loaded = worker_.tell(order);
+    const std::string launches = host_ ? launches_of(order, loaded) : "";
     if (what == Do::run && local_->info().kind == "gpu") {
       order.what = Do::lead;
       worker_.tell(order);
     }
     const auto start = std::chrono::steady_clock::now();
     order.what = what;
-    const nlohmann::json answer = worker_.tell(order);
+    const nlohmann::json answer = worker_.tell(order, launches);
     last_run_us_ =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     take_faults(answer);
@@ -123,6 +127,24 @@ class RemoteDevice : public Device {
     return answer;
   }
 
+  // What the host asks the device for. Of what either says, the other gets what has the form that it should.
+  std::string launches_of(Order order, const nlohmann::json& loaded) {
+    order.what = Do::call;
+    const auto buffers = loaded.value("buffers", std::vector<std::uint64_t>(3));
+    const auto at = [&](Place& place, std::size_t i) {
+      place.buffer = buffers.at(i);
+      return reinterpret_cast<char*>(place.buffer + place.first);
+    };
+    order.gemm.A = at(order.a, 0);
+    order.gemm.B = at(order.b, 1);
+    order.gemm.C = reinterpret_cast<float*>(at(order.c, 2));
+    const nlohmann::json answer = host_->tell(order);
+    const auto launches = answer.find("launches");
+    if (launches == answer.end() || !launches->is_array())
+      throw std::runtime_error("it answered without its launches");
+    return launches->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
   void take_faults(const nlohmann::json& answer) {
     const auto faults = answer.find("faults");
     if (faults == answer.end() || !faults->is_array())
@@ -134,7 +156,8 @@ class RemoteDevice : public Device {
 
   std::unique_ptr<Device> local_;
   std::map<const char*, std::size_t> buffers_;  // of local_
-  WorkerProcess worker_;
+  WorkerProcess worker_;                        // the device
+  std::optional<WorkerProcess> host_;           // with a GPU, the same process
   std::vector<std::string> faults_;
   std::optional<double> last_run_us_;
 };

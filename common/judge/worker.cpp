@@ -1,13 +1,17 @@
-// The main program around a student's kernel: does what the judge orders; see wire.hpp. Everything here runs
-// in the same process as the student's code, so nobody trusts what it says.
+// The main program around a student's kernel: does what the judge orders; see wire.hpp. It is the host's
+// process, which calls the student's function, or the device's, which executes kernels; the GPU's is both.
+// Everything here runs in the same process as some of the student's code, so nobody trusts what it says.
 //
-//   worker plain | checked | gpu
+//   worker host | plain | checked
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +23,11 @@
 #ifdef FOR_GPU
 extern const harness::Entry run_on_gpu;
 #else
+#include "common/cpu_device/crash.hpp"
+#include "common/cpu_device/untrusted.hpp"
+#include "common/judge/launches.hpp"
+#include "common/judge/walls.hpp"
+
 extern const harness::Entry run_on_cpu, run_on_cpu_observed;
 #endif
 
@@ -55,21 +64,28 @@ class Worker {
     step_.gpu = run_on_gpu;
     device_ = harness::make_gpu_device(why_not);
 #else
-    step_.cpu = run_on_cpu;
-    step_.cpu_observed = run_on_cpu_observed;
-    device_ = harness::make_cpu_device(how == "checked");
+    const bool checked = how == "checked";
+    step_.cpu = step_.cpu_observed = launcher(run_on_cpu.input(), checked);
+    device_ = harness::make_cpu_device(checked);
+    cpu_device::confine();
 #endif
     if (device_ == nullptr) throw harness::DeviceUnavailable("no GPU: " + why_not);
     (void)how;
   }
 
-  nlohmann::json obey(const Order& order) {
+  nlohmann::json obey(const Order& order, nlohmann::json more) {
+#ifndef FOR_GPU
+    set_launches(std::move(more));
+#endif
+    (void)more;
     switch (order.what) {
       case Do::hello:
         return {{"device", device_->info().name}, {"kind", device_->info().kind}};
       case Do::load:
         load(order);
-        return {};
+        return {{"buffers", {address(0), address(1), address(2)}}};
+      case Do::call:
+        break;  // the host's
       case Do::lead: {
         if (spare_ != nullptr) device_->release(std::exchange(spare_, nullptr));
         spare_ = device_->allocate(order_.c.bytes);
@@ -82,7 +98,7 @@ class Worker {
         device_->run(step_, gemm_);
         return {{"faults", device_->faults()}};
       case Do::run_observed: {
-        const harness::XrayPlan all = harness::plan_xray(step_, null_gemm(), std::nullopt);
+        const harness::XrayPlan all;
         const auto report = harness::run_xray(*device_, step_, gemm_, all);
         return {{"faults", device_->faults()}, {"xray", harness::to_json(report, all.all)}};
       }
@@ -125,12 +141,7 @@ class Worker {
     device_->describe(gemm_);
   }
 
-  // Without addresses, so that code that touches A, B or C on the host is caught.
-  harness::AnyGemm null_gemm() const {
-    harness::AnyGemm gemm = gemm_;
-    gemm.A = gemm.B = gemm.C = nullptr;
-    return gemm;
-  }
+  std::uint64_t address(int i) const { return reinterpret_cast<std::uint64_t>(buffers_[i]); }
 
   harness::Step step_{};
   std::unique_ptr<harness::Device> device_;
@@ -141,11 +152,31 @@ class Worker {
   void* spare_ = nullptr;  // for lead
 };
 
+std::function<nlohmann::json(const Order&, nlohmann::json)> part(std::string_view how) {
+#ifndef FOR_GPU
+  raise_walls();
+  if (how == "host") {
+    cpu_device::install_crash_handler();
+    return [](const Order& order, const nlohmann::json&) -> nlohmann::json {
+      if (order.what == Do::hello) return {{"device", "none"}};
+      return {{"launches", launches_of(run_on_cpu, order)}};
+    };
+  }
+#endif
+  return [worker = std::make_shared<Worker>(how)](const Order& order, nlohmann::json more) {
+    return worker->obey(order, std::move(more));
+  };
+}
+
 int serve(std::string_view how) {
   try {
-    Worker worker(how);
+    const auto obey = part(how);
     Order order;
-    while (receive(&order, sizeof order)) say(worker.obey(order));
+    while (receive(&order, sizeof order)) {
+      std::string more(order.follow, '\0');
+      if (!receive(more.data(), more.size())) break;
+      say(obey(order, nlohmann::json::parse(more, nullptr, false)));
+    }
     return 0;
   } catch (const harness::DeviceUnavailable& error) {
     say({{"error", error.what()}, {"status", 3}});

@@ -163,8 +163,10 @@ char* WorkerProcess::memory(std::size_t bytes) {
   return memory_;
 }
 
-nlohmann::json WorkerProcess::tell(const Order& order) {
-  send(order);
+nlohmann::json WorkerProcess::tell(const Order& order, const std::string& more) {
+  Order told = order;
+  told.follow = more.size();
+  send(std::string(reinterpret_cast<const char*>(&told), sizeof told) + more);
   const nlohmann::json answer = nlohmann::json::parse(receive(cpu_limit_s_), nullptr, false);
   if (answer.is_null()) return nlohmann::json::object();
   if (!answer.is_object()) fail("it answered what nobody understands");
@@ -174,10 +176,9 @@ nlohmann::json WorkerProcess::tell(const Order& order) {
   return answer;
 }
 
-void WorkerProcess::send(const Order& order) {
-  const char* from = reinterpret_cast<const char*>(&order);
-  for (std::size_t at = 0; at < sizeof order;) {
-    const ssize_t sent = write(socket_, from + at, sizeof order - at);
+void WorkerProcess::send(const std::string& what) {
+  for (std::size_t at = 0; at < what.size();) {
+    const ssize_t sent = write(socket_, what.data() + at, what.size() - at);
     if (sent <= 0) fail("");
     at += static_cast<std::size_t>(sent);
   }

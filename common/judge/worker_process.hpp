@@ -25,12 +25,12 @@ class WorkerProcess {
   char* memory(std::size_t bytes);
   std::size_t memory_bytes() const { return bytes_; }
 
-  // Returns the program's answer, always an object. Throws std::runtime_error, with a line for the student,
-  // if it fails.
-  nlohmann::json tell(const Order& order);
+  // Returns the program's answer, always an object. more: goes with the order. Throws std::runtime_error,
+  // with a line for the student, if it fails.
+  nlohmann::json tell(const Order& order, const std::string& more = "");
 
  private:
-  void send(const Order& order);
+  void send(const std::string& what);
   std::string receive(double deadline_cpu_s);
   [[noreturn]] void fail(const std::string& why);
   void drain_words();

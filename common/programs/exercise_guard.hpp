@@ -1,88 +1,71 @@
 #pragma once
 
-// Around a student's entry (sgemm(), gemm_tf32(), ...) on the CPU device: it gets addresses that cannot be
-// touched in place of A, B and C, and launch() puts the true ones into the kernel's arguments, and lets none
-// of the host's own addresses through. Work on the host crashes, as on a GPU. common/tools/grading/build.py
-// compiles this before the student's file, and calls exercise_guard::call() behind it. What begins with "no
-// CUDA: " the grader shows without that.
-
-#include <sys/mman.h>
+// Around a student's file on the CPU device: launch() gives the kernel's address and its arguments byte by
+// byte to whoever runs it, which may be another process (common/judge/worker.cpp). build.py compiles this
+// before the student's file. What begins with "no CUDA: " the grader shows without that.
 
 #include <array>
-#include <cstdint>
+#include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <variant>  // for what comes behind: GCC has read all of these beforehand
 
+#include "common/cpu_device/untrusted.hpp"
 #include "common/step.hpp"
+
+namespace cpu_device {
+struct TensorMap;
+}
 
 namespace exercise_guard {
 
 // Unnamed within: the plain and the observed file each have their own.
 namespace {
 
-constexpr std::uintptr_t PAGE = 4096;
+constexpr std::size_t MOST_BYTES = 4096;  // of a kernel's parameters; CUDA's limit
 
-// One matrix: where it is, and the place that the entry is told.
-struct StandIn {
-  std::uintptr_t told = 0;  // the first address of a mapping without rights, a page's slack at both ends
-  std::size_t bytes = 0;
-  std::uintptr_t shift = 0;  // from there to the truth
-
-  template <typename T>
-  T* make(T* matrix, std::int64_t elements) {
-    if (matrix == nullptr) return matrix;
-    const auto address = reinterpret_cast<std::uintptr_t>(matrix);
-    bytes = (static_cast<std::size_t>(elements) * sizeof(T) / PAGE + 4) * PAGE;
-    void* place = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (place == MAP_FAILED) std::abort();
-    told = reinterpret_cast<std::uintptr_t>(place);
-    const std::uintptr_t stand_in = told + PAGE + address % PAGE;  // aligned as the matrix is
-    shift = address - stand_in;
-    return reinterpret_cast<T*>(stand_in);
-  }
-  void end() {
-    if (bytes > 0) munmap(reinterpret_cast<void*>(told), bytes);
-    bytes = 0;
-  }
-};
-
-std::array<StandIn, 3> stand_ins;
-
-// The argument with the true addresses, be it a pointer or a struct that holds some.
-template <typename T>
-__attribute__((no_sanitize("thread"))) T truth(const T& argument) {
-  T copy = argument;
-  for (std::size_t at = 0; alignof(T) % alignof(void*) == 0 && at + sizeof(void*) <= sizeof(T);
-       at += sizeof(void*)) {
-    std::uintptr_t word;
-    std::memcpy(&word, reinterpret_cast<const char*>(&copy) + at, sizeof word);
-    for (const StandIn& matrix : stand_ins) {
-      if (word - matrix.told >= matrix.bytes) continue;
-      word += matrix.shift;
-      std::memcpy(reinterpret_cast<char*>(&copy) + at, &word, sizeof word);
-      break;
-    }
-  }
-  return copy;
+// Where each parameter lies among the bytes of all, and where these end.
+template <typename... Params>
+constexpr auto places() {
+  std::array<std::size_t, sizeof...(Params) + 1> at{};
+  std::size_t end = 0, i = 0;
+  ((at[i++] = end = (end + alignof(Params) - 1) / alignof(Params) * alignof(Params), end += sizeof(Params)),
+   ...);
+  at[i] = end;
+  return at;
 }
 
-std::uintptr_t stack_top = 0;  // the entry and what it calls lie below on the stack
+// What a function gets for a parameter of this type: a copy, or the address of one if copying takes more than
+// its bytes. So no constructor of the student's is called.
+template <typename P>
+using Passed =
+    std::conditional_t<std::is_trivially_copy_constructible_v<P> &&
+                           std::is_trivially_move_constructible_v<P> && std::is_trivially_destructible_v<P>,
+                       P, P&>;
 
-// Whether a word of the argument is the address of a variable of the entry: the host could read afterwards
-// what the kernel writes there, and a GPU cannot reach it.
-template <typename T>
-__attribute__((noinline, no_sanitize("thread"))) bool points_to_host(const T& argument) {
-  const auto bottom = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  for (std::size_t at = 0; alignof(T) % alignof(void*) == 0 && at + sizeof(void*) <= sizeof(T);
-       at += sizeof(void*)) {
-    std::uintptr_t word;
-    std::memcpy(&word, reinterpret_cast<const char*>(&argument) + at, sizeof word);
-    if (word - bottom < stack_top - bottom) return true;
-  }
-  return false;
+template <typename P>
+__attribute__((always_inline, no_sanitize("thread"))) inline P& parameter(std::byte* at) {
+  P& here = *reinterpret_cast<P*>(at);
+  if constexpr (std::is_same_v<P, cpu_device::TensorMap>) here.owner = P::Owner::parameter;
+  return here;
+}
+
+template <typename... Params, std::size_t... I>
+__attribute__((always_inline, no_sanitize("thread"))) inline void call(const cpu_device::Request& request,
+                                                                       std::index_sequence<I...>) {
+  constexpr auto at = places<Params...>();
+  alignas(64) std::byte own[at.back() + 1];  // this thread's
+  __builtin_memcpy(own, request.arguments, at.back());
+  reinterpret_cast<void (*)(Passed<Params>...)>(const_cast<void*>(request.kernel))(
+      parameter<Params>(own + at[I])...);
+}
+
+// Calls the kernel of a Request. build.py finds this by its name, one for each list of parameters.
+template <typename... Params>
+__attribute__((noipa, no_sanitize("thread"))) void spread(const void* request) {
+  call<Params...>(*static_cast<const cpu_device::Request*>(request), std::index_sequence_for<Params...>());
 }
 
 template <typename... Params, typename... Args>
@@ -91,10 +74,13 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
       (!std::is_reference_v<Params> && ...),
       "no CUDA: a parameter of the kernel is a reference, which a GPU cannot follow into the host's memory: "
       "parameters are copied");
-  if ((points_to_host(args) || ...)) {
-    cpu_device::refuse("launch: an argument points to a variable of the host, where no GPU reaches");
-  }
-  ::launch(kernel, config, truth(args)...);
+  constexpr auto at = places<Params...>();
+  static_assert(at.back() <= MOST_BYTES, "no CUDA: the parameters of a kernel take 4096 bytes at most");
+  alignas(64) std::byte bytes[at.back() + 1] = {};
+  std::size_t i = 0;
+  ([&](Params value) { std::memcpy(bytes + at[i++], &value, sizeof value); }(args), ...);
+  cpu_device::request_launch({reinterpret_cast<const void*>(kernel), config, bytes, at.back()},
+                             spread<Params...>);
 }
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes, const Args&... args) {
@@ -110,30 +96,13 @@ void launch(const Lambda&, const Rest&...) {
                 "with __global__ before them");
 }
 
-template <typename T>
-void call(void (*entry)(const GemmOf<T>&), const GemmOf<T>& g) {
-  GemmOf<T> told = g;
-  const std::int64_t last = g.batch > 0 ? g.batch - 1 : 0;
-  told.A = stand_ins[0].make(g.A, last * g.strideA + g.M * g.lda + g.K);
-  told.B = stand_ins[1].make(g.B, last * g.strideB + g.K * g.ldb + g.N);
-  told.C = stand_ins[2].make(g.C, last * g.strideC + g.M * g.ldc + g.N);
-  stack_top = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  __asm__("" : "+r"(entry));   // a function of its own, whatever the compiler knows
-  cpu_device::confine(&told);  // what it may change lies below
-  entry(told);
-  cpu_device::confine(nullptr);
-  for (StandIn& matrix : stand_ins) matrix.end();
-}
-
-// As printf, but for %n, which writes where nobody looks.
+// As CUDA's printf: the kernel copies the values, observed.
 template <typename... Values>
-__attribute__((noipa, no_sanitize("thread"))) int print(const char* format, const Values&... values) {
-  for (const char* at = std::strchr(format, '%'); at != nullptr; at = std::strchr(at + 1, '%')) {
-    at += 1 + std::strspn(at + 1, "-+ #0123456789.*'hlLqjzt");
-    if (*at == 'n') cpu_device::refuse("printf: a GPU has no %n");
-    if (*at == '\0') break;
-  }
-  return std::printf(format, values...);
+__attribute__((noipa, no_sanitize("thread"))) int print(const char* format, Values... values) {
+  static_assert((std::is_scalar_v<Values> && ...), "no CUDA: printf takes numbers and pointers");
+  cpu_device::check_format(format);
+  std::printf(format, values...);
+  return sizeof...(values);
 }
 
 }  // namespace

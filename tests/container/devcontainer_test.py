@@ -37,7 +37,10 @@ SCHEMA = {
                     "type": "object",
                     "additionalProperties": False,
                     "properties": {
-                        "extensions": {"type": "array", "items": {"type": "string", "pattern": r"^[\w-]+\.[\w-]+$"}},
+                        "extensions": {
+                            "type": "array",
+                            "items": {"type": "string", "pattern": r"^[\w-]+\.[\w-]+$"},
+                        },
                         "settings": {"type": "object"},
                     },
                 }

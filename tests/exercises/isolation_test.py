@@ -1,5 +1,6 @@
 """What keeps students' programs in: walls where bubblewrap runs, and limits everywhere."""
 
+import json
 import os
 import socket
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from tools.grading import isolation
+from tools.grading.build import Built
+from tools.grading.content import entry_of_step
 from tools.grading.isolation import Limits, run_confined
 from tools.grading.run import Problem, run
 
@@ -66,6 +69,39 @@ def test_does_not_see_what_is_not_its_own(walls):
         "'HOME' in os.environ: False"
         in python("import os; print(\"'HOME' in os.environ:\", 'HOME' in os.environ)").said
     )
+
+
+def test_a_kernel_knows_nothing_of_the_environment(build, tmp_path, monkeypatch):
+    """What the judge starts does not: a stand-in for the worker says what it got."""
+    monkeypatch.setenv("TOKEN", "secret")
+    worker = tmp_path / "worker"
+    worker.write_text('#!/bin/sh\necho "error: it got $TOKEN-" >&2\n')
+    worker.chmod(0o755)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    built = Built(tmp_path, entry_of_step("02_coalescing"), build.absolute() / "common/judge/judge")
+    assert run(built, [Problem("--size 8")]).crash == "it got -"
+
+
+def test_without_walls_it_is_another_user(monkeypatch, tmp_path):
+    monkeypatch.setattr(isolation, "works", lambda: False)
+    if not isolation.nobody():
+        assert "your files" in isolation.weakness()
+        pytest.skip("this user cannot become another")
+    assert "user without rights" in isolation.weakness()
+    ended = run_confined(["sh", "-c", f"id -u; echo > {tmp_path}/a"], Limits())
+    assert ended.said.startswith(f"{isolation.NOBODY}\n")
+    assert not (tmp_path / "a").exists()
+
+
+def test_exercises_run_is_confined(student, exercises):
+    """Its results come out all the same."""
+    student.solves(exercises["01_naive"])
+    result = student("run", "01_naive", "--size", "8", "--check", "--json", "out.json", "--out=c.npy")
+    assert result.returncode == 0, result.stdout
+    assert json.loads((student.folder / "out.json").read_text())[0]["pass"]
+    assert (student.folder / "c.npy").stat().st_size > 256
 
 
 def test_has_no_network(walls):

@@ -8,7 +8,7 @@ from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.content import read_all
 from tools.grading.goals import Elsewhere, check_goal, clauses, of_other_sizes
 from tools.grading.grader import UNITS, Grader
-from tools.grading.run import OBSERVED, aligned_problem, observed_problems, ragged_problem
+from tools.grading.run import ABOVE, BELOW, OBSERVED, aligned_problem, observed_problems, ragged_problem
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -62,11 +62,13 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
         assert (m, n) != (256, 256)
 
 
-def test_a_ragged_problem_larger_than_most_tiles():
+@pytest.mark.parametrize("below", [ABOVE, BELOW])
+def test_ragged_problems_take_as_many_tiles_as_the_sizes_above(below):
     for seed in range(50):
-        m, n, k = map(int, re.findall(r"\d+", ragged_problem(random.Random(seed)).without_seed))
-        assert min(m, n) > 130
-        assert m % 2 and n % 2 and k % 2
+        sizes = list(map(int, re.findall(r"\d+", ragged_problem(random.Random(seed), below).without_seed)))
+        assert all(size % 2 for size in sizes)
+        tiles = zip(sorted(sizes[:2]), sorted(below[:2]), strict=True)
+        assert all(-(-size // tile) == whole // tile for size, whole in tiles for tile in (16, 32, 64, 128))
 
 
 @pytest.mark.parametrize("name", ["lda", "ldb", "ldc"])

@@ -76,7 +76,10 @@ class Accesses(Figures):
         "rows": lambda a: len(a._rows),  # places in the source, counted once for each array and width
         "requests": lambda a: a._sum("requests"),  # instructions executed, counted once for each warp
         "lanes": lambda a: a._sum("lanes"),  # active lanes of all requests
-        # Of these, of shared memory, while their threads had asynchronous copies under way.
+        "words": lambda a: (
+            sum(row["lanes"] * row["bytes"] for row in a._rows) // 4
+        ),  # of 4 bytes, that lanes move
+        # Of the lanes, of shared memory, while their threads had asynchronous copies under way.
         "lanes_during_copies": lambda a: a._sum("lanes_during_copies"),
         "width": lambda a: a._width(),  # bytes a lane moves at once; the accesses must agree
         # Global memory. bytes_used: distinct bytes that each request wanted, added up; l1_wavefronts: passes

@@ -20,7 +20,7 @@ from tools.grading import object_file
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
-from tools.grading.object_file import check_objects
+from tools.grading.object_file import OWN, check_objects, kernel_table, renamed
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
@@ -30,19 +30,15 @@ KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the starter's includes, then the student's code, whose entry is kept
-# from touching A, B and C. An entry with another name than the step's does not compile, as the name decides
-# how large the error may be. Kernels get sections of their own, for object_file.py, and whatever they call is
-# inlined: passing or returning an aggregate would read and write memory unobserved.
+# What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections
+# of their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
+# read and write memory unobserved.
 FOR_CPU = """{includes}
-#define __noinline__ __attribute__((noinline))
+#define __noinline__
 #undef __global__
 #define __global__ __attribute__((noipa, flatten, hot))
 #line 1 "{kernel}"
 {text}
-#line 1 "guarded.cu"
-static void guarded_{entry.name}(const {entry.takes}& g) {{ exercise_guard::call({entry.name}, g); }}
-#define {entry.name} guarded_{entry.name}
 """
 FOR_GPU = """{includes}
 #line 1 "{kernel}"
@@ -62,7 +58,7 @@ OPTIONS = [
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 _commands = cache(KernelBuild)
-ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # the one symbol that an object exports
+ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # exported, beside the kernels
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
@@ -201,17 +197,26 @@ class Toolchain:
                 if finding:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
-        check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        # Each becomes one object that exports one symbol.
+        kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
+        (folder / "kernels.s").write_text(kernel_table(kernels))
+        for name in jobs:
+            names = renamed(kernels, name).items()
+            (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in names))
+        # Each becomes one object that exports its entry and its kernels.
         tools = " && ".join(
             f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
-            f"{binutils}objcopy --keep-global-symbol={ENTRIES[name]} {name}.whole.o {name}.local.o"
+            f"{binutils}objcopy --redefine-syms={name}.names --keep-global-symbol={ENTRIES[name]} "
+            f"{name}.whole.o {name}.local.o && "
+            f"{binutils}objcopy -w --globalize-symbol='{OWN}*' {name}.local.o"
             for name in jobs
+        )
+        tools += (
+            f" && {binutils}as -o kernels.o kernels.s && {binutils}ld -r -o cpu.table.o cpu.local.o kernels.o"
         )
         ended = run_confined(["sh", "-c", tools], LIMITS, writable=[folder], cwd=folder)
         if ended.status:
-            raise BuildError(f"ld and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
-        objects = {name: folder / f"{name}.local.o" for name in jobs}
+            raise BuildError(f"ld, as and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
+        objects = {"cpu": folder / "cpu.table.o", "observed": folder / "observed.local.o"}
         self._link(folder, self.worker, "worker", **objects)
 
     def _headers(self, command: list[str]) -> Path:

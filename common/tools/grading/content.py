@@ -83,7 +83,7 @@ class Exercise:
     """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
     what to look at where the result is wrong and the wrong elements do not say why. Of a fault, symptom: what
     its user sees, all that is said before the first hint; found: the code of what the grader finds. points:
-    in a class; ragged: what Grader.expected() finds, where there is no solution."""
+    in a class; ragged: what Grader.expected() finds of each of RAGGED, where there is no solution."""
 
     name: str
     folder: Path

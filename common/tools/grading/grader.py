@@ -32,7 +32,8 @@ from tools.grading.goals import (
 from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.predict import grade_answers
 from tools.grading.run import (
-    ENDLESS,
+    ABOVE,
+    BELOW,
     Outcome,
     Problem,
     aligned_problem,
@@ -48,12 +49,13 @@ from tools.grading.words import (
     ended_finding,
     fault_finding,
     forgotten_shared,
-    host_finding,
     wrong_finding,
 )
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
+Sizes = tuple[int, int, int]
+RAGGED = ABOVE, BELOW  # of the ragged problems
 
 
 def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: Any) -> Grade:
@@ -105,7 +107,7 @@ class Grader:
         )
         if toolchain.has_nvcc:
             toolchain.compile_machine_code(built)
-        self._check_goals(toolchain, *self._check_work(observed_list[-1]), grade.notes)
+        self._check_goals(toolchain, *self._check_work(), grade.notes)
         if gpu is not None:
             speed = self.exercise.speed
             over = compile_step(self.build, speed.over) if speed else None
@@ -176,22 +178,24 @@ class Grader:
 
     # ---- The kernel does the work ----
 
-    def _check_work(self, small: Problem) -> tuple[Elsewhere, Elsewhere]:
-        """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of two of
-        these: one of whole tiles, and a ragged one."""
-        ragged = ragged_problem(self.chooser)
-        _, of_ragged = self._take_xrays([small, ragged])
+    def _check_work(self) -> tuple[Elsewhere, dict[Sizes, Elsewhere]]:
+        """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of one of
+        whole tiles, and of ragged ones."""
+        drawn = {sizes: ragged_problem(self.chooser, sizes) for sizes in RAGGED}
+        ragged = dict(zip(drawn, self._take_xrays(list(drawn.values())), strict=True))
         # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
-        edge = (STANDARD_PROBLEM[0] * STANDARD_PROBLEM[1] / max(of_ragged["xray"]["blocks"], 1)) ** 0.5
+        edge = (ABOVE[0] * ABOVE[1] / max(ragged[ABOVE]["xray"]["blocks"], 1)) ** 0.5
         for unit in [u for u in UNITS if u >= edge] or UNITS[-1:]:
             problem = aligned_problem(self.chooser, unit)
             [record] = self._take_xrays([problem])
-            if _whole_tiles(record, of_ragged):
+            if _whole_tiles(record, ragged[ABOVE]):
                 break
-        return self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)
+        return self._elsewhere(record, problem), {
+            sizes: self._elsewhere(ragged[sizes], drawn[sizes]) for sizes in drawn
+        }
 
     def _check_goals(
-        self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, notes: list[str]
+        self, toolchain: Toolchain, whole: Elsewhere, ragged: dict[Sizes, Elsewhere], notes: list[str]
     ) -> None:
         """Checks them on hidden problems. If a goal is missed, the standard problem says why, if it can: its
         sizes are always the same."""
@@ -220,23 +224,27 @@ class Grader:
         context.remember_xray(MINE, record)
         return context
 
-    def _check_ragged(self, toolchain: Toolchain, ragged: Elsewhere) -> None:
+    def _check_ragged(self, toolchain: Toolchain, ragged: dict[Sizes, Elsewhere]) -> None:
         """What the solution reaches for ragged sizes, too, the kernel must nearly reach: other tiles will do
         there, but not another idea."""
-        for goal, expected in zip(self.exercise.goals, self.expected(toolchain), strict=True):
-            if finding := check_elsewhere(goal, ragged, expected):
-                self._fail(finding, ragged.problem)
+        for sizes, context in ragged.items():
+            for goal, expected in zip(self.exercise.goals, self.expected(toolchain, sizes), strict=True):
+                if finding := check_elsewhere(goal, context, expected):
+                    self._fail(finding, context.problem)
 
-    def expected(self, toolchain: Toolchain) -> list[list[bool]]:
+    def expected(self, toolchain: Toolchain, sizes: Sizes) -> list[list[bool]]:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
         if self.exercise.ragged or not self.exercise.goals:
-            return self.exercise.ragged
+            return self.exercise.ragged[RAGGED.index(sizes)] if self.exercise.ragged else []
         source = self.exercise.solution
         solution = toolchain.compile(read(source, self.exercise.starter), source)
-        kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr(self.exercise.goals))}.json"
+        kept = (
+            solution.folder
+            / f"ragged-{self.exercise.name}-{version_of(repr((self.exercise.goals, sizes)))}.json"
+        )
         with suppress(OSError, ValueError):
             return json.loads(kept.read_text())
-        problem = ragged_problem(random.Random(0))
+        problem = ragged_problem(random.Random(0), sizes)
         outcome = run(solution, [problem], "--xray")
         if outcome.crash or not outcome.records[0]["pass"]:
             raise BuildError(f"{self.exercise.name}: the solution fails with {problem}: {outcome}")
@@ -246,11 +254,8 @@ class Grader:
         return expected
 
     def _take_xrays(self, problems: list[Problem]) -> list[Record]:
-        """The X-rays of some problems in which the kernel is right. The X-ray first asks the entry for its
-        launches with null for A, B and C: touching them on the host is found out."""
+        """The X-rays of some problems in which the kernel is right."""
         outcome = self._run(problems, "--xray")
-        if outcome.crash not in ("", ENDLESS) and "in the kernel" not in outcome.crash:
-            raise Failed(host_finding())
         self._judge(outcome, problems)
         return outcome.records
 
@@ -260,6 +265,6 @@ def _shape(record: Record) -> tuple[int, int, int]:
 
 
 def _whole_tiles(record: Record, ragged: Record) -> bool:
-    """Whether blocks that divide the standard problem, which the ragged one nearly is, divide this one."""
-    (m, n, _), (m0, n0, _) = _shape(record), STANDARD_PROBLEM
+    """Whether blocks that divide the sizes just above the ragged problem's divide this one."""
+    (m, n, _), (m0, n0, _) = _shape(record), ABOVE
     return record["xray"]["blocks"] * m0 * n0 == ragged["xray"]["blocks"] * m * n

@@ -3,7 +3,8 @@
 bubblewrap (https://github.com/containers/bubblewrap) gives each program its own file system, of which it can
 change one folder, and no network; the kernel's limits (prlimit of util-linux) bound its processor time,
 memory and files. All that it starts ends with it. Where bubblewrap cannot run, such as in most containers,
-the limits remain.
+the limits remain; programs that write nothing run there as another user, if this one is root (setpriv of
+util-linux), and a worker can do little where Linux has Landlock (common/judge/walls.cpp).
 """
 
 import os
@@ -19,13 +20,24 @@ from pathlib import Path
 from typing import Any
 
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/etc/alternatives")
-KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")  # of the environment
+# Of the environment.
+KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
+NOBODY = 65534
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
-WITHOUT = (
-    "bubblewrap cannot run here, so students' programs have limits on time, memory and files, but may read "
-    "and write whatever this user may: run the grader as a user without rights, or in a container"
+AS_NOBODY = (
+    "bubblewrap cannot run here: a hand-in runs as a user without rights, who could read what everybody may "
+    "and use the network"
 )
+WITHOUT = (
+    "bubblewrap cannot run here: a hand-in could read and change your files and use the network; run the "
+    "grader in a container"
+)
+
+
+def environment() -> dict[str, str]:
+    """What a student's program, and what runs it, may know of the environment. Messages are English."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,23 @@ def works() -> bool:
     return said.returncode == 0
 
 
+@cache
+def nobody() -> list[str]:
+    """What makes a command another user's, who may write nowhere; nothing if it cannot be."""
+    words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    words += ["--inh-caps=-all", "--bounding-set=-all"]
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return []
+    # Unless that user does not even find the programs.
+    tried = subprocess.run([*words, "test", "-r", __file__], capture_output=True, check=False)
+    return words if tried.returncode == 0 else []
+
+
+def weakness() -> str:
+    """What a hand-in could do here, in one line; "" within walls."""
+    return "" if works() else AS_NOBODY if nobody() else WITHOUT
+
+
 def _walls(readable: Iterable[Path], writable: Iterable[Path]) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * MIB), "--tmpfs", "/tmp"]
@@ -74,7 +103,7 @@ def confined(
     """The command within walls and limits. Beside the system's programs it sees `readable`, and `writable`,
     which it can change; descriptors that are left open are passed on."""
     if not works():
-        return [*limits.words, *command]
+        return [*limits.words, *([] if writable else nobody()), *command]
     walls = _walls(readable, writable)
     for path in Path("/dev").glob("nvidia*") if gpu else ():
         walls += ["--dev-bind", str(path), str(path)]
@@ -94,11 +123,10 @@ def run_confined(command: list[str], limits: Limits, *, cwd: Path | None = None,
     """Runs the command to its end, with messages in English, and kills whatever it has started. Raises
     OSError if it cannot be started."""
     words = confined(command, limits, cwd=cwd, **where)
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C"}
     with tempfile.TemporaryFile() as out:  # its size is limited, too
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-            cwd=cwd, env=environment,
+            cwd=cwd, env=environment(),
         )  # fmt: skip
         try:
             with suppress(subprocess.TimeoutExpired):

@@ -18,23 +18,24 @@ MAX_STATIC_SHARED = 48 * 1024  # bytes a block, without asking for more; CUDA's 
 NEEDED = re.compile(
     r"threadIdx|blockIdx|blockDim|gridDim|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|__[tu]b?san_\w+|__stack_chk_fail"
     r"|__gxx_personality_v0|_Unwind_Resume|__cxa_\w*(?:exception|throw|catch)"
-    r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf|puts|putchar|__printf_chk"
+    r"|memcpy|memset|memmove|__mem(?:cpy|set|move)_chk|printf"
     r"|(?:fma|fmax|fmin|fdim|sqrt|cbrt|hypot|ceil|floor|trunc|round|l?lround|rint|l?lrint|nearbyint|fabs|fmod"
     r"|remainder|copysign|nextafter|exp|exp2|expm1|log|log2|log10|log1p|pow|a?(?:sin|cos|tan)h?|atan2|erfc?)f?"
-    r"|mmap(?:64)?|munmap|abort|strchr|strspn"  # exercise_guard.hpp
     # C++: what reports a failure, and anything not from a library; the linker finds what is undefined.
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
+OWN = "exercise.kernel."  # how names begin that no C++ has
 OUTLIVES = "the variable: constexpr makes a constant; in a function, without static, it is new in every call."
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A row of nm's table; names in C++."""
+    """A row of nm's table. name: in C++; linker: as the linker knows it."""
 
     name: str
+    linker: str
     kind: str  # OBJECT, TLS, FUNC, ...
     bytes: int
     section: str
@@ -46,9 +47,11 @@ class Symbol:
         return match[1] if match else self.name
 
 
-def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> None:
-    """Checks what was compiled for the CPU device. binutils: the prefix of the tools that read another
-    processor's objects. Raises Failed with the first thing wrong, OSError if an object cannot be read."""
+def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> dict[str, str]:
+    """Checks what was compiled for the CPU device. Returns what the compiler has marked as kernels, each with
+    the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches it so: the
+    linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
+    with the first thing wrong, OSError if an object cannot be read."""
     symbols = symbols_of(plain, binutils)
     _nothing_outlives(symbols, source)
     _nothing_runs_before(plain, binutils)
@@ -59,6 +62,45 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
             look = "where it is called, maybe by something that the line uses."
             raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
     _kernels_are_whole(observed, binutils)
+    return kernels_of(symbols)
+
+
+def kernels_of(symbols: list[Symbol]) -> dict[str, str]:
+    spread = re.compile(r"void exercise_guard::\(anonymous namespace\)::spread<(.*)>\(void const\*\)")
+    spreads = {match[1].strip(): s.linker for s in symbols if (match := spread.fullmatch(s.name))}
+    return {
+        s.linker: spreads.get(_parameters(s.name), "")
+        for s in symbols
+        if s.kind == "FUNC" and f"{s.section}.".startswith(KERNELS)
+    }
+
+
+def _parameters(function: str) -> str:
+    """What stands between its last parentheses."""
+    depth = 0
+    for at in range(len(function) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(function[at], 0)
+        if depth == 0:
+            return function[at + 1 : -1]
+    return ""
+
+
+def renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
+    """Names under which an object exports its kernels and what calls them; no C++ has such names."""
+    exported = [name for name in dict.fromkeys([*kernels, *kernels.values()]) if name]
+    return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
+
+
+def kernel_table(kernels: dict[str, str]) -> str:
+    """The table of common/judge/launches.cpp, in assembly. One object may lack what it does not need."""
+    units = [renamed(kernels, unit) for unit in ("cpu", "observed")]
+    rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
+    for kernel, spread in kernels.items():
+        functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
+        rows += [f".weak {name}" for name in functions if name != "0"]
+        rows.append(f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection')
+        rows.append(f".quad 1b, {', '.join(functions)}")
+    return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 
 def line_of(symbol: Symbol, source: str) -> int:
@@ -133,11 +175,10 @@ def _kernels_are_whole(path: Path, binutils: str) -> None:
         name = called[1] if called else kernel
         trusted = name == kernel or "exercise_guard" in name  # which no student's file may hold
         if by_address or not trusted:
-            what = "a function by its address" if by_address else f"`{demangled(name)}`"
-            says = f"A kernel calls {what}, which cannot become a part of it."
-            raise Failed(
-                Finding("rule", says, line, look="its calls: no recursion, no pointer to a function.")
-            )
+            what = "a function through a pointer or a table" if by_address else f"`{demangled(name)}`"
+            says = f"A kernel calls {what}, which cannot become a part of it: its accesses would go unseen."
+            look = "its calls: no recursion; if, switch or a template's parameter in place of a pointer."
+            raise Failed(Finding("rule", says, line, look=look))
 
 
 def demangled(name: str) -> str:
@@ -146,16 +187,21 @@ def demangled(name: str) -> str:
 
 def symbols_of(path: Path, binutils: str = "") -> list[Symbol]:
     rows = re.findall(
-        r"^(.*?) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
-        _said(f"{binutils}nm", "-C", "--format=sysv", path),
+        r"^([^|\s]*) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
+        _said(f"{binutils}nm", "--format=sysv", path),
         re.MULTILINE,
     )
-    named = (row for row in rows if not row[0].startswith("."))  # not the compiler's own, such as .LANCHOR0
-    return [Symbol(name, kind, int(size or "0", 16), section) for name, kind, size, section in named]
+    named = [row for row in rows if not row[0].startswith(".")]  # not the compiler's own, such as .LANCHOR0
+    names = _said("c++filt", given="\n".join(row[0] for row in named)).split("\n")
+    return [
+        Symbol(name, linker, kind, int(size or "0", 16), section)
+        for name, (linker, kind, size, section) in zip(names, named, strict=True)
+    ]
 
 
-def _said(*command: str | Path) -> str:
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+def _said(*command: str | Path, given: str = "") -> str:
+    words = list(map(str, command))
+    result = subprocess.run(words, input=given, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise OSError(0, f"{command[0]} cannot read it", str(command[-1]))
     return result.stdout

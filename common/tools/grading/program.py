@@ -24,11 +24,14 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -43,10 +46,10 @@ from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
-from tools.grading.isolation import Limits
+from tools.grading.isolation import Limits, confined, environment
 from tools.grading.predict import correct_answer
 from tools.grading.roster import Deadline, read_roster, time_of
-from tools.grading.run import named
+from tools.grading.run import UNPACKED, named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
 from tools.services.export import export_classroom, export_gradescope
@@ -243,13 +246,33 @@ class Program:
         except Failed as failed:
             say(show(failed.finding, file, source))
             return 1
-        words = [*Limits(cpu_s=300, memory=None).words, *EMULATOR, str(program), *options]
-        words += [] if "--device" in options else ["--device", "cpu"]
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        ) as process:
-            for line in process.stdout or ():
-                say(named(line.rstrip("\n"), program, file))
+        if weak := isolation.weakness():
+            say(wrapped(f"Note: {weak}.", ""))
+        options = [part for word in options for part in re.split(r"(?<=^--json)=|(?<=^--out)=", word)]
+        with tempfile.TemporaryDirectory() as name:
+            scratch = Path(name)  # what the program writes comes from here
+            written: dict[Path, Path] = {}
+            readable = [built.folder, *([UNPACKED] if UNPACKED.exists() else [])]
+            for at, (option, file_name) in enumerate(pairwise(options)):
+                if option in ("--json", "--out"):
+                    written[scratch / f"{at}{Path(file_name).suffix}"] = Path(file_name)
+                    options[at + 1] = str(scratch / f"{at}{Path(file_name).suffix}")
+                elif option in ("--a", "--b", "--c", "--cases") and Path(file_name).is_file():
+                    options[at + 1] = str(Path(file_name).resolve())
+                    readable.append(Path(file_name))
+            words = [*EMULATOR, str(program), *options]
+            words += [] if "--device" in options else ["--device", "cpu"]
+            limits, writable = Limits(cpu_s=300, memory=None), [scratch] if written else []
+            with subprocess.Popen(
+                confined(words, limits, readable=readable, writable=writable, gpu=gpu),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                env=environment(),
+            ) as process:  # fmt: skip
+                for line in process.stdout or ():
+                    say(named(line.rstrip("\n"), program, file))
+            for made, wanted in written.items():
+                if made.is_file() and not made.is_symlink():
+                    shutil.copyfile(made, wanted)
         return process.returncode if process.returncode in (0, 2, 3) else 1
 
     def hint(self) -> int:
@@ -314,8 +337,8 @@ class Program:
         if self.args.jobs < 1:
             raise UsageError(f"--jobs is {self.args.jobs}; give 1 or more")
         seed = secrets.randbits(31) if self.args.seed is None else self.args.seed
-        if not isolation.works():
-            say(wrapped(f"Note: {isolation.WITHOUT}.", ""))
+        if weak := isolation.weakness():
+            say(wrapped(f"Note: {weak}.", ""))
         out, exercises = Path(self.args.out), self.named_exercises()
         roster = read_roster(Path(self.args.roster)) if self.args.roster else None
         deadline = Deadline(time_of(self.args.due, "--due"), self.args.late)

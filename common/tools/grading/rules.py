@@ -4,12 +4,8 @@ only.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
 
-from tools.grading.content import PIECE
 from tools.grading.finding import Failed, Finding
 
 # Words with two underscores, all of CUDA, that the CPU device has; and of std::, what a kernel or its launch
@@ -74,9 +70,6 @@ def check(text: str, allowed: str) -> None:
         match, says = min(broken, key=lambda pair: _line(text, pair[0].start()))
         found = " ".join(re.sub(r"\s*::\s*", "::", match[match.lastindex or 0]).split())
         raise broken_rule(_line(text, match.start()), says.format(found))
-    for at, name in not_kernels(text):
-        says = f"`{name}` is launched, but it is no kernel: __global__ is missing before it."
-        raise Failed(Finding("no CUDA", says, _line(text, at), look="the words before the function."))
 
 
 def _line(text: str, at: int) -> int:
@@ -85,38 +78,3 @@ def _line(text: str, at: int) -> int:
 
 def broken_rule(line: int, says: str) -> Failed:
     return Failed(Finding("rule", says[0].upper() + says[1:], line, look=LOOK))
-
-
-def not_kernels(code: str) -> Iterator[tuple[int, str]]:
-    """Where functions that are launched are defined without __global__, and their names. code: without
-    comments and the contents of strings; it is read once, a statement at a time."""
-    launched: set[str] = set()
-    holds: dict[str, set[str]] = defaultdict(set)  # of a variable, the names that it may stand for
-    defined: dict[str, list[tuple[int, bool]]] = defaultdict(list)  # where, and whether as a kernel
-    statement: list[re.Match[str]] = []
-    for piece in PIECE.finditer(code):
-        if piece[0] not in ";{}":
-            statement.append(piece)
-            continue
-        words = [*(word[0] for word in statement), piece[0]]
-        depth, into = 0, set[str]()
-        for n, (word, after) in enumerate(pairwise(words)):
-            if word == "launch" and after == "(":
-                into = launched
-            elif word == "=" and n and after != "=":
-                into = holds[words[n - 1]]
-            elif word in ",[":
-                into = set()
-            is_name = word.isidentifier() and after != "("
-            if is_name:
-                into.add(word)
-            # A lambda with a name is a function, too.
-            heads = (after == "(" and not depth) or (is_name and words[n + 1 : n + 3] == ["=", "["])
-            if heads and piece[0] == "{":
-                defined[word].append((statement[n].start(), "__global__" in words))
-            depth += (word == "(") - (word == ")")
-        statement = []
-    named = launched.union(*(holds[name] for name in launched & holds.keys()))
-    for name in sorted(named & defined.keys()):
-        if not any(is_kernel for _, is_kernel in defined[name]):
-            yield defined[name][0][0], name

@@ -17,7 +17,7 @@ from tools.claims.objects import rows_of
 from tools.grading.budget import FILE_S, PATIENCE
 from tools.grading.build import Built
 from tools.grading.content import precisions
-from tools.grading.isolation import Limits, confined
+from tools.grading.isolation import Limits, confined, environment
 
 SECONDS, SECONDS_XRAY = 2 * PATIENCE, 20 * PATIENCE  # of processor time for a problem, and for its X-ray
 UNPACKED = ROOT / ".packages"  # where setup.sh --no-root and --arm64 put libraries
@@ -114,11 +114,15 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
     return [with_seed(shape, chooser, shape in drawn) for shape in (*OBSERVED[:2], *OBSERVED, *drawn)]
 
 
-def ragged_problem(chooser: random.Random) -> Problem:
-    """Larger than the tiles of most kernels, not a multiple of anything, and just below sizes that tiles
-    divide, so that it takes as many tiles and the edges waste little."""
-    m, n = (most - 2 * chooser.randint(1, 4) + 1 for most in STANDARD_PROBLEM[:2])
-    k = 64 - 2 * chooser.randint(1, 7) + 1
+# Just below these sizes, which tiles divide, edges waste little: one above all whose accesses are counted
+# otherwise, with few terms, so that it takes no longer, and one below.
+ABOVE, BELOW = (768, 256, 32), (128, 128, 64)
+
+
+def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
+    """Not a multiple of anything, but takes as many tiles as if it were `below`, or its transpose."""
+    m, n, k = (size - 2 * chooser.randint(1, 4) + 1 for size in below)
+    m, n = chooser.choice(((m, n), (n, m)))
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
@@ -169,7 +173,7 @@ def run(
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", cwd=folder, start_new_session=True, check=False,
+            errors="replace", cwd=folder, start_new_session=True, check=False, env=environment(),
         )  # fmt: skip
         text = named(ended.stdout, worker, source)
         done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)

@@ -82,9 +82,15 @@ def forgotten_shared(finding: Finding, source: str, solution: str) -> Finding | 
 def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
     """A program that crashed or did not end. source: the student's."""
     line = 0
-    # Once a kernel has been launched, the program itself says where it crashed.
-    if "outside any kernel" in outcome.crash or outcome.crash.endswith(("signal 11", "signal 7")):
+    if "outside any kernel" in outcome.crash:
         return host_finding()
+    if no_kernel := re.search("launch: `(.*)` is no kernel", outcome.crash):
+        name = re.sub(r"<.*|.*::", "", no_kernel[1])
+        says = f"`{name}` is launched, but it is no kernel" if name else "It launches what is no kernel"
+        word = re.compile(rf"\b{name}\b" if re.search(rf"\b{name or '-'}\b", source) else r"\blaunch\b")
+        line = next((n for n, text in enumerate(source.splitlines(), 1) if word.search(text)), 0)
+        says += ": __global__ is missing before it."
+        return Finding("no CUDA", says, line, look="the words before the function.")
     if outcome.crash == ENDLESS:
         code = "endless"
     elif "outside the limits of CUDA" in outcome.crash:

@@ -29,7 +29,7 @@ from tools.grading.content import (
     lines_to_write,
     read_exercise,
 )
-from tools.grading.grader import Grader
+from tools.grading.grader import RAGGED, Grader
 from tools.grading.predict import correct_answer
 
 FILES = Path(__file__).parent / "files"
@@ -126,7 +126,8 @@ def _described(exercise: Exercise, build: Path, step: str) -> str:
             except NotAvailable as reason:
                 raise UsageError(f"{exercise.name}: {question.id} has no answer here: {reason}") from None
     else:
-        table["ragged"] = Grader(exercise, build).expected(Toolchain(build, exercise.step))
+        grader, toolchain = Grader(exercise, build), Toolchain(build, exercise.step)
+        table["ragged"] = [grader.expected(toolchain, sizes) for sizes in RAGGED]
     goals, questions = table.pop("goals"), table.pop("questions")
     text = _toml({key: value for key, value in table.items() if value != "" and value != []})
     for name, entries in (("goal", goals), ("question", questions)):
