@@ -145,7 +145,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    drawn = [random_problem(chooser, 270, 130) for _ in range(8)]
+    drawn = [random_problem(chooser, *limits) for limits in ((150, 60), (270, 130)) * 4]
     again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 
