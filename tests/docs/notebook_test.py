@@ -1,5 +1,5 @@
-"""docs/notebook.ipynb, every cell run in order as a reader does, on the CPU device; and what its cells do where
-nothing is built, where nvcc is missing and where a command fails."""
+"""docs/notebook.ipynb, every cell run in order as a reader does, on the CPU device; and what its cells do
+where nothing is built, where nvcc is missing and where a command fails."""
 
 import json
 import os
@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from tools.pages.notebook import cells, to_notebook
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: run ./setup.sh")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: run ./setup.sh")
-from tools.pages.notebook import cells, to_notebook
 
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
 def code_with(words):
-    [source] = [c.source for c in nbformat.read(NOTEBOOK, 4).cells if words in c.source and "code" in c.cell_type]
+    [source] = [
+        c.source for c in nbformat.read(NOTEBOOK, 4).cells if words in c.source and "code" in c.cell_type
+    ]
     return source
 
 
@@ -43,7 +45,9 @@ def executed(tmp_path_factory):
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.delenv("PYTHONPATH")
         notebook = nbformat.read(NOTEBOOK, 4)
-        client = nbclient.NotebookClient(notebook, timeout=280, resources={"metadata": {"path": str(ROOT / "docs")}})
+        client = nbclient.NotebookClient(
+            notebook, timeout=280, resources={"metadata": {"path": str(ROOT / "docs")}}
+        )
         client.execute()
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", ())]
     pictures = [out for out in outputs if "image/svg+xml" in out.get("data", {})]
@@ -77,7 +81,7 @@ def test_a_page_becomes_cells():
 
 def test_a_clone_with_nothing_built(tmp_path):
     """The two commands, in this order, and the first only once."""
-    setup = 'echo set up; mkdir -p build .venv/bin; touch build/ladder; cp meson .venv/bin\n'
+    setup = "echo set up; mkdir -p build .venv/bin; touch build/ladder; cp meson .venv/bin\n"
     for name, text in (("setup.sh", setup), ("meson", 'echo "meson $*"\n')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
         (tmp_path / name).chmod(0o755)

@@ -1,4 +1,5 @@
-"""setup.sh without root and with another GPU, in a folder of its own, with programs that stand in for apt-get, Meson and Python."""
+"""setup.sh without root and with another GPU, in a folder of its own, with programs that stand in for apt-get,
+Meson and Python."""
 
 import json
 import os
@@ -29,7 +30,13 @@ case " $* " in
     for name; do cp {folder}/library.deb "$name.deb"; done ;;
 esac
 """
-STAND_INS = {"dpkg-query": DPKG_QUERY, "apt-get": APT_GET, "sudo": "exit 1", "nvcc": "exit 1", "nvidia-smi": "exit 1"}
+STAND_INS = {
+    "dpkg-query": DPKG_QUERY,
+    "apt-get": APT_GET,
+    "sudo": "exit 1",
+    "nvcc": "exit 1",
+    "nvidia-smi": "exit 1",
+}
 PC = "prefix=/usr\nlibdir=${prefix}/lib\nCflags: -I/usr/include/fmt\n"
 
 
@@ -162,7 +169,9 @@ def test_without_root_and_sudo_the_line_names_what_is_missing(project):
 @pytest.mark.parametrize("before, now, again", [("9.0", "7.5", True), ("", "7.5", True), ("7.5", "", False)])
 def test_another_gpu_is_compiled_for(project, before, now, again):
     """One that is gone changes nothing: a cluster's other machines may have it."""
-    (project.parent / "installed").write_text(" ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES]))
+    (project.parent / "installed").write_text(
+        " ".join(["binutils bubblewrap ca-certificates g++ git", *LIBRARIES])
+    )
     folder = project / "build"
     (folder / "meson-private").mkdir(parents=True)
     (folder / "meson-info").mkdir()
@@ -172,7 +181,10 @@ def test_another_gpu_is_compiled_for(project, before, now, again):
     (folder / "meson-info/meson-info.json").write_text(json.dumps(info))
     (folder / "setup-gpu").write_text(f"{before}\n")
     (project / ".venv/bin/python").symlink_to(sys.executable)
-    program(project / ".venv/bin/meson", f'[[ $1 != --version ]] || echo 1; echo "$*" >>{project.parent}/meson-calls')
+    program(
+        project / ".venv/bin/meson",
+        f'[[ $1 != --version ]] || echo 1; echo "$*" >>{project.parent}/meson-calls',
+    )
     program(project.parent / "bin/nvcc", '[[ $1 != --version ]] || echo "release 13.0"')
     program(project.parent / "bin/nvidia-smi", f"echo {now}")
     result = setup(project)
