@@ -10,8 +10,8 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not install
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = {"type": "string", "minLength": 1}
-# Of the development containers' specification (containers.dev) what the file may use: a misspelt property, which a
-# service would pass over without a word, is an error here.
+# What the file may use of the development containers' specification (containers.dev): a misspelt property,
+# which a service would pass over without a word, is an error here.
 SCHEMA = {
     "type": "object",
     "required": ["image", "postCreateCommand"],

@@ -1,5 +1,5 @@
-"""docs/notebook.ipynb, every cell run in order as a reader does, on the CPU device; and what its cells do where
-nothing is built, where nvcc is missing and where a command fails."""
+"""docs/notebook.ipynb, every cell run in order as a reader does, on the CPU device; and what its cells do
+where nothing is built, where nvcc is missing and where a command fails."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from tools.pages.notebook import cells, to_notebook
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: run ./setup.sh")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: run ./setup.sh")
-from tools.pages.notebook import cells, to_notebook
 
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 

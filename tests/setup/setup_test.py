@@ -1,4 +1,5 @@
-"""setup.sh without root and with another GPU, in a folder of its own, with programs that stand in for apt-get, Meson and Python."""
+"""setup.sh without root and with another GPU, in a folder of its own, with programs that stand in for
+apt-get, Meson and Python."""
 
 import json
 import os

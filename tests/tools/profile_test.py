@@ -11,7 +11,7 @@ from tools.base import UsageError
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
 from tools.machine_code.listing import Frame, parse_instruction
-from tools.measuring import counters_record
+from tools.measuring import counters, counters_record
 
 RAW = """==PROF== Connected to process 1
 "ID","Kernel Name","gpu__time_duration.sum","sm__cycles_elapsed.max","launch__grid_size","dram__bytes_read.sum","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_barrier_not_issued_per_issue_active.ratio"
@@ -202,6 +202,35 @@ def test_a_program_that_is_not_the_profiled_one(tool, environment, tmp_path):
     result = tool(*record, env=environment)
     assert result.returncode != 0
     assert not (tmp_path / "out").exists()  # nothing half-written
+
+
+def test_reports_to_keep(tmp_path, capsys):
+    """Nsight Compute's own of our kernels, the table of a library's and of what is too large; else a word."""
+    of_step = {"01_naive": 10, "02_coalescing": 99, "03_shared_memory": 99, "20_cublas_tf32": 10}
+    for step, size in of_step.items():
+        (tmp_path / f"{step}.4096x4096x4096.ncu-rep").write_bytes(bytes(size))
+        (tmp_path / f"{step}.4096x4096x4096.raw.csv").write_bytes(bytes(99 if step.startswith("03") else 20))
+    kept = counters.reports_to_keep(list(of_step), tmp_path, 50)
+    assert [name for _, name in kept] == [
+        "01_naive.ncu-rep",
+        "02_coalescing.raw.csv",
+        "20_cublas_tf32.raw.csv",
+    ]
+    assert all(file.exists() for file, _ in kept)
+    assert "03_shared_memory: neither report nor table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option, kept", [(["--keep-reports"], ["01_naive.ncu-rep"]), ([], [])])
+def test_reports_beside_the_records(monkeypatch, environment, tmp_path, option, kept):
+    """With programs that stand for Nsight Compute's, as a user types it."""
+    for name in "PATH", "PYTHONPATH":
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.setattr(counters, "convert", lambda step, *_: {"step": step, "runs": [{"m": 1}]})
+    out = tmp_path / "out"
+    words = ["--build", str(tmp_path / "build"), "--steps", "01", "--out", str(out), *option]
+    monkeypatch.setattr(sys, "argv", ["ladder profile", "record", *words])
+    assert counters.main() == 0
+    assert sorted(path.name for path in out.iterdir()) == ["01_naive.json", *kept]
 
 
 def test_variants(tool, environment, tmp_path):

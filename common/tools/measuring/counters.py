@@ -8,9 +8,11 @@
 problems to hold the X-ray against (of those only the accesses to memory are kept). It writes one file for
 each step: counters, the reasons for which warps waited, and for each instruction how often it was executed,
 the sectors and wavefronts it took, and the warps seen waiting at it, beside its line of the source. The
-clocks are the GPU's own. `describe` brings the source lines in the records up to date, after an edit that
-leaves the machine code as it was. `variants` records only the counters, of what `ladder experiment build`
-left in DIR.
+clocks are the GPU's own. With --keep-reports it also leaves Nsight Compute's own report of each step at 4096
+cubed beside the record, STEP.ncu-rep, to open with ncu-ui; of a library's kernel, whose code is not ours to
+give away, and of a step whose report is too large, the table of all counters, STEP.raw.csv. `describe` brings
+the source lines in the records up to date, after an edit that leaves the machine code as it was. `variants`
+records only the counters, of what `ladder experiment build` left in DIR.
 
 Exit status: 0 done, 1 a program failed, 2 bad usage, 3 no GPU, no Nsight Compute, or no permission.
 """
@@ -19,6 +21,7 @@ import argparse
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +45,7 @@ from tools.measuring.counters_record import (
     COUNTERS,
     FAILED,
     PROBLEMS,
+    TIMED,
     WHERE_LISTED,
     Problem,
     convert,
@@ -129,6 +133,23 @@ def gpu_facts(ncu: str) -> dict[str, str]:
     return {**facts, "ncu": version[1] if version else "?", "date": now}
 
 
+def reports_to_keep(steps: list[str], raw: Path, most_bytes: int) -> list[tuple[Path, str]]:
+    """Of what was recorded in `raw` the files to keep beside the records, with their names there."""
+    kept = []
+    for step in steps:
+        base = f"{step}.{'x'.join(map(str, TIMED))}"
+        kinds = [] if is_library(step) else ["ncu-rep"]
+        found = [(raw / f"{base}.{kind}", f"{step}.{kind}") for kind in [*kinds, "raw.csv"]]
+        fits = [file for file in found if file[0].exists() and file[0].stat().st_size <= most_bytes]
+        kept += fits[:1]
+        if not fits:
+            print(
+                f"{step}: neither report nor table within {most_bytes // 1000} KB, none is kept",
+                file=sys.stderr,
+            )
+    return kept
+
+
 def record_steps(args: argparse.Namespace) -> None:
     """Profiles them all before anything is written."""
     ncu = find_ncu()
@@ -154,7 +175,12 @@ def record_steps(args: argparse.Namespace) -> None:
             page.result()
         progress(len(jobs), len(jobs), "done")
         records = {step: convert(step, raw, args.build, facts) for step in steps}
-    args.out.mkdir(parents=True, exist_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
+        if args.keep_reports is not None:
+            for file, name in reports_to_keep(steps, raw, 1000 * args.keep_reports):
+                for old in (args.out / f"{name.partition('.')[0]}.{kind}" for kind in ("ncu-rep", "raw.csv")):
+                    old.unlink(missing_ok=True)
+                shutil.copyfile(file, args.out / name)
     for step, record in records.items():
         if record["runs"]:
             write_whole(args.out / f"{step}.json", to_json(record))
@@ -208,6 +234,8 @@ def main() -> int:
         command.add_argument("--steps", default="", help="e.g. 05,06 [all there are]")
         command.add_argument("--build", default=BUILD, type=Path)
         command.add_argument("--out", default=EVIDENCE, type=Path)
+    keep = "keep each step's report, if it has at most so many kilobytes (1000)"
+    record.add_argument("--keep-reports", type=int, nargs="?", const=1000, metavar="KB", help=keep)
     variants = commands.add_parser("variants", help="record the counters of programs in a folder")
     variants.add_argument("folder", metavar="DIR", type=Path)
     variants.add_argument("--out", required=True, type=Path)

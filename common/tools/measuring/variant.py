@@ -4,7 +4,7 @@
   build/mine/run --xray
 
 NAME=VALUE goes into one of the kernel's `constexpr int` lines. DIR gets kernel.cu, to read and to edit, and
-run, which has every device of the build and the options of the step's program; the step itself stays as it is.
+run, which has the build's devices and the options of the step's program; the step itself stays as it is.
 After an edit: ladder variant 05_2d_tiling --kernel build/mine/kernel.cu --out build/mine.
 
 Exit status: 0 built, 1 the kernel does not compile, 2 bad usage or the step is not built. Standard library
