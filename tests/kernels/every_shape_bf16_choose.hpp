@@ -4,7 +4,7 @@
 //
 // What a recording must decide:
 // - every number of TILES and of `cost`, fitted to the times of all choices, at the shapes of the table and
-//   around them; PINNED makes every product take one choice;
+//   around them; PINNED, beside the kernel, makes every product take one choice;
 // - whether 192 columns beat 256 where waves are ragged (3000: 3 waves of 3/4, not 3), or a remainder that is
 //   split alone does;
 // - whether 4 stages of 192 columns, or 6 of 128, cost clock as the fourth of 256 does;
@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 // In an unnamed namespace, as a step's kernel is: a program holds all this for both devices.
 namespace {
@@ -31,10 +30,6 @@ struct Choice {
   int splits;
   bool in_cluster;
 };
-
-// For experiments: {{Tile::t128x64, 4, true}} instead of nothing makes it the choice for every product that
-// has as many k-tiles.
-constexpr std::optional<Choice> PINNED = std::nullopt;
 
 constexpr int K_TILE = 64;  // terms that a block multiplies at a time
 
@@ -128,7 +123,6 @@ constexpr double estimate(const ProductShape& p, const TileTime& t, int splits, 
 // The choice for a product that is not empty.
 constexpr Choice choose(const ProductShape& p, int multiprocessors) {
   const std::int64_t k_tiles = std::max<std::int64_t>(covers(p.K, K_TILE), 1);
-  if (PINNED && PINNED->splits <= k_tiles) return *PINNED;
   Choice best{TILES[0].tile, 1, false};
   double least = estimate(p, TILES[0], 1, false, multiprocessors);
   const auto consider = [&](const TileTime& t, int splits, bool in_cluster) {

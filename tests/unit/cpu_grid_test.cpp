@@ -108,8 +108,6 @@ TEST_P(GridFault, ACounterThatIsMadeZeroTooEarly) {
     run("last_block_sums", 8, 32, 4);
     std::vector<Fault> faults = cpu_device::take_faults();
     std::erase_if(faults, [&](const Fault& fault) { return fault.kind != FaultKind::race_global; });
-    for (auto& f : faults)
-      if (faults.size() != 1) std::printf("FF %s | %s\n", f.where.c_str(), cpu_device::describe(f).c_str());
     ASSERT_EQ(faults.size(), 1u);
     EXPECT_THAT(faults[0].where, testing::AnyOf(here("ticket_beside_reset"), here("reset_beside_ticket")));
   }

@@ -1,0 +1,195 @@
+#pragma once
+
+// The tiles of several sizes, how they are shared out, and how their sums get to C.
+
+#include "common/cuda/bulk_store.hpp"
+#include "common/cuda/cluster.hpp"
+#include "common/cuda/float2.hpp"
+#include "common/cuda/named_barrier.hpp"
+#include "common/cuda/tensor_copy.hpp"
+#include "common/cuda/tf32.hpp"
+#include "common/cuda/wgmma.hpp"
+#include "common/step.hpp"
+
+namespace {
+namespace tiles {
+
+constexpr int BK = 64;           // terms that a block multiplies at a time (a k-tile)
+constexpr int MM = 64, MK = 16;  // a wgmma's: 64 rows, or columns of C if the tile is transposed; 16 terms
+constexpr int CONSUMERS = 2;     // warpgroups that multiply; the first one copies
+constexpr int THREADS = (1 + CONSUMERS) * 128;
+constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
+constexpr int GROUP = 64;            // elements in the 128 bytes that are swizzled
+constexpr int BAND = 16;             // rows of tiles processed together, column by column
+constexpr int STORED = 32;           // columns of C in a store: 128 bytes
+constexpr int BUFFERS = 2;           // of a warpgroup, for sums that are being stored
+constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
+static_assert(BK == GROUP);
+
+// A block's shared memory.
+template <int BM, int BN, int STAGES, bool TRANSPOSED>
+struct alignas(1024) Tiles {
+  bf16 A[STAGES][BM][BK];                   // [stage][row][k], swizzled
+  bf16 B[STAGES][BN / GROUP][BK][GROUP];    // [stage][group][k][column], swizzled
+  float C[CONSUMERS][BUFFERS][MM][STORED];  // [warpgroup][buffer][row][column], swizzled: on their way to C
+  std::uint64_t full[STAGES];               // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];              // all consumers have multiplied them
+};
+template <int BM, int BN, int STAGES>
+struct alignas(1024) Tiles<BM, BN, STAGES, true> {  // whose sums go to C from where they are
+  bf16 A[STAGES][BM][BK];
+  bf16 B[STAGES][BN / GROUP][BK][GROUP];
+  std::uint64_t full[STAGES], empty[STAGES];
+};
+
+// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B.
+template <int BM_, int BN_, int STAGES_>
+struct Shape {
+  static constexpr int BM = BM_, BN = BN_, STAGES = STAGES_;
+  static constexpr bool TRANSPOSED = BM < CONSUMERS * MM;
+  static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread
+  static_assert(TRANSPOSED ? BN == CONSUMERS * MM && BM % 8 == 0 : BM == CONSUMERS * MM && BN % GROUP == 0);
+  using Tiles = tiles::Tiles<BM, BN, STAGES, TRANSPOSED>;
+};
+
+// How sums get to C: by TMA; by threads; by threads of a cluster, whose blocks have a part of the tile each.
+enum class Output { tma, threads, cluster };
+
+// What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
+struct Product {
+  int M, N, k_tiles, batch, splits;
+  float alpha, beta;
+  float* C;  // [batch][splits][M][N]; of a cluster's parts [batch][M][N]
+  std::int64_t ldc, strideC;
+  bool c_is_aligned;  // to 16 bytes
+};
+
+// A part of a tile of C: k-tiles first to first + count - 1.
+struct Work {
+  int matrix, split, row0, col0, first, count;
+};
+
+template <typename S>
+__device__ __forceinline__ Work find_work(const Product& p, int number) {
+  const int tiles_m = ceil_div(p.M, S::BM), tiles_n = ceil_div(p.N, S::BN);
+  const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
+  const int in_matrix = tile % (tiles_m * tiles_n);
+  const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
+  const int rows = min(BAND, tiles_m - band * BAND);
+  const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
+  const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
+  return {tile / (tiles_m * tiles_n),
+          split,
+          (band * BAND + in_band % rows) * S::BM,
+          column * S::BN,
+          split * share + min(split, longer),
+          share + (split < longer ? 1 : 0)};
+}
+template <typename S>
+__host__ __device__ int units_of(const Product& p) {
+  return ceil_div(p.M, S::BM) * ceil_div(p.N, S::BN) * p.batch * p.splits;
+}
+
+// C = alpha * sums + beta * C for a thread's sums of a transposed tile. Eight lanes have neighbours in a row
+// of C: 32 bytes, which is what memory moves at least.
+template <typename S>
+__device__ __forceinline__ void store_transposed(const Product& p, const Work& work, int warpgroup,
+                                                 const float (&sums)[S::SUMS]) {
+  float* C = p.C + (std::int64_t{work.matrix} * p.splits + work.split) * p.strideC;  // [M][N]
+#pragma unroll
+  for (int j = 0; j < S::SUMS; ++j) {
+    const auto [column, row] = wgmma_place(threadIdx.x % 128, j);
+    const int m = work.row0 + row, n = work.col0 + warpgroup * MM + column;
+    if (m < p.M && n < p.N) update(C[m * p.ldc + n], sums[j], p.alpha, p.beta);
+  }
+}
+
+// The same of a tile as it is, by way of buffers in shared memory: from there TMA takes all 64 rows of a
+// warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
+template <typename S, bool TMA>
+__device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
+                                      int warpgroup, float (&buffers)[BUFFERS][MM][STORED],
+                                      const float (&sums)[S::SUMS]) {
+  const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
+  const int row0 = work.row0 + warpgroup * MM;  // the warpgroup's first row
+  const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
+#pragma unroll
+  for (int part = 0; part < S::BN / STORED; ++part) {
+    auto& buffer = buffers[part % BUFFERS];
+    if constexpr (TMA) {
+      if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
+      named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+    }
+    const float alpha = TMA ? p.alpha : 1.0f;
+#pragma unroll
+    for (int i = 0; i < STORED / 2; i += 2) {  // two sums side by side
+      const int j = part * STORED / 2 + i;
+      const auto [row, col] = wgmma_place(thread, i ^ swap);
+      const float x = swap ? sums[j ^ 8] : sums[j], y = swap ? sums[(j ^ 8) + 1] : sums[j + 1];
+      float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(alpha * x, alpha * y);
+    }
+    const int col0 = work.col0 + part * STORED;
+    if constexpr (TMA) {
+      fence_async_proxy();
+      named_barrier_sync(1 + warpgroup, 128);  // it is full
+      if (thread == 0) {
+        tensor_store(map_c, col0, row0, matrix, buffer);
+        bulk_store_commit();
+      }
+    } else {
+      // The warp's rows are full, and all its lanes are done with the other buffer.
+      __syncwarp();
+      const int first = thread / 32 * 16, lane = thread % 32;
+      float* C = p.C + matrix * p.strideC;  // [M][N]
+#pragma unroll
+      for (int row = first; row < first + 16; ++row) {
+        if (row0 + row >= p.M || col0 + lane >= p.N) continue;
+        update(C[(row0 + row) * p.ldc + col0 + lane], buffer[row][swizzle_128B(row, lane)], p.alpha, p.beta);
+      }
+    }
+  }
+}
+
+// The same for a cluster's sums of a tile, each block's of its part of the terms. Each block leaves them in
+// its shared memory, where the tiles of A and B were, and adds up all blocks' of its share of the elements,
+// in the order of the parts.
+template <typename S>
+__device__ __forceinline__ void add_in_cluster(const Product& p, typename S::Tiles& tiles, const Work& work,
+                                               int warpgroup, const float (&sums)[S::SUMS]) {
+  constexpr int BM = S::BM, BN = S::BN, FOURS = BN / 4, ALL = CONSUMERS * 128;
+  static_assert(sizeof(float) * BM * BN <= sizeof tiles.A + sizeof tiles.B);
+  float* left = reinterpret_cast<float*>(&tiles);  // [BM][BN], swizzled
+  const int thread = threadIdx.x % 128;
+  named_barrier_sync(1, ALL);  // nobody needs A and B any more
+#pragma unroll
+  for (int j = 0; j < S::SUMS; j += 2) {
+    const auto [row, col] = wgmma_place(thread, j);
+    if constexpr (S::TRANSPOSED) {
+      left[col * BN + swizzle_128B(col, warpgroup * MM + row)] = sums[j];
+      left[(col + 1) * BN + swizzle_128B(col + 1, warpgroup * MM + row)] = sums[j + 1];
+    } else {
+      float2_at(&left[(warpgroup * MM + row) * BN + swizzle_128B(row, col)]) =
+          make_float2(sums[j], sums[j + 1]);
+    }
+  }
+  cluster_sync();                            // all parts are there
+  float* C = p.C + work.matrix * p.strideC;  // [M][N]
+  for (int i = work.split * ALL + warpgroup * 128 + thread; i < BM * FOURS; i += p.splits * ALL) {
+    const int row = i / FOURS, col = i % FOURS * 4;
+    float four[4] = {};
+    for (int part = 0; part < p.splits; ++part) {
+      const float4 v = float4_at(cluster_map_shared(left, part) + row * BN + swizzle_128B(row, col));
+      four[0] += v.x, four[1] += v.y, four[2] += v.z, four[3] += v.w;
+    }
+    const int m = work.row0 + row, n = work.col0 + col, valid = m < p.M ? p.N - n : 0;
+    if (p.c_is_aligned) {
+      update4<true>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
+    } else {
+      update4<false>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
+    }
+  }
+  cluster_sync();  // nobody reads another block's sums any more
+}
+
+}  // namespace tiles
+}  // namespace
