@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "claims": ("claims.claims", "main", "what a step's page claims, checked"),
         "pages": ("pages.pages", "main", "the generated parts of the docs, written or checked"),
         "docs": ("website.build", "main", "the site"),
+        "slides": ("pages.slides", "main", "a deck of slides for each lecture"),
     },
     "exercises": {
         "exercises": ("grading.program", "main", "the exercises, also as <build>/exercises"),

@@ -56,6 +56,7 @@ def test_report_of_a_half_done_state(student, exercises):
         "exercises": len(exercises),
         "passed": 3,
         "points": 2,
+        "of": len(exercises),
         "revealed": 2,
         "changed": 1,
         "hints_used": 2,

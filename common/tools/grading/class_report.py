@@ -4,6 +4,7 @@ OUT/NAME.txt    the messages, in the words that the student would see
 OUT/NAME.json   points, failure codes and points of each question; written when a student is done, and what
                 was written is not graded again
 OUT/class.csv   a row for each student, and OUT/class.json the same for programs
+OUT/grades.csv  if there is a roster: what Moodle or Canvas imports
 """
 
 import csv
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.hand_ins import HandIn, read_hand_ins, similarity, words_of
+from tools.grading.roster import Deadline, Roster, Student
 from tools.grading.source import read
 from tools.grading.state import STATE, Progress, parse_state, version_of
 
@@ -34,12 +37,16 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 
 @dataclass
 class Row:
-    """A student's result. made_of: what it depends on; grades: by exercise; codes: a short name of each
-    file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an earlier
-    call."""
+    """A student's result. grades: by exercise; progress: as state.json says; student: of the roster; late:
+    hours, None if there is no deadline; kept: the share of the points that lateness leaves. made_of: what the
+    result depends on; codes: a short name of each file's code; spent: seconds of its programs; before: graded
+    by an earlier call."""
 
     hand_in: HandIn
     seed: int
+    student: Student | None = None
+    late: float | None = None
+    kept: float = 1
     made_of: str = ""
     spent: float = 0
     codes: dict[str, str] = field(default_factory=dict)
@@ -50,12 +57,31 @@ class Row:
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def points(self) -> float:
-        return sum(grade.points for grade in self.grades.values())
+    def text(self, exercise: Exercise) -> str | None:
+        """The file, if it was handed in and is text."""
+        if exercise.name not in self.texts:
+            with suppress(UnicodeDecodeError, KeyError):
+                self.texts[exercise.name] = self.hand_in.files[exercise.file_name].decode()
+        return self.texts.get(exercise.name)
+
+    def points_of(self, exercise: Exercise) -> float:
+        """All for what is passed, of a prediction as much as is right."""
+        grade = self.grades.get(exercise.name, Grade(BLANK))
+        of = {question.id: question.weight for question in exercise.questions}
+        right = sum(weight for name, weight in of.items() if grade.questions.get(name))
+        share = right / sum(of.values()) if of else 0
+        return exercise.points if grade.passed else round(exercise.points * share, 2)
+
+    def points(self, exercises: list[Exercise]) -> float:
+        return round(self.kept * sum(self.points_of(exercise) for exercise in exercises), 2)
 
     def score(self, exercises: list[Exercise]) -> float:
-        return round(100 * self.points / len(exercises), 1)
+        return round(100 * self.points(exercises) / most_points(exercises), 1)
+
+    def summary(self, exercises: list[Exercise]) -> str:
+        """ "3 of 4 points, 26 hours late"."""
+        late = f", {self.late:.1f} hours late" if self.late else ""
+        return f"{self.points(exercises):g} of {most_points(exercises):g} points{late}"
 
     def told(self, blank: str) -> list[str]:
         """What state.json says of all exercises; blank: if there is none."""
@@ -68,20 +94,50 @@ class Row:
         return max(self.alike.items(), key=lambda item: item[1][to], default=none)
 
 
+def most_points(exercises: list[Exercise]) -> float:
+    return sum(exercise.points for exercise in exercises)
+
+
+def _rows(hand_ins: list[HandIn], roster: Roster | None, deadline: Deadline, seed: int) -> list[Row]:
+    """Of all who have handed in, by the names of the roster where there is one, and of all others in it."""
+    rows, taken = [], set[str]()
+    for hand_in in hand_ins:
+        student = roster.find(hand_in.name) if roster else None
+        if student and student.name in taken:
+            student = None
+        if student:
+            taken.add(student.name)
+            hand_in.name = student.name
+        modified = datetime.fromtimestamp(hand_in.modified).astimezone() if hand_in.modified else None
+        late = deadline.hours_late(student, modified)
+        number = random.Random(f"{seed} {hand_in.name}").getrandbits(31)
+        rows.append(Row(hand_in, number, student, late, deadline.kept(late)))
+    missing = [s for s in roster.students if s.name not in taken] if roster else []
+    rows += [Row(HandIn(student.name), 0, student) for student in missing]
+    return sorted(rows, key=lambda row: row.hand_in.name) if roster else rows
+
+
 def grade_class(
     folder: Path, out: Path, exercises: list[Exercise], build: Path, *, jobs: int, device: str, seed: int,
-    say: Callable[[str], None],
+    say: Callable[[str], None], roster: Roster | None = None, deadline: Deadline | None = None,
+    assignment: str = "", known: list[Exercise] | None = None,
 ) -> list[Row]:  # fmt: skip
     """Grades all hand-ins of a folder and writes the results. seed: of the hidden problems, which differ from
-    student to student; the same code of two students is graded once. Raises UsageError before anything is
+    student to student; the same code of two students is graded once; assignment: what Canvas calls it; known:
+    exercises whose files are no strangers, though others are graded. Raises UsageError before anything is
     graded."""
-    hand_ins, ignored = read_hand_ins(folder, exercises)
+    hand_ins, ignored = read_hand_ins(folder, known or exercises)
     if out.resolve() == folder.resolve():
         raise UsageError("--out is the folder of the hand-ins; give another")
+    if roster:
+        roster.with_grades({}, 1, {}, assignment)
     out.mkdir(parents=True, exist_ok=True)
     for name, why in ignored:
         say(f"ignored: {name}: {why}")
-    rows = [Row(hand_in, random.Random(f"{seed} {hand_in.name}").getrandbits(31)) for hand_in in hand_ins]
+    rows = _rows(hand_ins, roster, deadline or Deadline(), seed)
+    for row in rows:
+        if roster and row.student is None:
+            say(f"not in the roster, or twice there: {row.hand_in.name}")
     version = _version(exercises, build, device)
     graded: Graded = {}
     pool = ThreadPoolExecutor(jobs)
@@ -92,7 +148,7 @@ def grade_class(
             row.before = _keeps(row, out, exercises, graded)
         for row in (row for row in rows if not row.before):
             tasks[row.hand_in.name] = {
-                exercise.name: pool.submit(_grade, row, exercise, build, device, graded)
+                exercise.name: pool.submit(grade_one, row, exercise, build, device, graded)
                 for exercise in exercises
                 if exercise.file_name in row.hand_in.files
             }
@@ -101,8 +157,8 @@ def grade_class(
                 row.grades = {name: task.result() for name, task in tasks[row.hand_in.name].items()}
                 write_whole(out / f"{row.hand_in.stem}.txt", _messages(row, exercises))
                 write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
-            kept = ", as graded before" if row.before else ""
-            say(f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points{kept}")
+            before = ", as graded before" if row.before else ""
+            say(f"{row.hand_in.name}: {row.summary(exercises)}{before}")
     finally:
         pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
     _compare(rows, exercises)
@@ -110,6 +166,12 @@ def grade_class(
         write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
     write_json(out / "class.json", {"seed": seed, "students": [_record(row, exercises) for row in rows]})
     write_whole(out / "class.csv", _csv(rows, exercises))
+    if roster:
+        in_time = {row.student.name: row for row in rows if row.student and row.hand_in.files}
+        points = {name: row.points(exercises) for name, row in in_time.items()}
+        says = {name: _feedback(row, exercises) for name, row in in_time.items()}
+        back = roster.with_grades(points, most_points(exercises), says, assignment)
+        write_whole(out / "grades.csv", back)
     return rows
 
 
@@ -120,16 +182,16 @@ def _version(exercises: list[Exercise], build: Path, device: str) -> str:
     """Of all that grades depend on beside the hand-ins: the exercises, and what grades them."""
     tools = [*sorted(Path(__file__).parent.glob("*.*")), build / "common/judge/judge"]
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in tools if path.exists()]
-    return version_of(repr((device, stamps, [(e, e.starter, e.solution) for e in exercises])))
+    texts = [(exercise, exercise.starter) for exercise in exercises]
+    return version_of(repr((device, stamps, texts)))
 
 
 def _read(row: Row, exercises: list[Exercise], version: str) -> None:
     hand_in = row.hand_in
     hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(hand_in.files.items())]
-    row.made_of = version_of(repr((version, row.seed, hashes, hand_in.ignored)))
+    row.made_of = version_of(repr((version, row.seed, row.late, row.kept, hashes, hand_in.ignored)))
     for exercise in exercises:
-        with suppress(UnicodeDecodeError, KeyError):
-            row.texts[exercise.name] = hand_in.files[exercise.file_name].decode()
+        row.text(exercise)
     with suppress(UsageError):
         row.progress = parse_state(hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
 
@@ -159,10 +221,10 @@ def _keeps(row: Row, out: Path, exercises: list[Exercise], graded: Graded) -> bo
 # ---- Grading ---------------------------------------------------------------------------------------------
 
 
-def _grade(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
+def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
     """One file; whatever happens, the others are graded."""
     name = exercise.name
-    if (source := row.texts.get(name)) is None:
+    if (source := row.text(exercise)) is None:
         return Grade(Finding("unreadable", "The file is not text in UTF-8."))
     try:
         if exercise.kind == "predict":
@@ -214,7 +276,8 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
         grade = row.grades.get(exercise.name) or Grade(BLANK)
         found = grade.finding
         entry: dict[str, Any] = {
-            "exercise": exercise.name, "kind": exercise.kind, "passed": grade.passed, "points": grade.points,
+            "exercise": exercise.name, "kind": exercise.kind, "passed": grade.passed,
+            "points": row.points_of(exercise), "of": exercise.points,
             "failure": found.code if found else None, "line": found.line if found else None,
             "says": found.says if found else None, "questions": grade.questions,
             "details": found.details if found else [], "look": found.look if found else "",
@@ -230,13 +293,24 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     return {
         "name": row.hand_in.name, "seed": row.seed, "made_of": row.made_of,
-        "points": round(row.points, 2), "of": len(exercises), "score": row.score(exercises),
+        "points": row.points(exercises), "of": most_points(exercises), "score": row.score(exercises),
+        "hours_late": row.late,
         "ignored": ignored, "exercises": entries,
     }  # fmt: skip
 
 
+def message(row: Row, exercise: Exercise, grade: Grade) -> str:
+    """What the student would see."""
+    lines = []
+    if grade.passed or exercise.kind == "predict":
+        lines += [wrapped(note, "  + ", "    ") for note in grade.notes]
+    if grade.finding:
+        lines.append(show(grade.finding, exercise.file_name, row.texts.get(exercise.name, "")))
+    return "\n".join(lines)
+
+
 def _messages(row: Row, exercises: list[Exercise]) -> str:
-    lines = [f"{row.hand_in.name}: {row.points:g} of {len(exercises)} points", ""]
+    lines = [f"{row.hand_in.name}: {row.summary(exercises)}", ""]
     lines += [f"ignored: {path}: {why}" for path, why in row.hand_in.ignored]
     missing = [exercise.name for exercise in exercises if exercise.name not in row.grades]
     lines += [f"not handed in: {', '.join(missing)}", ""] if missing else []
@@ -244,22 +318,27 @@ def _messages(row: Row, exercises: list[Exercise]) -> str:
         if (grade := row.grades.get(exercise.name)) is None:
             continue
         lines.append(f"{exercise.name}: {'passed' if grade.passed else 'not yet'}")
-        if grade.passed or exercise.kind == "predict":
-            lines += [wrapped(note, "  + ", "    ") for note in grade.notes]
-        if grade.finding:
-            lines += [show(grade.finding, exercise.file_name, row.texts.get(exercise.name, "")), ""]
+        lines += [message(row, exercise, grade), *([""] if grade.finding else [])]
     return "\n".join(lines) + "\n"
+
+
+def _feedback(row: Row, exercises: list[Exercise]) -> str:
+    """One line for the student."""
+    each = (f"{e.name} {row.points_of(e):g} of {e.points:g}" for e in exercises)
+    return f"{row.summary(exercises)}: {', '.join(each)}"
 
 
 def _csv(rows: list[Row], exercises: list[Exercise]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [exercise.name for exercise in exercises]
-    writer.writerow(["name", "score", "points", *TOLD, "most_alike", "classmate", *names])
+    writer.writerow(["name", "score", "points", "hours_late", *TOLD, "most_alike", "classmate", *names])
     for row in rows:
         _, alike = row.most_alike("to_classmate")
-        cells = [f"{row.grades[name].points:g}" if name in row.grades else "" for name in names]
-        head = [_harmless(row.hand_in.name), row.score(exercises), f"{row.points:g}", *row.told("")]
+        cells = [f"{row.points_of(e):g}" if e.name in row.grades else "" for e in exercises]
+        late = "" if row.late is None else f"{row.late:.1f}"
+        head = [_harmless(row.hand_in.name), row.score(exercises), f"{row.points(exercises):g}", late]
+        head += row.told("")
         writer.writerow([*head, alike["to_classmate"], _harmless(alike["classmate"]), *cells])
     return out.getvalue()
 
@@ -280,6 +359,6 @@ def table(rows: list[Row], exercises: list[Exercise]) -> str:
         name, best = row.most_alike("to_classmate")
         mate = f"{best['to_classmate']} % {_cut(best['classmate'])}, {name}" if best["classmate"] else "-"
         near = f"{row.most_alike('to_solution')[1]['to_solution']} %"
-        points = [f"{row.points:g}", f"{row.score(exercises)} %", str(len(row.grades))]
+        points = [f"{row.points(exercises):g}", f"{row.score(exercises)} %", str(len(row.grades))]
         lines.append([_cut(row.hand_in.name), *points, *row.told("-")[:2], near, mate])
     return aligned(lines)

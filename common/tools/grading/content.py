@@ -5,7 +5,8 @@
   exercises/predict/NAME/{exercise.toml, answers.toml, solution.md}
 
 starter.toml is an edit (tools/edits.py) of the solution. A fault's solution may be one itself: solution.toml
-in place of solution.cu. docs/teaching.md describes exercise.toml. Standard library only.
+in place of solution.cu. What export.py makes has starter.cu and no solution. docs/adding_a_step.md describes
+exercise.toml. Standard library only.
 """
 
 import ast
@@ -25,6 +26,7 @@ KINDS = {
     "fault": "find_the_fault",
     "predict": "predict",
 }  # where they lie
+WITHOUT_SOLUTION = "starter.cu"
 CODE_OF_NOTE = 12  # characters, without spaces: shorter lines give nothing away
 
 
@@ -59,7 +61,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Question:
-    """answer: an expression; tolerance: relative; worked: how to get there."""
+    """answer: an expression; tolerance: relative; worked: how to get there; weight: its share."""
 
     id: str
     asks: str
@@ -67,8 +69,11 @@ class Question:
     worked: str
     unit: str = ""
     tolerance: int | float = 0.01
+    weight: int | float = 1
 
     def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise ValueError(f"weight is {self.weight:g}, and should be more than 0")
         if "mine" in names_of(self.answer):
             raise ValueError("the answer looks at `mine`, but there is no kernel of the student's")
 
@@ -77,7 +82,8 @@ class Question:
 class Exercise:
     """One exercise. after: the step that it belongs to, for the others the one that they come after. look:
     what to look at where the result is wrong and the wrong elements do not say why. Of a fault, symptom: what
-    its user sees, all that is said before the first hint; found: the code of what the grader finds."""
+    its user sees, all that is said before the first hint; found: the code of what the grader finds. points:
+    in a class; ragged: what Grader.expected() finds, where there is no solution."""
 
     name: str
     folder: Path
@@ -86,6 +92,8 @@ class Exercise:
     task: str
     hints: list
     after: str = ""
+    points: int | float = 1
+    ragged: list = field(default_factory=list)
     look: str = ""
     symptom: str = ""
     found: str = ""
@@ -96,6 +104,8 @@ class Exercise:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind is '{self.kind}'; use {', '.join(KINDS)}")
+        if self.points <= 0:
+            raise ValueError(f"points is {self.points:g}, and should be more than 0")
         if (self.folder.name == "exercise") != (self.kind == "kernel"):
             raise ValueError(f"an exercise of kind {self.kind} lies in {KINDS[self.kind]}")
         if self.kind != "kernel":
@@ -115,6 +125,8 @@ class Exercise:
         """What the student begins with. Raises UsageError."""
         if self.kind == "predict":
             return read_text(self.folder / "answers.toml")
+        if (whole := self.folder / WITHOUT_SOLUTION).exists():
+            return read_text(whole)
         path = self.folder / "starter.toml"
         edit = read_fields(Edit, read_toml(path), path)
         try:
@@ -124,12 +136,18 @@ class Exercise:
 
     @cached_property
     def solution(self) -> str:
-        """A kernel, or what explains the answers. Raises UsageError."""
+        """A kernel, or what explains the answers. Raises UsageError, also where solutions were left out."""
+        if not self.has_solution:
+            raise UsageError(f"{self.name}: the solutions were left out here")
         if self.kind == "kernel":
             return read_text(self.folder.parent / "kernel.cu")
         if (edit := self.folder / "solution.toml").exists():
             return read_fields(EditedKernel, read_toml(edit), edit).source()
         return read_text(self.folder / ("solution.md" if self.kind == "predict" else "solution.cu"))
+
+    @property
+    def has_solution(self) -> bool:
+        return not (self.folder / WITHOUT_SOLUTION).exists()
 
     @property
     def file_name(self) -> str:
@@ -170,7 +188,7 @@ def read_exercise(folder: Path) -> Exercise:
     exercise = read_fields(Exercise, read_toml(path), path, name=name, folder=folder)
     if exercise.kind == "predict":
         _check_predict(exercise, path)
-    else:
+    elif exercise.has_solution:
         _check_sources(exercise, path)
     return exercise
 
@@ -225,15 +243,21 @@ def without_strings(code: str) -> str:
     return PIECE.sub(lambda m: '""' + "\n" * m[0].count("\n") if m["text"] else m[0], code)
 
 
+def code_lines(source: str) -> set[str]:
+    """Its lines, without comments and spaces."""
+    return {"".join(line.split()) for line in without_comments(source).splitlines()}
+
+
+def lines_to_write(exercise: Exercise) -> set[str]:
+    """Lines of the solution that the starter lacks."""
+    return code_lines(exercise.solution) - code_lines(exercise.starter)
+
+
 def _check_sources(exercise: Exercise, path: Path) -> None:
     starter, solution = exercise.starter, exercise.solution
     if exercise.kind == "kernel" and "TODO" not in starter:
         raise UsageError(f"{path}: the starter marks no place with TODO")
-    starter_lines, solution_lines = (
-        {"".join(line.split()) for line in without_comments(text).splitlines()}
-        for text in (starter, solution)
-    )
-    removed = solution_lines - starter_lines
+    removed = lines_to_write(exercise)
     # Line by line, for the starter may lack a line that the solution has twice.
     if without_comments(starter).split() == without_comments(solution).split():
         raise UsageError(f"{path}: the starter is the solution")

@@ -51,13 +51,6 @@ class Grade:
     def passed(self) -> bool:
         return self.finding is None
 
-    @property
-    def points(self) -> float:
-        """1 for what is passed, of a prediction as much of 1 as is right."""
-        if self.passed or not self.questions:
-            return float(self.passed)
-        return round(sum(self.questions.values()) / len(self.questions), 2)
-
 
 @contextmanager
 def graded(device: str = "") -> Iterator[Grade]:

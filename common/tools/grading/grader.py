@@ -150,7 +150,8 @@ class Grader:
                             self._fail_at(other, square)
                 self._fail(finding, problem)
         finding = wrong_finding(complaints[0], problem, self.exercise.look)
-        if private := forgotten_shared(finding, self.built.source, self.exercise.solution):
+        known = self.exercise.solution if self.exercise.has_solution else self.exercise.starter
+        if private := forgotten_shared(finding, self.built.source, known):
             raise Failed(private)
         finding.line = self._line_of_store(problem)
         self._fail(finding, problem)
@@ -222,12 +223,14 @@ class Grader:
     def _check_ragged(self, toolchain: Toolchain, ragged: Elsewhere) -> None:
         """What the solution reaches for ragged sizes, too, the kernel must nearly reach: other tiles will do
         there, but not another idea."""
-        for goal, expected in zip(self.exercise.goals, self._expected(toolchain), strict=True):
+        for goal, expected in zip(self.exercise.goals, self.expected(toolchain), strict=True):
             if finding := check_elsewhere(goal, ragged, expected):
                 self._fail(finding, ragged.problem)
 
-    def _expected(self, toolchain: Toolchain) -> list[list[bool]]:
+    def expected(self, toolchain: Toolchain) -> list[list[bool]]:
         """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
+        if self.exercise.ragged or not self.exercise.goals:
+            return self.exercise.ragged
         source = self.exercise.solution
         solution = toolchain.compile(read(source, self.exercise.starter), source)
         kept = solution.folder / f"ragged-{self.exercise.name}-{version_of(repr(self.exercise.goals))}.json"

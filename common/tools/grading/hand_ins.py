@@ -11,7 +11,9 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -31,10 +33,11 @@ RUN, MOST_WORDS = 6, 20_000  # words that are compared as one; and that are comp
 
 
 class Thing(NamedTuple):
-    """What lies in a hand-in: its path there, its size, what is wrong with it, and how to read it."""
+    """What lies in a hand-in: its path there, size and time, what is wrong with it, and how to read it."""
 
     path: str
     size: int = 0
+    modified: float = 0
     wrong: str = ""
     read: Callable[[], bytes] = bytes
 
@@ -42,23 +45,26 @@ class Thing(NamedTuple):
 @dataclass
 class HandIn:
     """Of one student. name: in one line, whatever the folder is called; files: what was handed in for each
-    exercise, as bytes, and state.json if it was; ignored: what else was there, and why it does not count."""
+    exercise, as bytes, and state.json if it was; ignored: what else was there, and why it does not count;
+    modified: when the newest of the files was written, in seconds since 1970, 0 if there is none."""
 
     name: str
     files: dict[str, bytes] = field(default_factory=dict)
     ignored: list[tuple[str, str]] = field(default_factory=list)
+    modified: float = 0
 
     @property
     def stem(self) -> str:
         """How the files of the student's results are called: by the name, if it fits and is not that of the
         class's."""
-        fits = len(self.name.encode()) <= LONGEST_STEM and not re.search(r"-[0-9a-f]{16}$", self.name)
+        fits = len(self.name.encode()) <= LONGEST_STEM and not re.search(r"/|-[0-9a-f]{16}$", self.name)
         if fits and self.name.casefold() != "class":
             return self.name
-        return f"{self.name[: LONGEST_STEM // 4]}-{version_of(self.name)}"
+        return f"{self.name[: LONGEST_STEM // 4].replace('/', '_')}-{version_of(self.name)}"
 
-    def take(self, wanted: set[str], found: Iterator[Thing]) -> None:
+    def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
         """Takes what counts. Whatever is there, and whatever a damaged zip file does, ends in `ignored`."""
+        wanted = {exercise.file_name for exercise in exercises} | {STATE}
         try:
             things = sorted(found, key=lambda thing: (thing.path.count("/"), thing.path))
         except Exception as error:
@@ -73,7 +79,9 @@ class HandIn:
             }
             wrong = thing.wrong or next((fault for fault, has in faults.items() if has), "")
             try:
-                self.files |= {} if wrong else {name: thing.read()}
+                if not wrong:
+                    self.files[name] = thing.read()
+                    self.modified = max(self.modified, thing.modified * (name != STATE))
             except Exception as error:
                 wrong = _why(error)
             if wrong:
@@ -90,7 +98,6 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
         raise UsageError(
             f"{folder} is no folder; give the one that holds a folder or a zip file for each student"
         )
-    wanted = {exercise.file_name for exercise in exercises} | {STATE}
     hand_ins: dict[str, HandIn] = {}
     ignored = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -105,12 +112,19 @@ def read_hand_ins(folder: Path, exercises: list[Exercise]) -> tuple[list[HandIn]
             ignored.append((shown, f"there is another hand-in of {name}"))
         elif entry.is_dir() or (is_file and zipfile.is_zipfile(entry.path)):
             hand_ins[name] = HandIn(name)
-            hand_ins[name].take(wanted, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
+            hand_ins[name].take(exercises, (_in_folder if entry.is_dir() else _in_zip)(Path(entry.path)))
         else:
             ignored.append((shown, "it is neither a folder nor a zip file"))
     if not hand_ins:
         raise UsageError(f"{folder} holds no folder and no zip file of a student")
     return list(hand_ins.values()), ignored
+
+
+def read_hand_in(folder: Path, exercises: list[Exercise]) -> HandIn:
+    """The one that a folder is."""
+    hand_in = HandIn(folder.name)
+    hand_in.take(exercises, _in_folder(folder))
+    return hand_in
 
 
 def _in_folder(folder: Path) -> Iterator[Thing]:
@@ -125,8 +139,8 @@ def _in_folder(folder: Path) -> Iterator[Thing]:
                 return
             status = path.lstat()
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
-            read = partial(read_regular, path, MOST_BYTES)
-            yield Thing(str(path.relative_to(folder)), status.st_size, wrong, read)
+            read, shown = partial(read_regular, path, MOST_BYTES), str(path.relative_to(folder))
+            yield Thing(shown, status.st_size, status.st_mtime, wrong, read)
         if deep:
             folders.clear()
     yield from (Thing(os.path.relpath(e.filename, folder), wrong=_why(e)) for e in unread)
@@ -135,6 +149,12 @@ def _in_folder(folder: Path) -> Iterator[Thing]:
 def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as file:  # which may hold more than it says
         return file.read(MOST_BYTES)
+
+
+def _written(entry: zipfile.ZipInfo) -> float:
+    with suppress(ValueError, OverflowError):  # month 0
+        return datetime(*entry.date_time).timestamp()
+    return 0
 
 
 def _in_zip(path: Path) -> Iterator[Thing]:
@@ -147,7 +167,8 @@ def _in_zip(path: Path) -> Iterator[Thing]:
         wrong = "" if kind in (0, stat.S_IFREG) else "it is a link, or no regular file"
         if entry.compress_type not in DEFLATED:
             wrong = "it is compressed in another way than by deflate, which zip files use"
-        yield Thing(entry.filename.lstrip("/"), entry.file_size, wrong, partial(_unzipped, archive, entry))
+        read, name = partial(_unzipped, archive, entry), entry.filename.lstrip("/")
+        yield Thing(name, entry.file_size, _written(entry), wrong, read)
     if len(entries) > MOST_FILES:
         yield Thing(f"{entries[MOST_FILES].filename} and others", wrong=MANY)
 

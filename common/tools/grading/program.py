@@ -9,6 +9,7 @@
   exercises reset NAME             the starter again; the old file stays as NAME.cu.old
   exercises report [--json FILE]   all results, for a teacher
   exercises grade FOLDER --out DIR  a whole class: FOLDER holds a folder or a zip file for each student
+  exercises export                 for other services: --gradescope FILE.zip, --github-classroom DIR
   exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
 A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
@@ -44,9 +45,11 @@ from tools.grading.finding import Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer
+from tools.grading.roster import Deadline, read_roster, time_of
 from tools.grading.run import named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
+from tools.services.export import export_classroom, export_gradescope
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
 NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter must get further than this
@@ -60,6 +63,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write them there, too"},
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
+    "--exercises": {"metavar": "02,05", "help": "of these only, and a score of these"},
+    "--roster": {"metavar": "FILE.csv", "help": "the class, as Moodle or Canvas exports it"},
+    "--due": {"metavar": "TIME", "default": "", "help": "the deadline, as '2026-12-01 23:59'"},
+    "--late": {"type": float, "default": 0, "metavar": "PERCENT", "help": "taken off for each day begun"},
+    "--gradescope": {"metavar": "FILE.zip", "help": "the autograder; a folder, if it is no .zip"},
+    "--github-classroom": {"metavar": "DIR", "help": "a template repository, without solutions"},
+    "--assignment": {"metavar": "NAME", "default": "", "help": "the gradebook's column, of Canvas"},
     "folder": {"metavar": "FOLDER"},
     "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "--xray, --size 64, --help, ..."},
     "name": {"metavar": "NAME"},
@@ -74,7 +84,8 @@ COMMANDS = {
     "solution": "name --reveal",
     "reset": "name",
     "report": "--json",
-    "grade": "folder --out --jobs --device --seed",
+    "grade": "folder --out --exercises --roster --due --late --assignment --jobs --device --seed",
+    "export": "--exercises --gradescope --github-classroom",
     "verify": "names --device --seed",
 }
 
@@ -104,6 +115,12 @@ class Program:
         names = [exercise.name for exercise in self.exercises]
         [found] = chosen([whole], names, "exercise")
         return self.exercises[names.index(found)]
+
+    def named_exercises(self) -> list[Exercise]:
+        """Those of --exercises, in order, or all."""
+        names = (self.args.exercises or "").split(",")
+        chosen = {self.find(name.strip()).name for name in names if name.strip()}
+        return [e for e in self.exercises if not chosen or e.name in chosen]
 
     def next_exercise(self) -> Exercise | None:
         """The first that is neither passed nor given up."""
@@ -299,16 +316,29 @@ class Program:
         seed = secrets.randbits(31) if self.args.seed is None else self.args.seed
         if not isolation.works():
             say(wrapped(f"Note: {isolation.WITHOUT}.", ""))
-        out = Path(self.args.out)
+        out, exercises = Path(self.args.out), self.named_exercises()
+        roster = read_roster(Path(self.args.roster)) if self.args.roster else None
+        deadline = Deadline(time_of(self.args.due, "--due"), self.args.late)
         rows = grade_class(
-            Path(self.args.folder), out, self.exercises, self.build,
-            jobs=self.args.jobs, device=self.args.device, seed=seed, say=say,
+            Path(self.args.folder), out, exercises, self.build, jobs=self.args.jobs, device=self.args.device,
+            seed=seed, say=say, roster=roster, deadline=deadline, assignment=self.args.assignment,
+            known=self.exercises,
         )  # fmt: skip
-        say(f"\n{class_table(rows, self.exercises)}\n")
+        say(f"\n{class_table(rows, exercises)}\n")
         say(
-            f"Written: {out}/class.csv, {out}/class.json, and two files for each student. "
-            f"The same problems again: --seed {seed}"
+            f"Written: {out}/class.csv, {out}/class.json, {f'{out}/grades.csv, ' if roster else ''}and two "
+            f"files for each student. The same problems again: --seed {seed}"
         )
+        return 0
+
+    def export(self) -> int:
+        made = {export_gradescope: self.args.gradescope, export_classroom: self.args.github_classroom}
+        if not any(made.values()):
+            raise UsageError("export needs --gradescope FILE.zip or --github-classroom DIR")
+        for make, out in made.items():
+            if out:
+                make(self.named_exercises(), self.build, Path(out))
+                say(f"Written: {out}")
         return 0
 
     def verify(self) -> int:

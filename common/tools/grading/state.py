@@ -155,9 +155,9 @@ def parse_state(text: str, path: object) -> dict[str, Progress]:
 
 
 def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, Any]:
-    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, one for each
-    exercise that was passed without its solution revealed before. changed: the file is no longer the one that
-    passed."""
+    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, which are for
+    what was passed without its solution revealed before. changed: the file is no longer the one
+    that passed."""
     state = workspace.load()
     entries: list[dict[str, Any]] = []
     for exercise in exercises:
@@ -166,14 +166,15 @@ def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, An
             version = version_of(read_regular(workspace.file(exercise), MOST_BYTES).decode())
         entries.append({
             "exercise": exercise.name, "kind": exercise.kind, "passed": progress.passed,
-            "revealed": progress.revealed, "points": int(progress.passed and not progress.revealed),
+            "revealed": progress.revealed, "of": exercise.points,
+            "points": exercise.points if progress.passed and not progress.revealed else 0,
             "hints_used": progress.hints, "attempts": progress.attempts, "passed_at": progress.passed_at,
             "device": progress.device, "version": version, "passed_version": progress.version,
             "changed": progress.passed and version != progress.version,
         })  # fmt: skip
-    counted = ("passed", "points", "revealed", "changed", "hints_used", "attempts")
+    counted = ("passed", "points", "of", "revealed", "changed", "hints_used", "attempts")
     totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
-    score = round(100 * totals["points"] / len(entries), 1) if entries else 0.0
+    score = round(100 * totals["points"] / totals["of"], 1) if entries else 0.0
     return {"date": now(), "exercises": entries, "totals": totals, "score": score}
 
 
@@ -194,5 +195,5 @@ def table(report: dict[str, Any]) -> str:
         counts = str(e["hints_used"]), str(e["attempts"])
         rows.append([e["exercise"], e["kind"], STANDINGS[standing(e)], e["passed_at"] or "-", *counts])
     totals = report["totals"]
-    score = f"{totals['points']} of {totals['exercises']} points, score {report['score']:g} %"
+    score = f"{totals['points']:g} of {totals['of']:g} points, score {report['score']:g} %"
     return f"{aligned(rows, left=4)}\n{score}"
