@@ -73,7 +73,7 @@ class Row:
         return exercise.points if grade.passed else round(exercise.points * share, 2)
 
     def points(self, exercises: list[Exercise]) -> float:
-        return round(self.left * sum(self.points_of(exercise) for exercise in exercises), 2)
+        return round(self.kept * sum(self.points_of(exercise) for exercise in exercises), 2)
 
     def score(self, exercises: list[Exercise]) -> float:
         return round(100 * self.points(exercises) / most_points(exercises), 1)
@@ -144,7 +144,7 @@ def grade_class(
     try:
         tasks: dict[str, dict[str, Future[Grade]]] = {}
         for row in rows:
-            read_row(row, exercises, version)
+            _read(row, exercises, version)
             row.before = _keeps(row, out, exercises, graded)
         for row in (row for row in rows if not row.before):
             tasks[row.hand_in.name] = {
@@ -186,8 +186,7 @@ def _version(exercises: list[Exercise], build: Path, device: str) -> str:
     return version_of(repr((device, stamps, texts)))
 
 
-def read_row(row: Row, exercises: list[Exercise], version: str) -> None:
-    """Takes what is in the files, as text."""
+def _read(row: Row, exercises: list[Exercise], version: str) -> None:
     hand_in = row.hand_in
     hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(hand_in.files.items())]
     row.made_of = version_of(repr((version, row.seed, row.late, row.kept, hashes, hand_in.ignored)))
