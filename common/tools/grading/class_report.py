@@ -37,16 +37,16 @@ BLANK = Finding("not handed in", "Nothing was handed in.")
 
 @dataclass
 class Row:
-    """A student's result. made_of: what it depends on; student: of the roster; late: hours, None if there is
-    no deadline; left: the share of the points that lateness leaves; grades: by exercise; codes: a short name
-    of each file's code; progress: as state.json says; spent: seconds of its programs; before: graded by an
-    earlier call."""
+    """A student's result. grades: by exercise; progress: as state.json says; student: of the roster; late:
+    hours, None if there is no deadline; kept: the share of the points that lateness leaves. made_of: what the
+    result depends on; codes: a short name of each file's code; spent: seconds of its programs; before: graded
+    by an earlier call."""
 
     hand_in: HandIn
     seed: int
     student: Student | None = None
     late: float | None = None
-    left: float = 1
+    kept: float = 1
     made_of: str = ""
     spent: float = 0
     codes: dict[str, str] = field(default_factory=dict)
@@ -57,6 +57,13 @@ class Row:
     alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
+    def text(self, exercise: Exercise) -> str | None:
+        """The file, if it was handed in and is text."""
+        if exercise.name not in self.texts:
+            with suppress(UnicodeDecodeError, KeyError):
+                self.texts[exercise.name] = self.hand_in.files[exercise.file_name].decode()
+        return self.texts.get(exercise.name)
+
     def points_of(self, exercise: Exercise) -> float:
         """All for what is passed, of a prediction as much as is right."""
         grade = self.grades.get(exercise.name, Grade(BLANK))
@@ -66,7 +73,7 @@ class Row:
         return exercise.points if grade.passed else round(exercise.points * share, 2)
 
     def points(self, exercises: list[Exercise]) -> float:
-        return round(self.left * sum(self.points_of(exercise) for exercise in exercises), 2)
+        return round(self.kept * sum(self.points_of(exercise) for exercise in exercises), 2)
 
     def score(self, exercises: list[Exercise]) -> float:
         return round(100 * self.points(exercises) / most_points(exercises), 1)
@@ -137,7 +144,7 @@ def grade_class(
     try:
         tasks: dict[str, dict[str, Future[Grade]]] = {}
         for row in rows:
-            read_row(row, exercises, version)
+            _read(row, exercises, version)
             row.before = _keeps(row, out, exercises, graded)
         for row in (row for row in rows if not row.before):
             tasks[row.hand_in.name] = {
@@ -150,8 +157,8 @@ def grade_class(
                 row.grades = {name: task.result() for name, task in tasks[row.hand_in.name].items()}
                 write_whole(out / f"{row.hand_in.stem}.txt", _messages(row, exercises))
                 write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
-            kept = ", as graded before" if row.before else ""
-            say(f"{row.hand_in.name}: {row.summary(exercises)}{kept}")
+            before = ", as graded before" if row.before else ""
+            say(f"{row.hand_in.name}: {row.summary(exercises)}{before}")
     finally:
         pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
     _compare(rows, exercises)
@@ -175,17 +182,16 @@ def _version(exercises: list[Exercise], build: Path, device: str) -> str:
     """Of all that grades depend on beside the hand-ins: the exercises, and what grades them."""
     tools = [*sorted(Path(__file__).parent.glob("*.*")), build / "common/judge/judge"]
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in tools if path.exists()]
-    return version_of(repr((device, stamps, [(e, e.starter, e.solution) for e in exercises])))
+    texts = [(exercise, exercise.starter) for exercise in exercises]
+    return version_of(repr((device, stamps, texts)))
 
 
-def read_row(row: Row, exercises: list[Exercise], version: str) -> None:
-    """Takes what is in the files, as text."""
+def _read(row: Row, exercises: list[Exercise], version: str) -> None:
     hand_in = row.hand_in
     hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(hand_in.files.items())]
-    row.made_of = version_of(repr((version, row.seed, row.late, row.left, hashes, hand_in.ignored)))
+    row.made_of = version_of(repr((version, row.seed, row.late, row.kept, hashes, hand_in.ignored)))
     for exercise in exercises:
-        with suppress(UnicodeDecodeError, KeyError):
-            row.texts[exercise.name] = hand_in.files[exercise.file_name].decode()
+        row.text(exercise)
     with suppress(UsageError):
         row.progress = parse_state(hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
 
@@ -218,7 +224,7 @@ def _keeps(row: Row, out: Path, exercises: list[Exercise], graded: Graded) -> bo
 def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Graded) -> Grade:
     """One file; whatever happens, the others are graded."""
     name = exercise.name
-    if (source := row.texts.get(name)) is None:
+    if (source := row.text(exercise)) is None:
         return Grade(Finding("unreadable", "The file is not text in UTF-8."))
     try:
         if exercise.kind == "predict":
@@ -286,8 +292,9 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
         entries.append(entry)
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     return {
-        "name": row.hand_in.name, "seed": row.seed, "made_of": row.made_of, "points": row.points(exercises),
-        "of": most_points(exercises), "score": row.score(exercises), "hours_late": row.late,
+        "name": row.hand_in.name, "seed": row.seed, "made_of": row.made_of,
+        "points": row.points(exercises), "of": most_points(exercises), "score": row.score(exercises),
+        "hours_late": row.late,
         "ignored": ignored, "exercises": entries,
     }  # fmt: skip
 

@@ -57,10 +57,10 @@ class HandIn:
     def stem(self) -> str:
         """How the files of the student's results are called: by the name, if it fits and is not that of the
         class's."""
-        fits = len(self.name.encode()) <= LONGEST_STEM and not re.search(r"-[0-9a-f]{16}$", self.name)
+        fits = len(self.name.encode()) <= LONGEST_STEM and not re.search(r"/|-[0-9a-f]{16}$", self.name)
         if fits and self.name.casefold() != "class":
             return self.name
-        return f"{self.name[: LONGEST_STEM // 4]}-{version_of(self.name)}"
+        return f"{self.name[: LONGEST_STEM // 4].replace('/', '_')}-{version_of(self.name)}"
 
     def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
         """Takes what counts. Whatever is there, and whatever a damaged zip file does, ends in `ignored`."""
@@ -139,8 +139,8 @@ def _in_folder(folder: Path) -> Iterator[Thing]:
                 return
             status = path.lstat()
             wrong = kinds.get(stat.S_IFMT(status.st_mode), "it is no regular file")
-            read, name = partial(read_regular, path, MOST_BYTES), str(path.relative_to(folder))
-            yield Thing(name, status.st_size, status.st_mtime, wrong, read)
+            read, shown = partial(read_regular, path, MOST_BYTES), str(path.relative_to(folder))
+            yield Thing(shown, status.st_size, status.st_mtime, wrong, read)
         if deep:
             folders.clear()
     yield from (Thing(os.path.relpath(e.filename, folder), wrong=_why(e)) for e in unread)
