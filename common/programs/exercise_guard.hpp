@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <variant>  // for what comes behind: GCC has read all of these beforehand
 
+#include "common/cpu_device/int_vectors.hpp"
 #include "common/step.hpp"
 
 namespace exercise_guard {

@@ -17,6 +17,7 @@ LIMITS = Limits(cpu_s=5, wall_s=20, memory=1 << 30, file=16 << 20)
 MOST_BYTES, MOST_LINES = 1 << 18, 10_000  # of a hand-in; the longest solution has 20 KB
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 FILE = "kernel.cu"
+FOR_ASSERT = ("cassert", "assert.h")  # may be included, and is there anyway: build.py
 PREPROCESS = ["g++", "-E", "-undef", "-nostdinc", "-std=c++20", "-Iinclude", "-x", "c++"]
 
 
@@ -37,7 +38,7 @@ def read(source: str, starter: str) -> Code:
     if len(source.encode()) > MOST_BYTES or source.count("\n") > MOST_LINES:
         raise broken_rule(0, f"the file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
-    code = Code(preprocessed(source, includes), includes)
+    code = Code(preprocessed(source, (*includes, *FOR_ASSERT)), includes)
     if raw := next((piece for piece in PIECE.finditer(code.text) if piece["mark"] is not None), None):
         kind = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'
         raise broken_rule(1 + code.text.count("\n", 0, raw.start()), kind)
