@@ -76,6 +76,16 @@ def test_a_fault_shows_its_symptom_first(student, exercises):
     assert "counted twice" in " ".join(said.split())
 
 
+def test_a_run_is_headed_by_the_exercise(student):
+    student("check", "usually_right")
+    result = student("run", "usually_right", "--m", "8", "--n", "8", "--k", "8")
+    assert result.stdout.startswith("usually_right on the CPU device")
+    command = f"{student.build}/exercises --workspace {student.workspace} run usually_right"
+    assert f"Usage: {command} [OPTIONS]" in student("run", "usually_right", "--help").stdout
+    said = student("check", "usually_right").stdout  # what it says to type, in one line
+    assert f"`{command} --m 35 --n 79 --k 19`" in said
+
+
 def test_from_starter_to_solution(student, exercises):
     exercise = exercises["02_coalescing"]
     result = student("check", "02", "--device", "cpu")
