@@ -149,9 +149,30 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
     }
   }
   if (count <= 1) return alone;
-  const std::string place =
-      fmt::format("the {} elements in rows {} to {} and columns {} to {} were never written", count, top,
-                  bottom, left, right);
+  const auto span = [](const char* what, std::int64_t first, std::int64_t last) {
+    return first == last ? fmt::format("{} {}", what, first) : fmt::format("{}s {} to {}", what, first, last);
+  };
+  const std::string place = fmt::format("the {} elements in {} and {} were never written", count,
+                                        span("row", top, bottom), span("column", left, right));
+  const auto written = [&](std::int64_t row, std::int64_t col) {
+    return bits_of(c[static_cast<std::size_t>(row * g.ldc + col)]) != poison_bits;
+  };
+  std::int64_t rows_written = 0, cols_written = 0;
+  while (rows_written < g.M && written(rows_written, 0)) ++rows_written;
+  while (cols_written < g.N && written(0, cols_written)) ++cols_written;
+  // Whether what is left is less than a tile of 8, 16, 32, ..., as many as done is a multiple of.
+  const auto whole_tiles = [](std::int64_t done, std::int64_t all) {
+    const std::int64_t tile = done & -done;
+    return done == all || (tile >= 8 && all - done < tile);
+  };
+  const bool rounded_down = rows_written > 0 &&
+                            count == std::int64_t{g.M} * g.N - rows_written * cols_written &&
+                            whole_tiles(rows_written, g.M) && whole_tiles(cols_written, g.N);
+  const char* const down = "; fits a grid that is rounded down to whole tiles";
+  if (rounded_down && rows_written < g.M && cols_written < g.N) {
+    return fmt::format("{} and {} were never written{}", span("row", rows_written, g.M - 1),
+                       span("column", cols_written, g.N - 1), down);
+  }
   if (count != (bottom - top + 1) * (right - left + 1)) return alone + "; nor were others: " + place;
   // As many blocks of T x T as M x N takes, with row and column exchanged, cover N rows and M columns,
   // rounded up.
@@ -162,7 +183,7 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
       return fmt::format("{}; fits blocks of {} x {} whose row and column are exchanged", place, tile, tile);
     }
   }
-  return place;
+  return rounded_down ? place + down : place;
 }
 
 // Whether a leading dimension of A of K explains a whole column of C: its NaNs, for which part of the row
@@ -241,14 +262,16 @@ class Suspects {
       }
       // The rest tries so many sums that a single element might fit one of them by chance.
       if (elements_.size() == 1) return "";
+      if (const std::string lost = term_of_each_tile(); !lost.empty()) return lost;
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
-          return fmt::format("fits a sum that stops at k = {} instead of {}: the last {} terms are missing",
-                             end, g_.K, gap);
+          return fmt::format("fits a sum that stops at k = {} instead of {}: the last {} missing", end, g_.K,
+                             gap == 1 ? "term is" : fmt::format("{} terms are", gap));
         }
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, gap, g_.K) + g_.beta * e.old; })) {
-          return fmt::format("fits a sum that starts at k = {}: the first {} terms are missing", gap, gap);
+          return fmt::format("fits a sum that starts at k = {}: the first {} missing", gap,
+                             gap == 1 ? "term is" : fmt::format("{} terms are", gap));
         }
       }
       for (std::size_t i = 0; i < elements_[0].other_sums.size(); ++i) {
@@ -273,6 +296,28 @@ class Suspects {
       if (std::fabs(value - e.reference) <= rounding) return false;  // tells nothing
     }
     return true;
+  }
+
+  // A loop over a k-tile that begins or ends with a term too few, or forgets the sum.
+  std::string term_of_each_tile() const {
+    for (const int width : {4, 8, 16, 32, 64, 128}) {
+      if (g_.K <= width) break;
+      const int last = (g_.K - 1) / width * width;
+      if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, last, g_.K) + g_.beta * e.old; })) {
+        return fmt::format("fits the last tile of {} terms alone: the sum begins anew in each tile", width);
+      }
+      for (const int lost : {width - 1, 0}) {
+        if (fits([&](const Element& e) {
+              double without = sum(e);
+              for (int k = lost; k < g_.K; k += width) without -= e.terms[static_cast<std::size_t>(k)];
+              return g_.alpha * without + g_.beta * e.old;
+            })) {
+          return fmt::format("fits a sum without the {} of each tile of {} terms",
+                             lost == 0 ? "first" : "last", width);
+        }
+      }
+    }
+    return "";
   }
 
   // A k-tile used in place of another, as with a stale buffer.
@@ -332,13 +377,19 @@ std::string changed_places(Device& device, const AnyGemm& g, const std::vector<E
     a.push_back(fetch_inputs(device, g, g.behind(g.A, matrix * g.strideA), row * g.lda, g.K));
   for (int k = 0; k < g.K; ++k)
     b.push_back(fetch_inputs(device, g, g.behind(g.B, matrix * g.strideB), k * g.ldb, g.N));
+  const auto holds = [&](const Element& e, std::int64_t row, std::int64_t col) {
+    double sum = 0;
+    for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
+    return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
+  };
+  if (std::ranges::all_of(elements, [&](const Element& e) {
+        return e.col < g.M && e.row < g.N && e.row != e.col && holds(e, e.col, e.row);
+      })) {
+    return "fits C stored as if it were transposed: C[col][row]";
+  }
   std::string text = "fits elements that changed places:";
   for (const Element& e : elements) {
-    const auto is_from = [&](std::int64_t row, std::int64_t col) {
-      double sum = 0;
-      for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
-      return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
-    };
+    const auto is_from = [&](std::int64_t row, std::int64_t col) { return holds(e, row, col); };
     std::int64_t row = e.row, col = 0;
     while (col < g.N && !is_from(row, col)) ++col;
     if (col == g.N) {

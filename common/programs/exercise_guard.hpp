@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>  // for what comes behind: GCC has read all of these beforehand
 
+#include "common/cpu_device/int_vectors.hpp"
 #include "common/cpu_device/untrusted.hpp"
 #include "common/step.hpp"
 

@@ -102,7 +102,7 @@ def test_points_and_codes(graded):
     assert (wrong["failure"], wrong["points"]) == ("wrong result", 0)
     later = entry(graded, "later", "02_coalescing")
     assert (later["failure"], later["line"]) == ("wrong result", wrong["line"] + 3)  # its own line
-    assert "the last 1 terms are missing" in (graded[0] / "=cmd.txt").read_text()
+    assert "the last term is missing" in (graded[0] / "=cmd.txt").read_text()
     assert entry(graded, "odd", "06_vectorization")["failure"] == "unreadable"
 
 

@@ -16,7 +16,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from tools.base import EMULATOR, ROOT, UsageError
-from tools.grading import object_file
+from tools.grading import call_graph, object_file
+from tools.grading.call_graph import check_call_graph
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
@@ -29,25 +30,29 @@ from tools.machine_code.sass import default_arch
 KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
+CALLS = "calls.txt"  # call_graph.py
 BEFORE = "common/programs/exercise_guard.hpp"
 # What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections
 # of their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
 # read and write memory unobserved.
 FOR_CPU = """{includes}
 #define __noinline__
+#define assert(...) ((__VA_ARGS__) ? void() : cpu_device::refuse("assert: " #__VA_ARGS__))
 #undef __global__
 #define __global__ __attribute__((noipa, flatten, hot))
 #line 1 "{kernel}"
 {text}
 """
 FOR_GPU = """{includes}
+#include <cassert>
 #line 1 "{kernel}"
 {text}
 """
 # Static variables that are set at run time need no lock here, and the CPU device has none. Indices are
 # checked in the last array of a struct, too. A switch gets no jump table, which object_file.py could not
-# follow. An endless loop stays endless, though C++ lets compilers assume that it ends, and uninitialised
-# variables get a conspicuous value. Beyond -O2, compiling takes longer than these small problems give back.
+# follow. Arrays have constant sizes, as nvcc wants them. An endless loop stays endless, though C++ lets
+# compilers assume that it ends, and uninitialised variables get a conspicuous value. Beyond -O2, compiling
+# takes longer than these small problems give back.
 OPTIONS = [
     "-O2",
     "-fno-threadsafe-statics",
@@ -55,6 +60,7 @@ OPTIONS = [
     "-fno-finite-loops",
     "-ftrivial-auto-var-init=pattern",
     "-Wfloat-conversion",
+    "-Werror=vla",
 ]
 OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 _commands = cache(KernelBuild)
@@ -118,7 +124,11 @@ class Toolchain:
     def _files(self) -> list[str]:
         """What the student's program is made of, besides the source; it changes with each of the files."""
         headers = [p for p in (ROOT / "common").rglob("*") if p.suffix in (".hpp", ".cpp", ".cu")]
-        checks = [Path(__file__), Path(object_file.__file__)]  # what is in the cache has passed them
+        checks = [
+            Path(__file__),
+            Path(object_file.__file__),
+            Path(call_graph.__file__),
+        ]  # what is in the cache has passed them
         made_of = sorted([*headers, *self.worker.linked, *checks])
         return [f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in made_of]
 
@@ -191,12 +201,15 @@ class Toolchain:
             def one(name: str) -> Finding | None:
                 command = [*self.commands.units[name], *jobs[name]]
                 command += ["-iquote", str(self._headers(command)), "-include", BEFORE]
+                if name == "cpu":
+                    command.append(f"-fdump-ipa-visibility={folder / CALLS}")
                 return self._compile_one(command, folder / "cpu.cu", folder / f"{name}.o")
 
             for finding in pool.map(one, jobs):
                 if finding:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
+        check_call_graph((folder / CALLS).read_text("utf-8", errors="replace"), text)
         kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
         (folder / "kernels.s").write_text(kernel_table(kernels))
         for name in jobs:
@@ -286,10 +299,11 @@ def finding_of(output: str, kernel: Path) -> Finding:
         led = re.search(rf"{place}:(\d+):\d+: +required from|{place}[:(](\d+)[:)]", output)
         said = other[1] if other else (output.strip().splitlines() or ["the compiler says nothing"])[-1]
         line = int(led[1] or led[2]) if led else 0
-    said = _plain(said.replace(str(kernel), "your file").strip().rstrip("."))
+    said = re.sub(r" \[-W\S+\]$", "", _plain(said.replace(str(kernel), "your file").strip().rstrip(".")))
     if marked := re.search("no CUDA: (.*)", said):  # of exercise_guard.hpp
         return Finding(
             "no CUDA", f"{marked[1][0].upper()}{marked[1][1:]}.", line, look="what is given to launch()."
         )
     look = "the line, and the ones before it: a missing bracket or semicolon shows later than it is."
+    look = "the array's size: CUDA wants a constant, as TILE is." if "variable length array" in said else look
     return Finding("compile", f"{DOES_NOT_COMPILE} {said}.", line, look=look)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 
 from tools.base import printable
 
 WIDTH = 96
 MOST_SAID = 2000  # characters of a sentence: names and types can be of any length
+COMMAND = "./build/exercises"  # in messages and texts; with NAME of the exercise that the file is of
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Failed(Exception):
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
     device: where it was graded; seconds: how long that took; questions: of a prediction, which are right;
-    warnings: of the compiler."""
+    warnings: of the compiler, and of what does not count."""
 
     finding: Finding | None
     notes: list[str] = field(default_factory=list)
@@ -65,9 +67,11 @@ def graded(device: str = "") -> Iterator[Grade]:
 
 
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
-    """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
+    """Text in lines of at most 100 columns; commands, blank lines, lists and lines that begin with spaces are
+    kept."""
     further = indent if further is None else further
     out: list[str] = []
+    text = re.sub(r"`\./build/[^`]*`", lambda match: re.sub(r"\s", "\0", match[0]), text)  # no break in it
     lines = text.strip("\n").splitlines()
     for kept, group in groupby(lines, lambda line: bool(re.match(r"\s|[-*] |\d[\d.]|$", line))):
         for piece in group if kept else [" ".join(map(str.strip, group))]:
@@ -77,7 +81,7 @@ def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
                 WIDTH, first, others, break_long_words=False, break_on_hyphens=False
             )
             out.append(wrapper.fill(piece.strip()))
-    return "\n".join(out)
+    return "\n".join(out).replace("\0", " ")
 
 
 def show(finding: Finding, file: str, source: str) -> str:
@@ -94,4 +98,5 @@ def show(finding: Finding, file: str, source: str) -> str:
     if finding.look:
         lines.append(wrapped(finding.look, "  Look at: ", "           "))
     # What the student wrote may steer a terminal.
-    return "\n".join(printable(line) for text in lines for line in text.split("\n"))
+    shown = "\n".join(printable(line) for text in lines for line in text.split("\n"))
+    return shown.replace(f"{COMMAND} reset NAME", f"{COMMAND} reset {Path(file).stem}")

@@ -6,7 +6,7 @@ only.
 import re
 from functools import cache
 
-from tools.grading.finding import Failed, Finding
+from tools.grading.finding import COMMAND, Failed, Finding
 
 # Words with two underscores, all of CUDA, that the CPU device has; and of std::, what a kernel or its launch
 # may need: it works on numbers and on types, not on memory.
@@ -25,6 +25,7 @@ LACKS = "CUDA has it, but the CPU device, on which exercises are graded, does no
 WORDS = {
     "asm": "inline assembly hides what it does; the wrappers in common/cuda say it",
     r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
+    "throw|try|catch": "a GPU has no exceptions, and what launches needs none",
     "thread_local": "CUDA has no such variables; what is a thread's own is a variable of the kernel",
     r"harness|judge|cpu_device|exercise_guard|guarded_\w+|run_on_\w+|STEP_\w+": "that is the grader's",
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
@@ -35,7 +36,7 @@ WORDS = {
     r"std\s*::\s*(?:min|max|clamp|swap)": "`std::` has the host's; CUDA's own min and max stand without it",
     rf"std\s*::\s*(?!{STD}(?!\w))\w+(?:\s*::\s*\w+)*": "a kernel needs its numbers and types only",
     rf"(?!{CUDA}(?!\w))_[_A-Z]\w*": f"it is a word of the compiler, or {LACKS}",
-    r"(?<!struct )(?:u?(?:int|char|short|long)[1-4]|float3|double[2-4]|make_(?:u?int[1-4]|float3)"
+    r"(?<!struct )(?:(?:make_)?(?:u?int[13]|u?(?:char|short|long)[1-4]|float[13]|double[1-4])"
     r"|atomic(?!(?:Add|Exch)(?!\w))[A-Z]\w*|cooperative_groups)(?!\w|\s*[=;,])": LACKS,
 }
 # What is no single word, and what is said of it.
@@ -52,7 +53,7 @@ RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
     (re.compile(rf"(?<![\w.])(?:{words})(?!\w)"), f"`{{0}}` is not allowed here: {why}.")
     for words, why in WORDS.items()
 ]
-LOOK = "the task, which says what is yours to write; `reset` brings the file back."
+LOOK = f"the task, which says what is yours to write. The starter again: `{COMMAND} reset NAME`"
 
 
 def check(text: str, allowed: str) -> None:

@@ -18,6 +18,7 @@ LIMITS = Limits(cpu_s=5, wall_s=20, memory=1 << 30, file=4 * MOST_BYTES)  # with
 MOST_LINES, LONGEST_NAME = 10_000, 200
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 FILE = "kernel.cu"
+FOR_ASSERT = ("cassert", "assert.h")  # may be included, and is there anyway: build.py
 PREPROCESS = ["g++", "-E", "-undef", "-nostdinc", "-std=c++20", "-Iinclude", "-x", "c++"]
 
 
@@ -34,11 +35,11 @@ def read(source: str, starter: str) -> Code:
     """The file's code, if it may be graded. starter: what the student began with; what stands there is
     allowed. Raises Failed with the first rule that is broken."""
     if not source.strip("\ufeff \t\r\n"):
-        raise Failed(Finding("rule", "The file is empty.", look="`reset`, which brings the starter back."))
+        raise Failed(Finding("rule", "The file is empty.", look=rules.LOOK))
     if len(source.encode()) > MOST_BYTES or source.count("\n") > MOST_LINES:
         raise broken_rule(0, f"the file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
-    code = Code(preprocessed(source, includes), includes)
+    code = Code(preprocessed(source, (*includes, *FOR_ASSERT)), includes)
     for piece in PIECE.finditer(code.text):
         if piece["raw"]:
             kind = 'a string of the kind R"(...)" is not allowed here: an exercise needs none.'

@@ -97,6 +97,10 @@ def ended_finding(outcome: Outcome, file: str, source: str = "") -> Finding:
         code = "launch"
         if launch := re.search(r"(?<!\w)launch\s*\(", text := without_comments(source)):
             line = text.count("\n", 0, launch.start()) + 1
+    elif outcome.crash.startswith("assert: "):
+        code, condition = "assert", "".join(outcome.crash.removeprefix("assert: ").split())
+        lines = enumerate(without_comments(source).splitlines(), 1)
+        line = next((n for n, text in lines if f"assert({condition}" in "".join(text.split())), 0)
     else:
         code = "crash"
         if place := re.search(rf"{re.escape(file)}:(\d+)", outcome.crash):
