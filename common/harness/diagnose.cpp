@@ -149,9 +149,11 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
     }
   }
   if (count <= 1) return alone;
-  const std::string place =
-      fmt::format("the {} elements in rows {} to {} and columns {} to {} were never written", count, top,
-                  bottom, left, right);
+  const auto span = [](const char* what, std::int64_t first, std::int64_t last) {
+    return first == last ? fmt::format("{} {}", what, first) : fmt::format("{}s {} to {}", what, first, last);
+  };
+  const std::string place = fmt::format("the {} elements in {} and {} were never written", count,
+                                        span("row", top, bottom), span("column", left, right));
   const auto written = [&](std::int64_t row, std::int64_t col) {
     return bits_of(c[static_cast<std::size_t>(row * g.ldc + col)]) != poison_bits;
   };
@@ -168,8 +170,8 @@ std::string unwritten_elements(Device& device, const AnyGemm& g, std::int64_t ma
                             whole_tiles(rows_written, g.M) && whole_tiles(cols_written, g.N);
   const char* const down = "; fits a grid that is rounded down to whole tiles";
   if (rounded_down && rows_written < g.M && cols_written < g.N) {
-    return fmt::format("rows {} to {} and columns {} to {} were never written{}", rows_written, g.M - 1,
-                       cols_written, g.N - 1, down);
+    return fmt::format("{} and {} were never written{}", span("row", rows_written, g.M - 1),
+                       span("column", cols_written, g.N - 1), down);
   }
   if (count != (bottom - top + 1) * (right - left + 1)) return alone + "; nor were others: " + place;
   // As many blocks of T x T as M x N takes, with row and column exchanged, cover N rows and M columns,
@@ -260,6 +262,7 @@ class Suspects {
       }
       // The rest tries so many sums that a single element might fit one of them by chance.
       if (elements_.size() == 1) return "";
+      if (const std::string lost = term_of_each_tile(); !lost.empty()) return lost;
       for (std::size_t gap = 1; gap <= 64 && gap <= static_cast<std::size_t>(g_.K); ++gap) {
         const std::size_t end = g_.K - gap;
         if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, 0, end) + g_.beta * e.old; })) {
@@ -271,7 +274,6 @@ class Suspects {
                              gap == 1 ? "term is" : fmt::format("{} terms are", gap));
         }
       }
-      if (const std::string lost = term_of_each_tile(); !lost.empty()) return lost;
       for (std::size_t i = 0; i < elements_[0].other_sums.size(); ++i) {
         if (fits([&](const Element& e) { return g_.alpha * e.other_sums[i].second + g_.beta * e.old; })) {
           return elements_[0].other_sums[i].first;
@@ -296,10 +298,14 @@ class Suspects {
     return true;
   }
 
-  // A loop over a k-tile that begins or ends with a term too few.
+  // A loop over a k-tile that begins or ends with a term too few, or forgets the sum.
   std::string term_of_each_tile() const {
     for (const int width : {4, 8, 16, 32, 64, 128}) {
       if (g_.K <= width) break;
+      const int last = (g_.K - 1) / width * width;
+      if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, last, g_.K) + g_.beta * e.old; })) {
+        return fmt::format("fits the last tile of {} terms alone: the sum begins anew in each tile", width);
+      }
       for (const int lost : {width - 1, 0}) {
         if (fits([&](const Element& e) {
               double without = sum(e);
@@ -371,13 +377,19 @@ std::string changed_places(Device& device, const AnyGemm& g, const std::vector<E
     a.push_back(fetch_inputs(device, g, g.behind(g.A, matrix * g.strideA), row * g.lda, g.K));
   for (int k = 0; k < g.K; ++k)
     b.push_back(fetch_inputs(device, g, g.behind(g.B, matrix * g.strideB), k * g.ldb, g.N));
+  const auto holds = [&](const Element& e, std::int64_t row, std::int64_t col) {
+    double sum = 0;
+    for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
+    return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
+  };
+  if (std::ranges::all_of(elements, [&](const Element& e) {
+        return e.col < g.M && e.row < g.N && e.row != e.col && holds(e, e.col, e.row);
+      })) {
+    return "fits C stored as if it were transposed: C[col][row]";
+  }
   std::string text = "fits elements that changed places:";
   for (const Element& e : elements) {
-    const auto is_from = [&](std::int64_t row, std::int64_t col) {
-      double sum = 0;
-      for (int k = 0; k < g.K; ++k) sum += double{a[row][k]} * b[k][col];
-      return error_over_bound(e.value, g.alpha * sum + g.beta * e.old, e.magnitude, tolerance) <= 1;
-    };
+    const auto is_from = [&](std::int64_t row, std::int64_t col) { return holds(e, row, col); };
     std::int64_t row = e.row, col = 0;
     while (col < g.N && !is_from(row, col)) ++col;
     if (col == g.N) {

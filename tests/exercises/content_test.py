@@ -7,6 +7,7 @@ import pytest
 from conftest import ROOT
 from tools.base import UsageError, is_library
 from tools.grading.content import exercise_folders, read_all, read_exercise, without_comments
+from tools.grading.goals import clauses
 
 ENOUGH = {"kernel": 15, "fault": 6, "predict": 11}
 
@@ -180,6 +181,29 @@ def test_answers_must_be_blank(prediction, numbers):
 )
 def test_malformed_prediction(prediction, old, new, words):
     rejected(prediction((old, new)), *words)
+
+
+def test_a_goal_speaks_of_the_tiles_that_it_looks_at():
+    """Of one tile in its text, then also in each part of what is checked."""
+    for exercise in read_all():
+        for goal in exercise.goals:
+            tiles = set(re.findall(r"\b[AB]s\b", goal.says))
+            for part in clauses(goal.check):
+                assert not tiles or tiles & set(re.findall(r"'([AB]s)'", part)), (
+                    f"{exercise.name}: {goal.says}"
+                )
+
+
+# ---- Commands ----
+
+
+def test_commands_can_be_typed_as_they_are_shown():
+    """In texts and in the files that students edit; what the program prints is in program_test.py."""
+    for exercise in read_all():
+        texts = [exercise.task, exercise.symptom, exercise.starter, *exercise.hints]
+        texts += [goal.look for goal in exercise.goals]
+        for text in texts:
+            assert not re.search(r"(?<![\w/])(?:exercises|ladder) [a-z]+ ", text), f"{exercise.name}: {text}"
 
 
 def test_comments_are_left_out():

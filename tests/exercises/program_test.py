@@ -64,7 +64,8 @@ def test_help(student):
 def test_a_fault_shows_its_symptom_first(student, exercises):
     exercise = exercises["wrong_at_19"]
     said = " ".join(student("check", "wrong_at_19", "--device", "cpu").stdout.split())
-    assert " ".join(exercise.symptom.split()) in said
+    symptom = exercise.symptom.replace("./build/exercises", " ".join(student.command))
+    assert " ".join(symptom.split()) in said
     assert "shown after the first hint" in said
     assert "counted twice" not in said
     text = exercise.starter
@@ -74,6 +75,16 @@ def test_a_fault_shows_its_symptom_first(student, exercises):
     student("hint", "wrong_at_19")
     said = student("check", "wrong_at_19", "--device", "cpu").stdout
     assert "counted twice" in " ".join(said.split())
+
+
+def test_a_run_is_headed_by_the_exercise(student):
+    student("check", "usually_right")
+    result = student("run", "usually_right", "--m", "8", "--n", "8", "--k", "8")
+    assert result.stdout.startswith("usually_right on the CPU device")
+    command = f"{student.build}/exercises --workspace {student.workspace} run usually_right"
+    assert f"Usage: {command} [OPTIONS]" in student("run", "usually_right", "--help").stdout
+    said = student("check", "usually_right").stdout  # what it says to type, in one line
+    assert f"`{command} --m 35 --n 79 --k 19`" in said
 
 
 def test_from_starter_to_solution(student, exercises):

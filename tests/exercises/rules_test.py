@@ -119,7 +119,7 @@ def test_honest_code_outside_the_kernel(check, text):
         ("extern __shared__ float smem[];", "no `extern __shared__`"),
         ("__shared__ alignas(16) float tile[4];", "__align__(16)"),
         ("atomicMax(&sum, 1);", "`atomicMax`"),
-        ("const int2 pair = make_int2(1, 2);", "`int2`"),
+        ("const double2 pair = make_double2(1, 2);", "`double2`"),
         ("std::array<float, 4> sums;", "plain array"),
         ("const int n = std::min(g.M, 4);", "without it"),
     ],
@@ -202,6 +202,25 @@ def compiles(exercises, build):
         ("", "", "launch([](Gemm) {}, grid, block, 0, g);", "lambda is launched"),
         ("", "", "const auto k = [](Gemm) {}; launch(k, grid, block, 0, g);", "`k` is launched"),
         ("", "float x = 0.0f; C[0] = modff(A[0], &x);", "", "`modff`"),
+        (
+            "float twice(float x) { return 2 * x; }",
+            "C[0] = twice(A[0]);",
+            "",
+            "`twice`, before which __device__",
+        ),
+        (
+            "struct S { float twice(float x) const { return 2 * x; } };",
+            "C[0] = S{}.twice(A[0]);",
+            "",
+            "`twice`",
+        ),
+        ("constexpr float w[2] = {1, 2};", "C[0] = w[row % 2];", "", "`w`, which is the host's"),
+        (
+            "constexpr float4 w(1, 2, 3, 4);",
+            "const float4 v = w; C[0] = v.x;",
+            "",
+            "`w`, which is the host's",
+        ),
         ("", "__shared__ float big[12289]; big[threadIdx.x] = 1.0f; C[0] = big[7];", "", "take 49156 bytes"),
     ],
 )
@@ -216,7 +235,14 @@ def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
 @pytest.mark.parametrize(
     ("outside", "in_kernel"),
     [
-        ("constexpr float weight = 2.0f;", "C[0] = weight;"),
+        ("constexpr float weight = 2.0f;", "C[0] = weight + min(g.K, TILE);"),
+        ("__device__ constexpr float w[] = {1, 2};", "C[0] = w[row % 2];"),
+        ("constexpr int n[] = {3, 4};", "float x[n[1]] = {}; C[0] = x[0] + sizeof(n);"),
+        ("__device__ __noinline__ float twice(float x) { return 2 * x; }", "C[0] = twice(A[0]);"),
+        (
+            "",
+            "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;",
+        ),
         ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
         ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
         ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),
@@ -233,9 +259,7 @@ def test_honest_objects(compiles, outside, in_kernel):
 def test_what_nvcc_alone_finds(compiles, build):
     if not Toolchain(build, NAME).has_nvcc:
         pytest.skip("needs nvcc")
-    finding = compiles(
-        "struct S { float twice(float x) const { return 2 * x; } };", "C[0] = S{}.twice(A[0]);", gpu=True
-    )
+    finding = compiles("constexpr float weights[2] = {1, 2};", "C[0] = weights[1];", gpu=True)
     assert finding is not None
     assert "no CUDA" in finding.says
     assert "ANON" not in finding.says

@@ -89,5 +89,3 @@ def _parsed(dump: str) -> dict[str, Node]:
         elif node and key in ("Calls", "References"):
             node.uses += re.findall(r"/(\d+)(?= |$)", value)
     return nodes
-
-

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 
 WIDTH = 96
+COMMAND = "./build/exercises"  # in messages and texts; with NAME of the exercise that the file is of
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Failed(Exception):
 class Grade:
     """finding: None if the exercise is passed; notes: what was seen and is fine, or could not be checked;
     device: where it was graded; seconds: how long that took; questions: of a prediction, which are right;
-    warnings: of the compiler."""
+    warnings: of the compiler, and of what does not count."""
 
     finding: Finding | None
     notes: list[str] = field(default_factory=list)
@@ -69,9 +71,11 @@ def graded(device: str = "") -> Iterator[Grade]:
 
 
 def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
-    """Text in lines of at most 100 columns; blank lines, lists and lines that begin with spaces are kept."""
+    """Text in lines of at most 100 columns; commands, blank lines, lists and lines that begin with spaces are
+    kept."""
     further = indent if further is None else further
     out: list[str] = []
+    text = re.sub(r"`\./build/[^`]*`", lambda match: re.sub(r"\s", "\0", match[0]), text)  # no break in it
     lines = text.strip("\n").splitlines()
     for kept, group in groupby(lines, lambda line: bool(re.match(r"\s|[-*] |\d[\d.]|$", line))):
         for piece in group if kept else [" ".join(map(str.strip, group))]:
@@ -81,7 +85,7 @@ def wrapped(text: str, indent: str = "  ", further: str | None = None) -> str:
                 WIDTH, first, others, break_long_words=False, break_on_hyphens=False
             )
             out.append(wrapper.fill(piece.strip()))
-    return "\n".join(out)
+    return "\n".join(out).replace("\0", " ")
 
 
 def show(finding: Finding, file: str, source: str) -> str:
@@ -97,4 +101,4 @@ def show(finding: Finding, file: str, source: str) -> str:
     lines += [wrapped(detail, "    ") for detail in finding.details]
     if finding.look:
         lines.append(wrapped(finding.look, "  Look at: ", "           "))
-    return "\n".join(lines)
+    return "\n".join(lines).replace(f"{COMMAND} reset NAME", f"{COMMAND} reset {Path(file).stem}")

@@ -20,7 +20,7 @@ from tools.claims.context import MINE, STANDARD_PROBLEM
 from tools.claims.objects import rows_of
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
-from tools.grading.finding import Failed, Finding, Grade, graded
+from tools.grading.finding import COMMAND, Failed, Finding, Grade, graded
 from tools.grading.goals import (
     Elsewhere,
     check_elsewhere,
@@ -102,7 +102,7 @@ class Grader:
         )
         if toolchain.has_nvcc:
             toolchain.compile_machine_code(built)
-        self._check_goals(toolchain, *self._check_work(observed_list[-1]), grade.notes)
+        self._check_goals(toolchain, *self._check_work(observed_list[-1]), grade)
         if gpu is not None:
             speed = self.exercise.speed
             over = compile_step(self.build, speed.over) if speed else None
@@ -116,7 +116,8 @@ class Grader:
     def _fail(self, finding: Finding, problem: Problem | None) -> None:
         """Raises Failed; of a hidden problem it says how to meet it again."""
         if problem is not None and problem.hidden:
-            finding.details.append(f"To meet the same sizes and numbers again: check --seed {self.seed}.")
+            again = f"`{COMMAND} check {self.exercise.name} --seed {self.seed}`"
+            finding.details.append(f"To meet the same sizes and numbers again: {again}.")
         raise Failed(finding)
 
     # ---- Right and without faults ----
@@ -181,17 +182,17 @@ class Grader:
                 break
         return self._elsewhere(record, problem), self._elsewhere(of_ragged, ragged)
 
-    def _check_goals(
-        self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, notes: list[str]
-    ) -> None:
+    def _check_goals(self, toolchain: Toolchain, whole: Elsewhere, ragged: Elsewhere, grade: Grade) -> None:
         """Checks them on hidden problems. If a goal is missed, the standard problem says why, if it can: its
         sizes are always the same."""
         reached: list[str] = []
+        remarks: list[Finding] = []
         try:
             for goal in self.exercise.goals:
-                check_goal(goal, whole, reached)
+                check_goal(goal, whole, reached, remarks)
             self._check_ragged(toolchain, ragged)
-            notes += reached
+            grade.notes += reached
+            grade.warnings += remarks
             return
         except Failed as failed:
             missed = failed
@@ -199,7 +200,7 @@ class Grader:
         [record] = self._take_xrays([problem])
         standard = self._elsewhere(record, problem)
         for goal in self.exercise.goals:
-            check_goal(goal, standard, notes)
+            check_goal(goal, standard, grade.notes, grade.warnings)
         for goal in self.exercise.goals:
             if finding := check_elsewhere(goal, whole):
                 self._fail(finding, whole.problem)

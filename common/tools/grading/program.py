@@ -40,7 +40,7 @@ from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
 from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
-from tools.grading.finding import Failed, Grade, show, wrapped
+from tools.grading.finding import COMMAND, Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
 from tools.grading.isolation import Limits
 from tools.grading.predict import correct_answer
@@ -98,6 +98,10 @@ class Program:
             words += ["--workspace", args.workspace]
         self.command = shlex.join(words)
 
+    def typed(self, text: str) -> str:
+        """A text with its commands as they were typed here."""
+        return text.replace(COMMAND, self.command)
+
     def find(self, name: str) -> Exercise:
         """The exercise of this name, which may be cut short; 2 is 02."""
         whole = name.zfill(2) if name.isdecimal() else name
@@ -134,7 +138,7 @@ class Program:
 
     def introduce(self, exercise: Exercise) -> None:
         say(f"\n{exercise.name}: {exercise.title} ({KINDS[exercise.kind]})\n")
-        say(wrapped(exercise.task))
+        say(self.typed(wrapped(exercise.task)))
         for question in exercise.questions:
             unit = f" ({question.unit})" if question.unit else ""
             say(wrapped(f"{question.id}: {question.asks}{unit}", "  - ", "    "))
@@ -194,12 +198,15 @@ class Program:
             for text in grade.notes:
                 say(wrapped(text, "  + ", "    "))
         for warning in grade.warnings:
-            say(f"\n{show(warning, file, source)}")
+            say(self.typed(f"\n{show(warning, file, source)}"))
         if grade.finding is not None:
             if exercise.symptom and grade.finding.code == exercise.found and not progress.hints:
-                say(f"\n{wrapped(exercise.symptom)}\n\n  What the check found is shown after the first hint.")
+                say(
+                    self.typed(f"\n{wrapped(exercise.symptom)}")
+                    + "\n\n  What the check found is shown after the first hint."
+                )
             else:
-                say(f"\n{show(grade.finding, file, source)}")
+                say(self.typed(f"\n{show(grade.finding, file, source)}"))
             if progress.hints < HINTS:
                 say(f"\n  Stuck? {self.command} hint {name} (hint {progress.hints + 1} of {HINTS})")
             return
@@ -224,7 +231,7 @@ class Program:
             built = toolchain.compile(read(source, exercise.starter), source, gpu=gpu)
             program = toolchain.step_program(built, gpu=gpu)
         except Failed as failed:
-            say(show(failed.finding, file, source))
+            say(self.typed(show(failed.finding, file, source)))
             return 1
         words = [*Limits(cpu_s=300, memory=None).words, *EMULATOR, str(program), *options]
         words += [] if "--device" in options else ["--device", "cpu"]
@@ -232,7 +239,10 @@ class Program:
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         ) as process:
             for line in process.stdout or ():
-                say(named(line.rstrip("\n"), program, file))
+                line = named(line.rstrip("\n"), program, file).replace(
+                    str(program), f"{self.command} run {self.args.name}"
+                )
+                say(re.sub(rf"^(?:Step )?{exercise.step}\b", exercise.name, line))
         return process.returncode if process.returncode in (0, 2, 3) else 1
 
     def hint(self) -> int:
@@ -243,7 +253,7 @@ class Program:
             if not progress.passed:
                 progress.hints = number
         for n, text in enumerate(exercise.hints[:number], 1):
-            say(wrapped(text, f"{n} of {HINTS}: ", "        "))
+            say(self.typed(wrapped(text, f"{n} of {HINTS}: ", "        ")))
         return 0
 
     def watch(self) -> int:
@@ -272,7 +282,8 @@ class Program:
         exercise = self.find(self.args.name)
         if not self.workspace.load().get(exercise.name, Progress()).closed:
             if not self.args.reveal:
-                say(f"{exercise.name} is not passed yet. --reveal shows the solution at once, for no points.")
+                say(f"{exercise.name} is not passed yet. At once, for no points:")
+                say(f"  {self.command} solution {exercise.name} --reveal")
                 return 1
             with self.workspace.update(exercise) as progress:
                 progress.revealed = not progress.passed

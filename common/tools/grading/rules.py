@@ -6,7 +6,7 @@ only.
 import re
 from collections.abc import Iterator
 
-from tools.grading.finding import Failed, Finding
+from tools.grading.finding import COMMAND, Failed, Finding
 
 # Words with two underscores, all of CUDA, that the CPU device has; and of std::, what a kernel or its launch
 # may need: it works on numbers and on types, not on memory.
@@ -54,7 +54,7 @@ RULES = [(re.compile(form, re.MULTILINE), says) for form, says in FORMS.items()]
     for words, why in WORDS.items()
 ]
 ARGUMENTS = r"\s*\((?:[^()]|\([^()]*\))*\)"
-LOOK = "the task, which says what is yours to write; `reset` brings the file back."
+LOOK = f"the task, which says what is yours to write. The starter again: `{COMMAND} reset NAME`"
 
 
 def check(text: str, allowed: str) -> None:

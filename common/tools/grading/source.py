@@ -34,7 +34,7 @@ def read(source: str, starter: str) -> Code:
     """The file's code, if it may be graded. starter: what the student began with; what stands there is
     allowed. Raises Failed with the first rule that is broken."""
     if not source.strip("\ufeff \t\r\n"):
-        raise Failed(Finding("rule", "The file is empty.", look="`reset`, which brings the starter back."))
+        raise Failed(Finding("rule", "The file is empty.", look=rules.LOOK))
     if len(source.encode()) > MOST_BYTES or source.count("\n") > MOST_LINES:
         raise broken_rule(0, f"the file is too long: more than {MOST_LINES} lines or {MOST_BYTES} bytes.")
     includes = tuple(dict.fromkeys(INCLUDE.findall(starter)))
