@@ -304,7 +304,7 @@ class Suspects {
       if (g_.K <= width) break;
       const int last = (g_.K - 1) / width * width;
       if (fits([&](const Element& e) { return g_.alpha * sum_of(e.terms, last, g_.K) + g_.beta * e.old; })) {
-        return fmt::format("fits the last tile of {} terms alone: the sum begins anew in each tile", width);
+        return fmt::format("fits the terms from k = {} on alone: the sum begins anew in each tile", last);
       }
       for (const int lost : {width - 1, 0}) {
         if (fits([&](const Element& e) {
