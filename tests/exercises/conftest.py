@@ -53,7 +53,8 @@ class Kernels:
         def grade(attempt):
             kernel, name = attempt
             source = kernel.text(exercises[kernel.of].solution)
-            return source, Grader(exercises[name], build, "cpu", seed=1).grade(source, "my/it.cu")
+            grader = Grader(exercises[name], build, "cpu", seed=1, machine_code=kernel.nvcc)
+            return source, grader.grade(source, "my/it.cu")
 
         self.kernels = kernels
         has_nvcc = Toolchain(build, "05_2d_tiling").has_nvcc

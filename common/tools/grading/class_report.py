@@ -237,7 +237,7 @@ def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Gr
             row.same_code_as[name], result = graded[key]
             return result
         budget = Budget(row.spent)
-        result = grade_file(exercise, build, source, exercise.file_name, device, row.seed, budget)
+        result = grade_file(exercise, build, source, exercise.file_name, device, row.seed, budget, False)
         row.spent += result.seconds
         if budget.is_whole:
             graded[key] = row.hand_in.name, result

@@ -53,7 +53,7 @@ def check_goal(goal: Goal, context: Elsewhere, notes: list[str], remarks: list[F
             remarks.append(Finding("goal", f"{UNCOUNTED} {goal.says}", *missed, goal.look))
             return
     except NotAvailable as reason:
-        why = "there is no nvcc" if in_machine_code(goal.check) else str(need_built(reason, context))
+        why = "only nvcc shows it" if in_machine_code(goal.check) else str(need_built(reason, context))
         notes.append(f"not checked here, {why}: {goal.says}")
         return
     notes.append(goal.says)
