@@ -40,7 +40,7 @@ def test_text_is_read_in_one_pass(text, exercises):
     began = time.process_time()
     without_comments(text)
     words_of(text, exercises["02_coalescing"].starter)
-    line_of(Symbol("none", "OBJECT", 4, ".bss"), text)
+    line_of(Symbol("none", "none", "OBJECT", 4, ".bss"), text)
     with suppress(Failed):
         rules.check(without_strings(text), "")
     assert time.process_time() - began < 5

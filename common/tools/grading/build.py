@@ -32,7 +32,8 @@ UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 CALLS = "calls.txt"  # call_graph.py
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the starter's includes, then the student's code. Kernels get sections
+# What is compiled for the CPU device: the starter's includes, then the student's code, whose entry has the
+# step's name, as that says how large the error may be. Kernels get sections
 # of their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
 # read and write memory unobserved.
 FOR_CPU = """{includes}
@@ -42,6 +43,8 @@ FOR_CPU = """{includes}
 #define __global__ __attribute__((noipa, flatten, hot))
 #line 1 "{kernel}"
 {text}
+#line 1 "entry.cu"
+static_assert(std::is_same_v<decltype({entry.name}), void(const {entry.takes}&)>);
 """
 FOR_GPU = """{includes}
 #include <cassert>

@@ -68,8 +68,8 @@ def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: An
 @dataclass
 class Grader:
     """Grades a kernel of one exercise. device: auto, cpu or gpu; seed: of the hidden problems, a secret by
-    default; budget: the time for all of it, as usual by default; machine_code: whether nvcc, where there is one,
-    is asked for remarks, which do not count and take a quarter of the time."""
+    default; budget: the time for all of it, as usual by default; machine_code: whether nvcc, where there is
+    one, is asked for remarks, which do not count and take a quarter of the time."""
 
     exercise: Exercise
     build: Path
