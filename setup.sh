@@ -25,7 +25,7 @@ what is in place already is left alone.
 
   --no-root   installs nothing outside of this folder: of the missing packages, libraries are downloaded with apt-get
               and unpacked into .packages. A compiler (g++), git, binutils, pkg-config and Python 3.11 or newer have
-              to be there. So it does by itself where neither root nor sudo without a password is to be had.
+              to be there. It does so by itself where you are not root and sudo is not there or asks for a password.
 
 Every other argument goes to "meson setup":
 
@@ -110,7 +110,7 @@ find_python() {
 
 libraries=(libboost-context-dev libcli11-dev libfmt-dev libgmock-dev libgtest-dev nlohmann-json3-dev)
 packages=(binutils ca-certificates g++ git "${libraries[@]}")
-if ! $no_root; then packages+=(bubblewrap); fi # which keeps in what students write; the grader does without it, too
+if ! $no_root; then packages+=(bubblewrap); fi # which confines students' programs; the grader does without it, too
 if ! command -v pkg-config >/dev/null; then packages+=(pkg-config); fi
 if ! venv_is_good && ! find_python >/dev/null; then
   # Ubuntu 22.04's python3 is 3.10; it has 3.11 beside it.

@@ -31,7 +31,7 @@ class WorkerProcess {
 
  private:
   void send(const std::string& what);
-  std::string receive(double deadline_cpu_s);
+  std::string receive(double limit_s);
   [[noreturn]] void fail(const std::string& why);
   void drain_words();
   void kill_all() noexcept;

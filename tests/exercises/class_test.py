@@ -6,6 +6,7 @@ import os
 import zipfile
 
 import pytest
+from tools.grading.hand_ins import read_hand_in
 from tools.grading.program import solution_of
 
 
@@ -147,3 +148,11 @@ def test_usage(student, tmp_path):
     student.refused("grade", tmp_path, "--out", tmp_path, words=["give another"])
     student.refused("grade", tmp_path, "--out", tmp_path / "out", "--jobs", 0, words=["--jobs is 0"])
     assert not (tmp_path / "out").exists()
+
+
+def test_the_one_zip_file_in_a_folder_is_opened(exercises, tmp_path):
+    """As Moodle gives it."""
+    folder = tmp_path / "Anna Muster_12345_assignsubmission_file_"
+    folder.mkdir()
+    zipped(folder / "mine.zip", {"my_exercises/02_coalescing.cu": "mine"})
+    assert read_hand_in(folder, [*exercises.values()]).files == {"02_coalescing.cu": b"mine"}

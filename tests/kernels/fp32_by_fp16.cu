@@ -44,7 +44,8 @@ constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
 constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
 // With fewer terms, FP32 summation may round so seldom that hi and lo, which lose up to 2^-22 of an operand,
-// are less accurate. Not with few large ones among many: there, too, it rounds at every term.
+// are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
+// term.
 constexpr int SHORTEST = 96;       // K
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand

@@ -70,7 +70,7 @@ _commands = cache(KernelBuild)
 ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # exported, beside the kernels
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
-NO_CUDA = "It compiles for the CPU device, but it is no CUDA. nvcc says:"
+NO_CUDA = "It compiles for the CPU device, but it is not CUDA. nvcc says:"
 
 
 class BuildError(UsageError):

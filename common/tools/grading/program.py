@@ -66,14 +66,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write them there, too"},
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
-    "--exercises": {"metavar": "02,05", "help": "of these only, and a score of these"},
+    "--exercises": {"metavar": "02,05", "help": "these alone; all by default"},
     "--roster": {"metavar": "FILE.csv", "help": "the class, as Moodle or Canvas exports it"},
     "--due": {"metavar": "TIME", "default": "", "help": "the deadline, as '2026-12-01 23:59'"},
     "--late": {"type": float, "default": 0, "metavar": "PERCENT", "help": "taken off for each day begun"},
-    "--gradescope": {"metavar": "FILE.zip", "help": "the autograder; a folder, if it is no .zip"},
+    "--gradescope": {
+        "metavar": "FILE.zip",
+        "help": "the autograder; a folder without .zip",
+    },
     "--github-classroom": {"metavar": "DIR", "help": "a template repository, without solutions"},
     "--assignment": {"metavar": "NAME", "default": "", "help": "the gradebook's column, of Canvas"},
-    "folder": {"metavar": "FOLDER"},
+    "folder": {"metavar": "FOLDER", "help": "holds a folder or a zip file for each student"},
     "options": {"metavar": "OPTION", "nargs": argparse.REMAINDER, "help": "--xray, --size 64, --help, ..."},
     "name": {"metavar": "NAME"},
     "maybe": {"metavar": "NAME", "nargs": "?"},
@@ -352,6 +355,7 @@ class Program:
         out, exercises = Path(self.args.out), self.named_exercises()
         roster = read_roster(Path(self.args.roster)) if self.args.roster else None
         deadline = Deadline(time_of(self.args.due, "--due"), self.args.late)
+        say(f"The hidden problems come from one number: --seed {seed} goes on after an interruption.")
         rows = grade_class(
             Path(self.args.folder), out, exercises, self.build, jobs=self.args.jobs, device=self.args.device,
             seed=seed, say=say, roster=roster, deadline=deadline, assignment=self.args.assignment,

@@ -49,7 +49,7 @@ def time_of(text: str, what: str) -> datetime | None:
 
 
 def packed(name: str) -> str:
-    """A name as it is compared: without accents' encodings, capitals, spaces and punctuation."""
+    """A name as it is compared: accents in one encoding, without capitals, spaces and punctuation."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
 
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The splitting pass: x * 2^s = hi + lo / 2^11 for each element x of A and B, hi and lo FP16 numbers. s is
-// one for a row of A or a column of B, whose largest element it brings into [2^14, 2^15). A element keeps 22
+// one for a row of A or a column of B, whose largest element it brings into [2^14, 2^15). An element keeps 22
 // bits if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each row
 // and block of 64 k the pass also counts the elements that matter beside the largest.
 //
