@@ -1,19 +1,11 @@
-// The main program of every step. The build defines the step's name (STEP_NAME) and links its units for each
-// device.
+// The main program of every step.
 
+#include "common/harness/program.hpp"
 #include "common/harness/run.hpp"
 
-extern const harness::Entry run_on_cpu, run_on_cpu_observed, run_on_gpu;  // from unit.cpp and unit.cu
-
 int main(int argc, char** argv) {
-  harness::Step step{STEP_NAME, {}, run_on_cpu, {}, STEP_NEEDS};
-#ifdef HAVE_GPU
-  step.gpu = run_on_gpu;
-#elif defined(BUILT_FOR)
-  step.gpu_built_for = BUILT_FOR;
-#endif
-#ifdef HAVE_OBSERVED
-  step.cpu_observed = run_on_cpu_observed;
-#endif
+  harness::Step step{program.name, {}, *program.cpu, {}, program.needs, program.gpu_built_for};
+  if (program.gpu != nullptr) step.gpu = *program.gpu;
+  if (program.cpu_observed != nullptr) step.cpu_observed = *program.cpu_observed;
   return harness::run(step, argc, argv);
 }
