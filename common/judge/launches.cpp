@@ -33,7 +33,9 @@ const Kernel& kernel_where(const Found& found, const Name& name) {
     if (!found(*row)) continue;
     if (row->observed != nullptr && row->spread_plain != nullptr && row->spread_observed != nullptr)
       return *row;
-    throw std::runtime_error("launch: `" + name() + "` is launched with other parameters than it has");
+    throw std::runtime_error("launch: `" + name() +
+                             "` is launched with other parameters than it has, or one's type is "
+                             "computed from the template's parameters: write that type plainly");
   }
   throw std::runtime_error("launch: `" + name() + "` is no kernel");
 }

@@ -9,6 +9,7 @@
 // (worker.cpp), and its sandbox.
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <charconv>
@@ -46,6 +47,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: judge PRECISION SECONDS TOTAL OPTIONS... -- PROGRAM...\n");
     return 2;
   }
+  prctl(PR_SET_DUMPABLE, 0);  // no program of the same user may look into it
   try {
     harness::Step step{"judge", {}, entry_of(argv[1])};
     step.cpu_observed = step.gpu = step.cpu;

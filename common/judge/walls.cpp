@@ -1,6 +1,7 @@
 #include "common/judge/walls.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -59,6 +60,7 @@ void restrict_files_and_network() {
 
 void raise_walls() {
   prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the judge
 #ifdef HAVE_LANDLOCK
   restrict_files_and_network();
 #endif

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ namespace judge {
 
 namespace {
 
-constexpr std::size_t most_said = std::size_t{256} << 20;  // in an answer; an X-ray has some hundred KB
+constexpr std::size_t most_said = std::size_t{16} << 20;  // in an answer; an X-ray has some hundred KB
 constexpr std::size_t most_words = 1 << 16;
 constexpr std::size_t most_processes = 16;  // the sandbox and addr2line are some
 constexpr int look_ms = 50;                 // between two looks at the processor time
@@ -97,6 +98,8 @@ WorkerProcess::WorkerProcess(std::vector<std::string> command, double cpu_limit_
   memory_fd_ = memfd_create("matrices", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   // Otherwise the program could pull the memory out from under us.
   if (memory_fd_ < 0 || fcntl(memory_fd_, F_ADD_SEALS, F_SEAL_SHRINK) != 0) fail_at("memfd_create");
+  const timeval patience{20, 0};  // with a program that does not read
+  setsockopt(sockets[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   socket_ = sockets[0];
   words_ = words[0];
   fcntl(words_, F_SETFL, O_NONBLOCK);
@@ -191,6 +194,7 @@ std::string WorkerProcess::receive(double limit_s) {
   std::string said;
   std::uint64_t wanted = sizeof wanted;
   bool header = true;
+  double look_at_s = seconds_now();
   while (said.size() < wanted) {
     pollfd ready[2] = {{socket_, POLLIN, 0}, {words_, POLLIN, 0}};
     if (poll(ready, 2, look_ms) < 0 && errno != EINTR) fail_at("poll");
@@ -206,8 +210,9 @@ std::string WorkerProcess::receive(double limit_s) {
         header = false;
         said.clear();
       }
-      continue;
     }
+    if (seconds_now() < look_at_s) continue;
+    look_at_s = seconds_now() + look_ms / 1000.0;
     const Family family = family_of(pid_);
     if (family.members.size() > most_processes) fail("it starts too many processes");
     if (cpu_before < 0) cpu_before = family.cpu_s;
@@ -222,7 +227,8 @@ std::string WorkerProcess::receive(double limit_s) {
 void WorkerProcess::drain_words() {
   char piece[4096];
   ssize_t got;
-  while ((got = read(words_, piece, sizeof piece)) > 0)
+  // Not for ever, if it goes on writing.
+  for (int pieces = 0; pieces < 16 && (got = read(words_, piece, sizeof piece)) > 0; ++pieces)
     last_words_.append(piece, static_cast<std::size_t>(got));
   if (last_words_.size() > most_words) last_words_.erase(0, last_words_.size() - most_words);
 }
@@ -232,7 +238,8 @@ void WorkerProcess::fail(const std::string& why) {
   std::string text = why;
   if (text.empty()) {
     int status = 0;
-    const bool ended = waitpid(pid_, &status, 0) == pid_;
+    bool ended = false;  // it may have closed the socket and go on
+    for (int i = 0; i < 100 && !ended; ++i, usleep(10'000)) ended = waitpid(pid_, &status, WNOHANG) == pid_;
     drain_words();
     const std::size_t at = last_words_.rfind("error: ");
     if (at != std::string::npos) {

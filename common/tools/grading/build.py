@@ -30,6 +30,7 @@ from tools.machine_code.sass import default_arch
 KEPT = 100  # folders in the cache
 UNUSED_S = 1800  # before one may go
 LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
+MOST_MADE = 8 << 20  # bytes of an object; solutions have 200 KB
 CALLS = "calls.txt"  # call_graph.py
 BEFORE = "common/programs/exercise_guard.hpp"
 # What is compiled for the CPU device: the starter's includes, then the student's code, whose entry has the
@@ -212,6 +213,8 @@ class Toolchain:
                 if finding:
                     raise Failed(finding)
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
+        if max((folder / name).stat().st_size for name in ("cpu.o", "observed.o", CALLS)) > MOST_MADE:
+            raise Failed(Finding("compile", "What the compiler makes of it is too large.", look=TOO_LARGE))
         check_call_graph((folder / CALLS).read_text("utf-8", errors="replace"), text)
         kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
         (folder / "kernels.s").write_text(kernel_table(kernels))

@@ -11,12 +11,15 @@ from tools.grading.finding import Failed, Finding
 NODE = re.compile(r"^(\S.*?)/(\d+) \((.*)\)(?: @\w+)?$")
 # What stands before a function's name where it is declared, not called; and before a constant's.
 DECLARES = re.compile(
-    r"\s*(?!(?:if|while|for|switch|return|else|do|case|new)\b)\w(?:[\w\s:,*]|&(?!&)|<[^<>]*>|\([^()]*\))*"
+    r"\s*(?!(?:if|while|for|switch|return|else|do|case|default|goto|new)\b)\w(?:[\w\s:,*]|&(?!&)|<[^<>]*>|\([^()]*\))*"
 )
 CONSTANT = re.compile(r"[^;]*\bconst(?:expr)?\b[^;]*")
+LONGEST_HEAD = 1000  # what stands before a name where it is declared
 MARKS = re.compile(r"__(?:device|global|constant|shared)__")
 # nvcc takes the value of a constant that is a number, and no other from the host.
-NUMBER = re.compile(r"\b(?:int|char|short|long|unsigned|bool|float|double)\b[^\[]*$")
+NUMBER = re.compile(
+    r"\b(?:int|char|short|long|unsigned|bool|float|double|size_t|ptrdiff_t|u?int\w*_t)\b[^\[]*$"
+)
 
 
 @dataclass
@@ -47,7 +50,8 @@ class Node:
         found = []
         for match in re.finditer(rf"\b{self.name}\s*(?=[(\[={{])", text):
             ends = ";{}" if self.is_function else ";"  # another variable's braces may come between
-            head = text[max(text.rfind(end, 0, match.start()) for end in ends) + 1 : match.start()]
+            head = text[max(match.start() - LONGEST_HEAD, 0) : match.start()]
+            head = head[max(map(head.rfind, ends)) + 1 :]
             declares = DECLARES if self.is_function else CONSTANT
             if declares.fullmatch(head):
                 found.append((match.start(), head))

@@ -108,12 +108,19 @@ def _rows(hand_ins: list[HandIn], roster: Roster | None, deadline: Deadline, see
         if student:
             taken.add(student.name)
             hand_in.name = student.name
-        modified = datetime.fromtimestamp(hand_in.modified).astimezone() if hand_in.modified else None
+        modified = None
+        with suppress(ValueError, OverflowError, OSError):  # of a year that there is not
+            modified = datetime.fromtimestamp(hand_in.modified).astimezone() if hand_in.modified else None
         late = deadline.hours_late(student, modified)
         number = random.Random(f"{seed} {hand_in.name}").getrandbits(31)
         rows.append(Row(hand_in, number, student, late, deadline.kept(late)))
     missing = [s for s in roster.students if s.name not in taken] if roster else []
     rows += [Row(HandIn(student.name), 0, student) for student in missing]
+    names = set[str]()
+    for row in rows:  # results are kept by name
+        while row.hand_in.name in names:
+            row.hand_in.name += " (another)"
+        names.add(row.hand_in.name)
     return sorted(rows, key=lambda row: row.hand_in.name) if roster else rows
 
 
@@ -180,7 +187,11 @@ def grade_class(
 
 def _version(exercises: list[Exercise], build: Path, device: str) -> str:
     """Of all that grades depend on beside the hand-ins: the exercises, and what grades them."""
-    tools = [*sorted(Path(__file__).parent.glob("*.*")), build / "common/judge/judge"]
+    tools = [
+        *sorted(Path(__file__).parent.glob("*.*")),
+        build / "common/judge/judge",
+        build / "common/judge/worker",
+    ]
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in tools if path.exists()]
     texts = [(exercise, exercise.starter) for exercise in exercises]
     return version_of(repr((device, stamps, texts)))

@@ -172,7 +172,7 @@ def _in_zip(path: Path) -> Iterator[Thing]:
         wrong = "" if kind in (0, stat.S_IFREG) else "it is a link, or no regular file"
         if entry.compress_type not in DEFLATED:
             wrong = "it is compressed in another way than by deflate, which zip files use"
-        read, name = partial(_unzipped, archive, entry), entry.filename.lstrip("/")
+        read, name = partial(_unzipped, archive, entry), entry.filename.replace("\\", "/").lstrip("/")
         yield Thing(name, entry.file_size, _written(entry), wrong, read)
     if len(entries) > MOST_FILES:
         yield Thing(f"{entries[MOST_FILES].filename} and others", wrong=MANY)

@@ -107,6 +107,7 @@ def confined(
     walls = _walls(readable, writable)
     for path in Path("/dev").glob("nvidia*") if gpu else ():
         walls += ["--dev-bind", str(path), str(path)]
+    walls += ["--remount-ro", "/"] if gpu else ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*walls, *(["--chdir", str(cwd.resolve())] if cwd else []), *limits.words, *command]
 
 

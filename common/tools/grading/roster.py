@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from tools.base import UsageError, read_text
+from tools.base import UsageError, printable, read_text
 
 # What the services call a student's folder or file: name_number_assignsubmission_file_ and
 # name_LATE_number_number-of-the-file_name-of-the-file.
@@ -170,7 +170,7 @@ def read_roster(path: Path) -> Roster:
         if not (name := " ".join(row[known[part]].strip() for part in parts).strip()) or name in NO_STUDENT:
             roster.above += [] if name == NO_STUDENT[0] else [row]
             continue
-        shown = re.sub(r"[/\x00-\x1f]", "_", name)  # files are called like that
+        shown = printable(name).replace("/", "_")  # files are called like that
         if shown in taken:
             shown += f" ({next((row[known[i]] for i in IDS if row.get(known.get(i, ''))), len(taken))})"
         taken.add(shown)

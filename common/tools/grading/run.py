@@ -171,10 +171,14 @@ def run(
         command = [*EMULATOR, judge, precisions()[built.entry.name], str(seconds), str(max(total, 1))]
         command += ["--cases", str(cases), "--json", str(out), *options]
         command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
-        ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", cwd=folder, start_new_session=True, check=False, env=environment(),
-        )  # fmt: skip
+        try:
+            ended = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace", cwd=folder, start_new_session=True, check=False,
+                env=environment(), timeout=2 * total + 60,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:  # the judge ends by itself; a grade must not rest on that
+            return Outcome([], ENDLESS, problems[0])
         text = named(ended.stdout, worker, source)
         done = re.findall(r"(?:PASS|FAIL|not verified)$", text, re.MULTILINE)
         at = problems[min(len(done), len(problems) - 1)]

@@ -5,6 +5,7 @@ every device, so that no macro, comment or condition shows us something else. St
 import re
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tools.grading import rules
@@ -47,8 +48,13 @@ def read(source: str, starter: str) -> Code:
         if piece["text"] is None and len(piece[0]) > LONGEST_NAME:
             line = 1 + code.text.count("\n", 0, piece.start())
             raise broken_rule(line, f"a name or number has more than {LONGEST_NAME} characters.")
-    rules.check(without_strings(code.text), without_strings(preprocessed(starter, includes)))
+    rules.check(without_strings(code.text), _given(starter, includes))
     return code
+
+
+@cache
+def _given(starter: str, includes: tuple[str, ...]) -> str:
+    return without_strings(preprocessed(starter, includes))
 
 
 def preprocessed(source: str, includes: tuple[str, ...]) -> str:
