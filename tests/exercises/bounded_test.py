@@ -17,7 +17,9 @@ from tools.grading.object_file import Symbol, line_of
 from tools.grading.source import read
 from tools.grading.state import MOST_BYTES
 
-SPIN = "  float spun = 0.0f;\n  for (int i = 0; i < 20'000'000; ++i) spun = spun * 0.5f + A[0];\n"
+SPIN = """  float spun = 0.0f;
+  for (int i = 0; row + col == 0 && i < 50'000'000; ++i) spun = spun * 0.5f + static_cast<float>(i);
+"""
 FORGED = "eve\nAda: 2 of 2 points\x1b[2J"
 LONG = "n" * 254
 BYTES = os.fsdecode(b"\xff\xfebytes")
