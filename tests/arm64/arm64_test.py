@@ -50,8 +50,9 @@ def test_a_solution_passes_and_a_starter_fails(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["loads_in_a_recursion_outside", "function_by_its_address", "runs_before", "kept_results", "zeros_for_inputs",
-             "function_of_the_system", "shrinks_the_problem_in_a_kernel", "host_work_unless_watched"]
+    "name", ["loads_in_a_recursion_outside", "function_by_its_address", "runs_before", "kept_results",
+             "zeros_for_inputs", "function_of_the_system", "shrinks_the_problem_in_a_kernel",
+             "host_work_unless_watched"],
 )  # fmt: skip
 def test_a_cheat_is_caught(name):
     """By what looks at objects, at the stack and at the host's accesses: all are another processor's."""
