@@ -134,7 +134,7 @@ def test_gradescope(machine, exercises, build):
     some = "".join(line for line in answers.splitlines(True) if "gflop" in line or "megabytes" in line)
     results = handed_in(machine, {"02_coalescing.cu": wrong(right), "two_bounds.toml": some})
     assert [test["score"] for test in results["tests"]] == [0, 0.4]
-    assert "the last 1 terms are missing" in " ".join(results["tests"][0]["output"].split())
+    assert "the last term is missing" in " ".join(results["tests"][0]["output"].split())
     results = handed_in(machine, {"02_coalescing.cu": exercises["02_coalescing"].starter})
     assert [test["status"] for test in results["tests"]] == ["failed", "failed"]
     assert "Right, but not there yet" in results["tests"][0]["output"]
@@ -157,7 +157,7 @@ def test_classroom(machine, exercises, build, tmp_path):
         (repository / name).mkdir()
     for source, status, words in (
         (exercise.starter, 1, "Right, but not there yet"),
-        (wrong(exercise.solution), 1, "the last 1 terms are missing"),
+        (wrong(exercise.solution), 1, "the last term is missing"),
         (exercise.solution, 0, "passed"),
     ):
         (repository / exercise.file_name).write_text(source)
