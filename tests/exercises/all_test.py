@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools.grading.content import read_all
 from tools.grading.grader import grade_file
-from tools.grading.program import NO_BEGINNING, solution_of
+from tools.grading.verify import NO_BEGINNING, solution_of
 
 LONGEST_S = 10  # of one grading, on two cores
 CORES = 2

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 from tools.grading.hand_ins import read_hand_in
-from tools.grading.program import solution_of
+from tools.grading.verify import solution_of
 
 
 def zipped(path, files, link=""):

@@ -13,8 +13,8 @@ from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Entry, Goal, entry_of_step
 from tools.grading.finding import Finding, Grade, wrapped
 from tools.grading.grader import Grader
-from tools.grading.program import verify
 from tools.grading.source import read
+from tools.grading.verify import verify
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_verify_finds_what_is_wrong(exercises, build, capsys, starter, solution,
     def grade_source(_, source, __):
         return Grade(solution if source == exercise.solution else starter)
 
-    status = verify([exercise], build, grade_source)
+    status = verify([exercise], build, grade_source, print)
     assert status == (1 if words else 0)
     said = capsys.readouterr().out
     assert words in said

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 from tools.grading.predict import grade_answers, is_right, line_of
-from tools.grading.program import solution_of
+from tools.grading.verify import solution_of
 
 
 def answers(exercise, build, **changes):

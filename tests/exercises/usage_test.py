@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tools.base import UsageError, write_whole
-from tools.grading.program import solution_of
 from tools.grading.state import Workspace
+from tools.grading.verify import solution_of
 
 # ---- Bad usage ----
 

@@ -24,21 +24,14 @@ import os
 import re
 import secrets
 import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from tools.base import BUILD, EMULATOR, ROOT, Parser, UsageError, chosen, write_json
-from tools.claims.context import Context
-from tools.claims.objects import NotAvailable
+from tools.base import BUILD, ROOT, Parser, UsageError, chosen, write_json
 from tools.grading import isolation
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
@@ -46,16 +39,15 @@ from tools.grading.class_report import table as class_table
 from tools.grading.content import HINTS, Exercise, read_all
 from tools.grading.finding import COMMAND, Failed, Grade, show, wrapped
 from tools.grading.grader import grade_file
-from tools.grading.isolation import Limits, confined, environment
-from tools.grading.predict import correct_answer
+from tools.grading.own_run import run_program
 from tools.grading.roster import Deadline, read_roster, time_of
-from tools.grading.run import UNPACKED, named
+from tools.grading.run import named
 from tools.grading.source import read
 from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
+from tools.grading.verify import verify
 from tools.services.export import export_classroom, export_gradescope
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
-NO_BEGINNING = ("compile", "rule", "no CUDA", "toml")  # a starter must get further than this
 POLL_S = 0.25  # while waiting for a save
 # What an argument is, for argparse, and which commands have it.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -258,34 +250,14 @@ class Program:
             return 1
         if weak := isolation.weakness():
             say(wrapped(f"Note: {weak}.", ""))
-        options = [part for word in options for part in re.split(r"(?<=^--json)=|(?<=^--out)=", word)]
-        with tempfile.TemporaryDirectory() as name:
-            scratch = Path(name)  # what the program writes comes from here
-            written: dict[Path, Path] = {}
-            readable = [built.folder, *([UNPACKED] if UNPACKED.exists() else [])]
-            for at, (option, file_name) in enumerate(pairwise(options)):
-                if option in ("--json", "--out"):
-                    written[scratch / f"{at}{Path(file_name).suffix}"] = Path(file_name)
-                    options[at + 1] = str(scratch / f"{at}{Path(file_name).suffix}")
-                elif option in ("--a", "--b", "--c", "--cases") and Path(file_name).is_file():
-                    options[at + 1] = str(Path(file_name).resolve())
-                    readable.append(Path(file_name))
-            words = [*EMULATOR, str(program), *options]
-            words += [] if "--device" in options else ["--device", "cpu"]
-            limits, writable = Limits(cpu_s=300, memory=None), [scratch] if written else []
-            with subprocess.Popen(
-                confined(words, limits, readable=readable, writable=writable, gpu=gpu),
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                env=environment(),
-            ) as process:  # fmt: skip
-                for line in process.stdout or ():
-                    said = named(line.rstrip("\n"), program, file)
-                    said = said.replace(str(program), f"{self.command} run {self.args.name}")
-                    say(re.sub(rf"^(?:Step )?{exercise.step}\b", exercise.name, said))
-            for made, wanted in written.items():
-                if made.is_file() and not made.is_symlink():
-                    shutil.copyfile(made, wanted)
-        return process.returncode if process.returncode in (0, 2, 3) else 1
+        command = f"{self.command} run {self.args.name}"
+
+        def tell(line: str) -> None:
+            said = named(line, program, file).replace(str(program), command)
+            say(re.sub(rf"^(?:Step )?{exercise.step}\b", exercise.name, said))
+
+        status = run_program(program, options, tell, gpu=gpu)
+        return status if status in (0, 2, 3) else 1
 
     def hint(self) -> int:
         exercise = self.find(self.args.name)
@@ -380,7 +352,7 @@ class Program:
 
     def verify(self) -> int:
         chosen = [self.find(name) for name in self.args.names] or self.exercises
-        return verify(chosen, self.build, self.grade_source)
+        return verify(chosen, self.build, self.grade_source, say)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -389,47 +361,6 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         status = path.stat()
         return status.st_mtime_ns, status.st_size, status.st_ino
     return None
-
-
-def solution_of(exercise: Exercise, build: Path) -> str:
-    """What a student would have to write: the solution's source, or the answers as TOML."""
-    if exercise.kind != "predict":
-        return exercise.solution
-    context = Context(build, exercise.step)
-    lines = []
-    for question in exercise.questions:
-        try:
-            lines.append(f"{question.id} = {correct_answer(question, context)!r}")
-        except NotAvailable:
-            lines.append(f"{question.id} = 0  # cannot be computed here")
-    return "\n".join(lines) + "\n"
-
-
-def verify(exercises: list[Exercise], build: Path, grade: Callable[[Exercise, str, str], Grade]) -> int:
-    """Says how it stands with each exercise. Returns 0 if all is well, else 1. Raises BuildError."""
-    in_order = 0
-    for exercise in exercises:
-        starter = grade(exercise, exercise.starter, exercise.file_name).finding
-        solution = grade(exercise, solution_of(exercise, build), exercise.file_name)
-        problems, remarks = [], []
-        if starter is None:
-            problems.append("the starter passes")
-        elif starter.code in NO_BEGINNING:
-            problems.append(f"the starter does not even begin: {starter.says}")
-        else:
-            remarks.append(f"the starter fails: {starter.says}")
-        if wrong := solution.finding:
-            problems.append(
-                f"the solution fails: {' '.join([wrong.says, *wrong.details])} (line {wrong.line})"
-            )
-        else:
-            remarks.append(f"the solution passes in {solution.seconds:.1f} s")
-        in_order += not problems
-        say(f"{'FAILED' if problems else 'ok':<7} {exercise.name}")
-        for text in [*problems, *remarks, *(note for note in solution.notes if "not checked here" in note)]:
-            say(f"          {text}")
-    say(f"{in_order} of {len(exercises)} exercises are in order")
-    return int(in_order < len(exercises))
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
