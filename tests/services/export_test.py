@@ -62,6 +62,8 @@ class Machine:
         for name in set(os.listdir("/")) - {"autograder", "proc", "dev", "tmp"}:
             words += ["--ro-bind-try", f"/{name}", f"/{name}"]
         words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", self.folder, "/autograder"]
+        for path in (ROOT, self.build):  # which may lie in /tmp
+            words += ["--ro-bind", path, path]
         for place, path in shared:
             words += ["--bind", path, place]
         path = f"/autograder/bin:{os.environ['PATH']}"
