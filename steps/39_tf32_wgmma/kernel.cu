@@ -31,11 +31,12 @@ constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a
 constexpr int STAGES = 4;            // buffers for the tiles
 constexpr int GROUP = 32;            // elements in the 128 bytes that are swizzled
 constexpr int STEPS = BK / MK;       // wgmma of a warpgroup for a k-tile
+constexpr int PENDING = 1;           // wgmma under way while the registers of the one before them are loaded
 constexpr int BAND = 8;              // rows of tiles processed together, column by column
 constexpr int STORED = 32;           // rows of C in a store
 constexpr int BUFFERS = 2;           // of a warpgroup, for sums that are being stored
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
-static_assert(BK == GROUP && MN == 2 * GROUP);
+static_assert(BK == GROUP && MN == 2 * GROUP && PENDING > 0 && PENDING < STEPS);
 
 struct alignas(1024) Tiles {
   float A[STAGES][BM][BK];                                // [stage][row][k], rounded and swizzled
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (k_tiles > 0) {
       mbarrier_wait(&full[stage], parity);
 #pragma unroll
-      for (int step = 0; step + 1 < STEPS; ++step) load(step, stage);
+      for (int step = 0; step < STEPS - PENDING; ++step) load(step, stage);
     }
     int before = 0;  // the stage of the k-tile before
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
@@ -141,14 +142,17 @@ __global__ void __launch_bounds__(THREADS, 1)
         const auto a = matrix_descriptor(&As[stage][0][step * MK], Swizzle::of_128_bytes, 0, ATOM);
         wgmma_tf32(sums, b[step], a, k_tile > 0 || step > 0);
         wgmma_commit();
-        wgmma_wait<1>();  // the wgmma before this one is done: its registers are free
-        if (step == 0) {
-          load(STEPS - 1, stage);
+        wgmma_wait<PENDING>();
+        const int done = (step + STEPS - PENDING) % STEPS;  // the latest, whose registers are free now
+        if (step == PENDING - 1) {
           __syncwarp();  // all lanes have loaded what the wgmma that are done were given
           if (lane == 0 && k_tile > 0) mbarrier_arrive(&empty[before]);
+        }
+        if (step < PENDING) {
+          load(done, stage);
         } else if (k_tile + 1 < k_tiles) {
-          if (step == 1) mbarrier_wait(&full[next], next_parity);
-          load(step - 1, next);
+          if (step == PENDING) mbarrier_wait(&full[next], next_parity);
+          load(done, next);
         }
       }
       before = stage, stage = next, parity = next_parity;
