@@ -1,10 +1,10 @@
 // Step 39: TF32 once more, by wgmma: the pipeline of step 37, with B in registers.
 //
-// Idea      wgmma wants TF32 operands whose k lies side by side. Rows of A are like that, rows of B are not. But
-//           it takes its first operand from registers, too, which threads can load from any layout: so multiply
-//           C^T = B^T * A^T, B^T from registers, A^T from shared memory as it is. Nothing has to be transposed.
-// Change    Against step 37: floats, rounded by the TMA; columns of B in registers, loaded three wgmma ahead;
-//           sums of C^T, of which a thread has two neighbours in a row of C.
+// Idea      wgmma wants TF32 operands whose terms lie side by side: rows of A do, columns of B do not. But
+//           it takes one operand from registers, too, which threads load from any layout. So it multiplies
+//           C^T = B^T * A^T, B^T from registers, A^T from the rows of A. Nothing has to be transposed.
+// Change    Against step 37: floats, rounded by the TMA; columns of B in registers, loaded ahead; sums of
+//           C^T, of which a thread has neighbours in a row of C.
 // Bound     The clock, which the power of the tensor cores limits.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -29,21 +29,21 @@ constexpr int CONSUMERS = BN / MN;          // warpgroups that multiply, MN colu
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
 constexpr int STAGES = 4;            // buffers for the tiles
-constexpr int GROUP = 32;            // elements in the 128 bytes that are swizzled
+constexpr int GROUP = 32;            // elements in the 128 bytes that are swizzled; columns of two warps
 constexpr int STEPS = BK / MK;       // wgmma of a warpgroup for a k-tile
 constexpr int PENDING = 1;           // wgmma under way while the registers of the one before them are loaded
 constexpr int BAND = 8;              // rows of tiles processed together, column by column
 constexpr int STORED = 32;           // rows of C in a store
-constexpr int BUFFERS = 2;           // of a warpgroup, for sums that are being stored
+constexpr int BUFFERS = 2;           // of two warps, for sums that are being stored
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 static_assert(BK == GROUP && MN == 2 * GROUP && PENDING > 0 && PENDING < STEPS);
 
 struct alignas(1024) Tiles {
-  float A[STAGES][BM][BK];                                // [stage][row][k], rounded and swizzled
-  float B[STAGES][BN / GROUP][BK][GROUP];                 // [stage][group][k][column], rounded and swizzled
-  float C[CONSUMERS][BUFFERS][MN / GROUP][STORED][GROUP];  // [warpgroup][buffer][group][row][column], swizzled
-  std::uint64_t full[STAGES];                             // mbarriers: the tiles of the stage have arrived
-  std::uint64_t empty[STAGES];                            // all warps of the consumers are done with them
+  float A[STAGES][BM][BK];                      // [stage][row][k], rounded, swizzled
+  float B[STAGES][BN / GROUP][BK][GROUP];       // [stage][group][k][column], rounded, swizzled
+  float C[BN / GROUP][BUFFERS][STORED][GROUP];  // [group][buffer][row][column], swizzled: on their way to C
+  std::uint64_t full[STAGES];                   // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];                  // all consumers' warps are done with them
 };
 
 // A tile of C.
@@ -105,20 +105,20 @@ __global__ void __launch_bounds__(THREADS, 1)
   }
   warpgroup_reg_alloc<MANY>();
 
-  const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
-  const int warp = thread / 32, lane = thread % 32, quad = lane / 4, t = lane % 4;  // t: its place in the quad
-  // Rows of C^T can be any columns of C: the thread's two are neighbours, `column` and the next one of a group.
+  const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+  const int quad = lane / 4, t = lane % 4;  // the lane's quad, and its place in it
+  // Rows of C^T can be any columns of C: a thread's two are neighbours, `column` of a group and the next.
   const int group = warp / 2, column = b_column(quad) + warp % 2 * 8;
-  const int n = warpgroup * MN;  // the warpgroup's first column in the block's tile
-  // In half of the lanes rows change places in the order of stores, or two lanes would write to the same bank.
+  // Half of the lanes store their rows in another order, or two of 16 would write to the same bank.
   const bool swap = t >= 2;
+  const bool first = threadIdx.x % 64 == 0;  // of the two warps that have a group
 
   std::uint32_t b[STEPS][4];  // the thread's part of B^T for each wgmma of a k-tile
   const auto load = [&](int step, int from) {
 #pragma unroll
     for (int r = 0; r < 4; r += 2) {
       const int k = step * MK + t + r * 2;
-      const float2 two = float2_at(&Bs[from][n / GROUP + group][k][swizzle_128B(k, column)]);
+      const float2 two = float2_at(&Bs[from][group][k][swizzle_128B(k, column)]);
       b[step][r] = __float_as_uint(two.x), b[step][r + 1] = __float_as_uint(two.y);
     }
   };
@@ -168,28 +168,26 @@ __global__ void __launch_bounds__(THREADS, 1)
     if constexpr (TMA) {
 #pragma unroll
       for (int part = 0; part < BM / STORED; ++part) {
-        auto& buffer = Cs[warpgroup][part % BUFFERS];
-        if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
-        named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+        auto& buffer = Cs[group][part % BUFFERS];
+        if (first) bulk_store_wait_read<BUFFERS - 1>();
+        named_barrier_sync(1 + group, 64);  // the buffer may be written to
 #pragma unroll
         for (int i = 0; i < STORED / 4; ++i) {  // eight rows have two of the thread's pairs
           const int j = part * STORED / 2 + i / 2 * 4 + i % 2;
           const int row = i / 2 * 8 + t * 2 + (i % 2 ^ swap);
           const float x = swap ? sums[j ^ 1] : sums[j], y = swap ? sums[(j ^ 1) + 2] : sums[j + 2];
-          float2_at(&buffer[group][row][swizzle_128B(row, column)]) = make_float2(g.alpha * x, g.alpha * y);
+          float2_at(&buffer[row][swizzle_128B(row, column)]) = make_float2(g.alpha * x, g.alpha * y);
         }
         fence_async_proxy();
-        named_barrier_sync(1 + warpgroup, 128);  // it is full
-        if (thread == 0) {
-          for (int i = 0; i < MN / GROUP; ++i) {
-            tensor_store(map_c, tile.col0 + n + i * GROUP, tile.row0 + part * STORED, tile.matrix, buffer[i]);
-          }
+        named_barrier_sync(1 + group, 64);  // it is full
+        if (first) {
+          tensor_store(map_c, tile.col0 + group * GROUP, tile.row0 + part * STORED, tile.matrix, buffer);
           bulk_store_commit();
         }
       }
     } else {
       float* C = g.C + tile.matrix * g.strideC;  // [M][N]
-      const int rows = g.M - tile.row0, col = tile.col0 + n + group * GROUP + column;
+      const int rows = g.M - tile.row0, col = tile.col0 + group * GROUP + column;
 #pragma unroll
       for (int i = 0; i < BM / 4; ++i) {
         const int j = i / 2 * 4 + i % 2, row = i / 2 * 8 + t * 2 + i % 2;
@@ -198,7 +196,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       }
     }
   }
-  if (thread == 0) bulk_store_wait_read<0>();
+  if (first) bulk_store_wait_read<0>();
 }
 
 // Blocks such that all of them have the same number of tiles, if fewer multiprocessors than there are take as
