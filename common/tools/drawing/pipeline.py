@@ -98,13 +98,14 @@ PROGRAM = """
 #define __device__
 #define __forceinline__ inline
 using std::min, std::max;
-struct GemmBf16 { int M, N, K, batch; };
+struct Gemm { int M, N, K, batch; };
+using GemmBf16 = Gemm;
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 int multiprocessors() { return %(sms)d; }
 %(constants)s
 %(functions)s
 int main() {
-  const GemmBf16 g{%(size)d, %(size)d, 1, 1};
+  const Gemm g{%(size)d, %(size)d, 1, 1};
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN), blocks = blocks_for(tiles);
   struct { int x; } gridDim{blocks};
   for (int number = 0; number < tiles; ++number) {
