@@ -190,6 +190,11 @@ def test_short_name(full, short):
             "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8].tnspB, R24",
             "starts a product of tiles in shared memory, described from UR8 on, added to R24 …",
         ),
+        (
+            "HGMMA.64x256x8.F32.TF32 R24, R152, gdesc[UR12], R24, UP0, gsb0",
+            "starts a product of R152–R155 and a tile, described from UR12 on, added to R24 …",
+        ),
+        ("VOTEU.ANY UP0, P0", "UP0 = P0 in any lane"),
         ("WARPGROUP.DEPBAR.LE gsb0, 0x1", "waits until at most 1 groups of products are under way"),
         ("WGMMA.NOSUCH R1", ""),
         ("IMAD R1", ""),

@@ -63,6 +63,12 @@ def compare(i: Instruction, a: Operand, b: Operand) -> str:
     return words if also in ("PT", "UPT") else f"{words} {parts[-1].lower()} {also.condition}"
 
 
+def warpgroup_product(i: Instruction, d: Operand, a: Operand, b: Operand, *_: Operand) -> str:
+    if "gdesc" in a:
+        return f"starts a product of tiles in shared memory, described from {a:desc} on, added to {d} …"
+    return f"starts a product of {a:16} and a tile, described from {b:desc} on, added to {d} …"
+
+
 def special(i: Instruction, d: Operand, name: Operand) -> str:
     base, _, part = name.partition(".")
     words = SPECIAL.get(base, name) + (f".{part.lower()}" if part and base in SPECIAL else "")
@@ -75,7 +81,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "FFMA": "{0} = {1} × {2} + {3}",
     "HMMA.1688": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 8 and 8 × 8",
     "HMMA.16816": "{0:16} = {1:16} × {2:8} + {3:16}, matrices 16 × 16 and 16 × 8",
-    "HGMMA": "starts a product of tiles in shared memory, described from {1:desc} on, added to {0} …",
+    "HGMMA": warpgroup_product,
     "WARPGROUP.ARRIVE": "the warpgroup's registers are ready for what it multiplies next",
     "WARPGROUP.DEPBAR": "waits until at most {last} groups of products are under way",
     "FMUL": "{0} = {1} × {2}",
@@ -111,6 +117,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "SYNCS": "works on an mbarrier: arrives there, or asks whether its phase is complete",
     "ELECT": "{all[0]} = whether this lane is the one of its warp that goes on",
     "VOTEU.ALL VOTE.ALL": "{all[0]} = {last.condition} in all lanes",
+    "VOTEU.ANY VOTE.ANY": "{all[0]} = {last.condition} in any lane",
     "R2UR": "{0} = {1}, the same in all lanes",
     "WARPSYNC": "waits for the lanes of the warp",
     "UTMALDG": "asks TMA for a box of a matrix",
