@@ -247,7 +247,7 @@ def make_order(request: Request) -> str:
 @block("step")
 def make_schedule(request: Request) -> str:
     step, [device, k_tiles] = request.step, request.words("schedule DEVICE K_TILES")
-    records = request.context._json(request.context.evidence / "timeline.json", "the timeline")
+    records = request.context._json(request.context.recorded() / "timeline.json", "the timeline")
     record = next((r for r in records if (r["step"], r["device"]) == (step, device)), None)
     if record is None:
         raise NotAvailable(f"the timeline of {step} on the {device} is not recorded yet")
