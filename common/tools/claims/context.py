@@ -309,8 +309,10 @@ class Context:
 
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
-        variant('bands', 'tiles in bands of 4 rows')."""
-        records = self._json(self.recorded() / f"{name}.json", f"the variants {name}")
+        variant('bands', 'tiles in bands of 4 rows'). A folder of variants is profiled on one GPU."""
+        own = self.recorded() / f"{name}.json"
+        found = [own] if own.exists() else sorted(own.parents[1].glob(f"*/{own.name}"))
+        records = self._json([*found, own][0], f"the variants {name}")
         known = {record["variant"]: record for record in records}
         return Figures(
             f"the variant {values} of {name}", pick(known, values, f"{name} has no variant '{values}'")
