@@ -161,6 +161,14 @@ class Context:
         of = self.step or step
         return self.evidence or self._cache.setdefault(("recorded", of), evidence_of(of, self.root))
 
+    def of_any_gpu(self, file: str, what: str) -> list[tuple[str, dict[str, Any]]]:
+        """The records of a file that is not of one step, each with the name of its GPU's directory: this
+        context's first."""
+        own = self.recorded()
+        others = sorted(path for path in own.parent.glob(f"*/{file}") if path.parent != own)
+        paths = [path for path in (own / file, *others) if path.exists()] or [own / file]
+        return [(path.parent.name, record) for path in paths for record in self._json(path, what)]
+
     def gpu(self) -> Gpu:
         record = self._json(self.recorded() / "device.json", "the GPU")
         figures = {name: figure["value"] for name, figure in record["figures"].items()}
@@ -310,9 +318,7 @@ class Context:
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
         variant('bands', 'tiles in bands of 4 rows'). A folder of variants is profiled on one GPU."""
-        own = self.recorded() / f"{name}.json"
-        found = [own] if own.exists() else sorted(own.parents[1].glob(f"*/{own.name}"))
-        records = self._json([*found, own][0], f"the variants {name}")
+        records = [record for _, record in self.of_any_gpu(f"{name}.json", f"the variants {name}")]
         known = {record["variant"]: record for record in records}
         return Figures(
             f"the variant {values} of {name}", pick(known, values, f"{name} has no variant '{values}'")
