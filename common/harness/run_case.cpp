@@ -302,7 +302,9 @@ class Case {
   }
 
   void judge(const std::string& when) {
-    for (const std::string& fault : device_.faults()) fail(fault + when);
+    for (std::string& fault : device_.faults()) {
+      fail(fault.insert(std::min(fault.find('\n'), fault.size()), when));
+    }
     const bool whole = !request_.xray || request_.xray->all;  // the whole of C was computed
     if (!request_.verify || !whole) return;
     result_.verified = true;
