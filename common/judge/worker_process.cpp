@@ -194,7 +194,7 @@ std::string WorkerProcess::receive(double limit_s) {
   std::string said;
   std::uint64_t wanted = sizeof wanted;
   bool header = true;
-  double look_at_s = seconds_now();
+  double look_at_s = seconds_now() + look_ms / 1000.0;  // a look takes as long as a small problem
   while (said.size() < wanted) {
     pollfd ready[2] = {{socket_, POLLIN, 0}, {words_, POLLIN, 0}};
     if (poll(ready, 2, look_ms) < 0 && errno != EINTR) fail_at("poll");

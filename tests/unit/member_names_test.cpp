@@ -1,6 +1,6 @@
 // The names, places and sizes of a struct's members.
 
-#include "common/cpu_device/member_names.hpp"
+#include "common/cpu_device/dynamic_parts.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

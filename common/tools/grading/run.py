@@ -75,10 +75,20 @@ OBSERVED = (
 )
 
 
+# Terms. A block computes its whole tile, however small the matrix is: the few problems of the table that are
+# deeper take as long as all others together.
+DEEPEST = 1000
+
+
 def shape_table() -> list[str]:
-    """Of the shapes over which every step has to be right, those in memory as cudaMalloc gives it."""
+    """Of the shapes over which every step has to be right, those in memory as cudaMalloc gives it, and not
+    too deep."""
     shapes = (line.split("#")[0].strip() for line in read_text(ROOT / "tests" / "shapes.txt").splitlines())
-    return [shape for shape in shapes if shape and not re.search("--(stride|offset)-", shape)]
+    return [
+        shape
+        for shape in shapes
+        if shape and not re.search("--(stride|offset)-", shape) and int(shape.split()[5]) <= DEEPEST
+    ]
 
 
 def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""How long a class takes: hand-ins of other perfect code for each kernel, graded as `exercises grade` does.
+
+  BUILD=build .venv/bin/python tests/exercises/class_time.py [HAND_INS] [EXERCISE...]
+
+Prints the processor time of a kernel, which other work on the machine does not change much as time by the clock,
+and what thirty students' kernels take on two cores, all of them kept busy. In place of bubblewrap, whose
+processes leave nobody their times, limits alone confine the hand-ins: it adds some hundredths of a second.
+"""
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["EXERCISES_ISOLATION"] = "limits"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "common"))
+from tools.grading.class_report import grade_class  # noqa: E402
+from tools.grading.content import read_all  # noqa: E402
+
+STUDENTS, CORES = 30, 2
+
+
+def processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def main() -> int:
+    hand_ins, names = int((sys.argv[1:2] or ["4"])[0]), sys.argv[2:]
+    kernels = [e for e in read_all() if e.kind != "predict" and (not names or e.name in names)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "hand-ins"
+        for number in range(hand_ins):
+            (folder / f"student{number}").mkdir(parents=True)
+            for exercise in kernels:
+                own = f"namespace {{ constexpr double own = {time.time_ns()}e{number}; }}\n"
+                (folder / f"student{number}" / exercise.file_name).write_text(exercise.solution + own)
+        began, clock = processor_seconds(), time.monotonic()
+        rows = grade_class(
+            folder, Path(name) / "graded", kernels, Path(os.environ["BUILD"]), jobs=CORES, device="cpu", seed=1,
+            say=lambda text: None,
+        )  # fmt: skip
+        used, clock = processor_seconds() - began, time.monotonic() - clock
+    graded = hand_ins * len(kernels)
+    wrong = [f"{row.hand_in.name}: {n}: {g.finding}" for row in rows for n, g in row.grades.items() if not g.passed]
+    print(*wrong, f"{graded} kernels, {len(wrong)} of them not passed", sep="\n")
+    print(f"{used / graded:.2f} s of processor time each, {used:.0f} s in all; {clock:.0f} s by the clock")
+    print(f"{STUDENTS} students: {STUDENTS * len(kernels) * used / graded / CORES / 60:.1f} minutes on {CORES} cores")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
