@@ -1,7 +1,7 @@
 #pragma once
 
-// A kernel's dynamic shared memory by the names of its members. Apart from member_names.hpp, which is compiled
-// with every kernel that has such memory.
+// A kernel's dynamic shared memory by the names of its members. Apart from member_names.hpp, which is
+// compiled with every kernel that has such memory.
 
 #include <cstddef>
 #include <optional>

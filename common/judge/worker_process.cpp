@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t most_said = std::size_t{16} << 20;  // in an answer; an X-ray has some hundred KB
 constexpr std::size_t most_words = 1 << 16;
 constexpr std::size_t most_processes = 16;  // the sandbox and addr2line are some
-constexpr int look_ms = 50;                 // between two looks at the processor time
+constexpr int look_ms = 200;  // between two looks at the processor time, which takes milliseconds
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -3,9 +3,9 @@
 
   BUILD=build .venv/bin/python tests/exercises/class_time.py [HAND_INS] [EXERCISE...]
 
-Prints the processor time of a kernel, which other work on the machine does not change much as time by the clock,
-and what thirty students' kernels take on two cores, all of them kept busy. In place of bubblewrap, whose
-processes leave nobody their times, limits alone confine the hand-ins: it adds some hundredths of a second.
+Prints a kernel's processor time, which other work on the machine changes less than the time by the clock, and
+what thirty students' kernels take on two cores that do nothing else. Limits alone confine the hand-ins:
+bubblewrap, whose processes leave their times to nobody, adds little.
 """
 
 import os
@@ -17,8 +17,8 @@ from pathlib import Path
 
 os.environ["EXERCISES_ISOLATION"] = "limits"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "common"))
-from tools.grading.class_report import grade_class  # noqa: E402
-from tools.grading.content import read_all  # noqa: E402
+from tools.grading.class_report import grade_class
+from tools.grading.content import read_all
 
 STUDENTS, CORES = 30, 2
 
@@ -39,16 +39,17 @@ def main() -> int:
                 own = f"namespace {{ constexpr double own = {time.time_ns()}e{number}; }}\n"
                 (folder / f"student{number}" / exercise.file_name).write_text(exercise.solution + own)
         began, clock = processor_seconds(), time.monotonic()
-        rows = grade_class(
-            folder, Path(name) / "graded", kernels, Path(os.environ["BUILD"]), jobs=CORES, device="cpu", seed=1,
-            say=lambda text: None,
-        )  # fmt: skip
+        build, out = Path(os.environ["BUILD"]), Path(name) / "graded"
+        how = {"jobs": CORES, "device": "cpu", "seed": 1, "say": lambda text: None}
+        rows = grade_class(folder, out, kernels, build, **how)
         used, clock = processor_seconds() - began, time.monotonic() - clock
-    graded = hand_ins * len(kernels)
-    wrong = [f"{row.hand_in.name}: {n}: {g.finding}" for row in rows for n, g in row.grades.items() if not g.passed]
-    print(*wrong, f"{graded} kernels, {len(wrong)} of them not passed", sep="\n")
-    print(f"{used / graded:.2f} s of processor time each, {used:.0f} s in all; {clock:.0f} s by the clock")
-    print(f"{STUDENTS} students: {STUDENTS * len(kernels) * used / graded / CORES / 60:.1f} minutes on {CORES} cores")
+    grades = {f"{row.hand_in.name}: {name}": grade for row in rows for name, grade in row.grades.items()}
+    wrong = [f"{name}: {grade.finding}" for name, grade in grades.items() if not grade.passed]
+    each = used / len(grades)
+    minutes = STUDENTS * len(kernels) * each / CORES / 60
+    print(*wrong, f"{len(grades)} kernels, {len(wrong)} of them not passed", sep="\n")
+    print(f"{each:.2f} s of processor time each, {used:.0f} s in all; {clock:.0f} s by the clock")
+    print(f"{STUDENTS} students: {minutes:.1f} minutes on {CORES} cores")
     return bool(wrong)
 
 

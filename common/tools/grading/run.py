@@ -141,11 +141,11 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     work. K is a multiple of 64, and larger than there: what happens once, before or after the loop, must not
     count more."""
     m, n, k = STANDARD_PROBLEM
-    # Above 2^25 products the X-ray looks at a sample only.
-    most, multiples = (m * n * k * 3 // 4, (128, 192, 320, 384, 512)) if unit < m else (1 << 25, (m, 2 * m))
+    # Above 2^25 products the X-ray looks at a sample only; small units need fewer for as many choices.
+    most = {64: 3 << 20, 128: 3 << 21}.get(unit, 1 << 25)
     sizes = [
         (a, b, c)
-        for a, b in product([size for size in multiples if size % unit == 0], repeat=2)
+        for a, b in product((unit, 2 * unit, 3 * unit), repeat=2)
         for c in range(k + 64, 10 * 64 + 1, 64)
         if (a, b) != (m, n) and a * b * c <= most
     ]
