@@ -275,23 +275,6 @@ int blocks_for(int tiles) {
   return ceil_div(tiles, waves);
 }
 
-// Room for the parts of so many lines, and what else the splitting pass finds.
-class Room {
- public:
-  Room(const char* parts, const char* counts, const char* facts)
-      : parts_(parts), counts_(counts), facts_(facts) {}
-  SplitLines at_least(int lines, int K, int batch) {
-    const std::int64_t pitch = ceil_div(K, 8) * 8, counts_pitch = ceil_div(ceil_div(K, COUNTED_K), 8) * 8;
-    const std::size_t all = static_cast<std::size_t>(lines) * batch;
-    return {parts_.at_least(all * PARTS * pitch), counts_.at_least(all * counts_pitch), facts_.at_least(all),
-            pitch, counts_pitch};
-  }
-
- private:
-  Workspace<fp16> parts_, counts_;
-  Workspace<Line> facts_;
-};
-
 TensorMap map_parts(const SplitLines& split, int lines, int K, int batch, int box) {
   return tensor_map(split.parts, lines, K, split.pitch, batch * PARTS, lines * split.pitch, box, BK, SWIZZLE);
 }
@@ -300,33 +283,72 @@ TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int b
                     lines * split.counts_pitch, box, MK, COUNTS_SWIZZLE);
 }
 
+int tiles_of(const Gemm& g) { return ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch; }
+
+// What a call needs in device memory.
+struct Memory {
+  SplitLines a, b;  // none if K is short
+  unsigned* list;   // [parts of C]
+  Ledger* ledger;
+};
+
+// Launches it all; the ledger then has how many parts went which way.
+void multiply(const Gemm& g, const Transposed& transposed, Accuracy accuracy, const Memory& memory) {
+  const auto& [a, b, list, ledger] = memory;
+  const int tiles = tiles_of(g), parts = tiles * CONSUMERS;
+  if (parts == 0) return;
+  const dim3 fp32_grid(min(parts, 8 * multiprocessors())), fp32_block(fp32_parts::THREADS);
+  if (g.K < SHORTEST) {
+    launch(fp32_parts::gemm_fp32<true, FindPart>, fp32_grid, fp32_block, 0, g, transposed, list, ledger,
+           parts);
+    return;
+  }
+  const bool aligned = is_aligned(g);
+  const Lines rows{g.A, g.M, g.K, g.lda, g.strideA, aligned && (!transposed.a || g.M % 4 == 0)};
+  const Lines columns{g.B, g.N, g.K, g.ldb, g.strideB, aligned};
+  (transposed.a ? split<true> : split<false>)(rows, a, g.batch, ledger);
+  (transposed.b ? split<false> : split<true>)(columns, b, g.batch, nullptr);
+  launch(aligned ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
+         sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
+         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
+         ledger, accuracy);
+  if (accuracy == Accuracy::fast) return;
+  launch(fp32_parts::gemm_fp32<false, FindPart>, fp32_grid, fp32_block, 0, g, transposed, list, ledger,
+         parts);
+}
+
+// Room for the parts of so many lines, and what else the splitting pass finds.
+class Room {
+ public:
+  Room(const char* parts, const char* counts, const char* facts)
+      : parts_(parts), counts_(counts), facts_(facts) {}
+  SplitLines at_least(int lines, int K, int batch) {
+    const SplitSizes size(lines, K, batch);
+    return {parts_.at_least(size.parts), counts_.at_least(size.counts), facts_.at_least(size.facts),
+            size.pitch, size.counts_pitch};
+  }
+
+ private:
+  Workspace<fp16> parts_, counts_;
+  Workspace<Line> facts_;
+};
+
 Ways sgemm(const Gemm& g, Accuracy accuracy) {
   static Room room_a("parts of A", "counts of A", "rows of A"),
       room_b("parts of B", "counts of B", "columns of B");
   static Workspace<unsigned> list_workspace("list");
   static Workspace<Ledger> ledger_workspace("ledger");
   if (g.M == 0 || g.N == 0 || g.batch == 0) return {};
-  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, parts = tiles * CONSUMERS;
-  unsigned* list = list_workspace.at_least(parts);
-  Ledger* ledger = ledger_workspace.at_least(1);
-  latest_ledger = ledger;
-  const Ways ways{ledger->taken, path_names, PATHS};
-  const dim3 fp32_grid(min(parts, 8 * multiprocessors())), fp32_block(fp32_parts::THREADS);
-  if (g.K < SHORTEST) {
-    launch(fp32_parts::gemm_fp32<true, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
-    return ways;
+  Memory memory{};
+  memory.list = list_workspace.at_least(tiles_of(g) * CONSUMERS);
+  memory.ledger = ledger_workspace.at_least(1);
+  latest_ledger = memory.ledger;
+  if (g.K >= SHORTEST) {
+    memory.a = room_a.at_least(g.M, g.K, g.batch);
+    memory.b = room_b.at_least(g.N, g.K, g.batch);
   }
-  const SplitLines a = room_a.at_least(g.M, g.K, g.batch), b = room_b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, g.batch, ledger);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)}, b, g.batch);
-  launch(is_aligned(g) ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
-         sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
-         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
-         ledger, accuracy);
-  if (accuracy != Accuracy::fast) {
-    launch(fp32_parts::gemm_fp32<false, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
-  }
-  return ways;
+  multiply(g, {}, accuracy, memory);
+  return {memory.ledger->taken, path_names, PATHS};
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ struct SplitLines {
   std::int64_t pitch, counts_pitch;
 };
 
+// How much of these there is.
+struct SplitSizes {
+  SplitSizes(int lines, int K, int batch)
+      : pitch(ceil_div(K, 8) * 8), counts_pitch(ceil_div(ceil_div(K, COUNTED_K), 8) * 8) {
+    facts = static_cast<std::size_t>(lines) * batch;
+    parts = facts * PARTS * pitch;
+    counts = facts * counts_pitch;
+  }
+  std::size_t parts, counts, facts;  // elements
+  std::int64_t pitch, counts_pitch;
+};
+
 namespace splitting {
 
 constexpr int STRIP = 32, THREADS = 256;    // lines of a cluster, threads of a block
@@ -228,9 +240,10 @@ void launch_split(const Lines& from, const SplitLines& to, int batch, Ledger* le
 
 }  // namespace splitting
 
-// Splits rows of A, or columns of B. A ledger is cleared on the way.
+// Splits lines that are rows in memory, as those of A are, or columns, as those of B. A ledger is cleared on
+// the way.
 template <bool COLUMNS>
-void split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger = nullptr) {
+void split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger) {
   constexpr int SHORT = 128, LONG = 1024;
   if (from.K <= SHORT * splitting::MOST_BLOCKS) {
     splitting::launch_split<COLUMNS, SHORT>(from, to, batch, ledger);
