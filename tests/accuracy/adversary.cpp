@@ -154,7 +154,7 @@ struct Start {
 
 int main(int argc, char** argv) {
   const bool rejected = argc == 3 && std::strcmp(argv[1], "--rejected") == 0;
-  const int tries = argc == 2 ? std::atoi(argv[1]) : rejected ? 1000 : 5000;
+  const int tries = argc == 2 ? std::atoi(argv[1]) : rejected ? 500 : 2500;
   if (!rejected && (argc > 2 || tries <= 0)) {
     fmt::print(stderr, "usage: adversary [TRIES | --rejected TEXT]\n");
     return 2;
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
     model::Rules rules;
   };
   for (const auto& [what, from, rules] : std::initializer_list<Weakened>{
-           {"lossy operands not looked at", {"apart, neighbours", 128}, {.least_shown = 0}},
+           {"lossy operands not looked at", {"far apart", 128}, {.least_shown = 0}},
            {"threshold for what shows inverted", {"far apart", 128}, {.shown_inverted = true}},
            {"lo not scaled", {"apart, neighbours", 128}, {.lo_scale = 1}},
            {"sums never promoted", {"positive", 1024}, {.promoted_every = 1 << 20}},
