@@ -2,16 +2,19 @@
 // of 2^-24): climbs from classes of matrices that come near, changing the elements of one k at a time. The
 // search runs on a model of the kernel (model.hpp); what it finds is given to the kernel, on the CPU device.
 //
-//   adversary [TRIES]             exit status 1 if a rule is broken; TRIES: of each climb
+//   adversary [TRIES [SEED]]      exit status 1 if a rule is broken; TRIES: of each climb
 //   adversary --rejected TEXT     wants a rule broken, with TEXT in the message: for planted bugs
 //
 // The rules:
 //   - of all that the guard lets pass, nothing errs by more than FP32 summation plus 32, nor above the bound
 //     that is proved, 52 + K / 59
 //   - the kernel takes the model's way, and on the fast one gives the model's bits
-//   - what is worst where there is no guard is nothing that the kernel computes worse than FP32 summation +
-//   32
+//   - nor does the kernel compute worse than FP32 summation plus 32 what is worst without one of its guards
 //   - if the model is weakened, the search finds matrices that break the first rule
+//
+// Only the bound is proved. The 32 are as far as climbs of some thousand tries come; `adversary 40000 12`
+// comes to 32.01 (positive, K = 192). There the largest product of an element comes last, and most of the
+// others of its block of 64 k are just too small for the bits that the tensor core keeps beside it.
 
 #include <fmt/format.h>
 
@@ -94,14 +97,13 @@ struct Found {
   int passed = 0;  // tries that the guard let pass
 };
 
-// Climbs towards the largest excess over FP32 summation among what the guard lets pass (if it is `guarded`),
-// until it is above `enough`.
-Found climb(Problem p, int tries, std::uint64_t seed, const model::Rules& rules, bool guarded,
-            double enough = INFINITY) {
+// Climbs towards the largest excess over FP32 summation among what the guard lets pass, until it is above
+// `enough`.
+Found climb(Problem p, int tries, std::uint64_t seed, const model::Rules& rules, double enough = INFINITY) {
   Draw d(seed);
   const auto look = [&](const Problem& q) -> std::optional<Score> {
     const model::Outcome o = model::run(q, rules);
-    if (guarded && o.path != Path::fast) return {};
+    if (o.path != Path::fast) return {};
     return score(q, o.C);
   };
   Found best{p, look(p).value_or(Score{0, INFINITY})};
@@ -154,15 +156,16 @@ struct Start {
 
 int main(int argc, char** argv) {
   const bool rejected = argc == 3 && std::strcmp(argv[1], "--rejected") == 0;
-  const int tries = argc == 2 ? std::atoi(argv[1]) : rejected ? 500 : 2500;
-  if (!rejected && (argc > 2 || tries <= 0)) {
-    fmt::print(stderr, "usage: adversary [TRIES | --rejected TEXT]\n");
+  const std::uint64_t seed = !rejected && argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 7;
+  const int tries = argc > 1 && !rejected ? std::atoi(argv[1]) : rejected ? 500 : 2500;
+  if (argc > 3 || tries <= 0) {
+    fmt::print(stderr, "usage: adversary [TRIES [SEED] | --rejected TEXT]\n");
     return 2;
   }
   int broken = 0;
   bool found = false;
   const auto conclude = [&](const std::string& what, const Found& f, std::string why) {
-    fmt::print("{:43} ours {:12.2f}, FP32 {:7.2f}, {:6} passed  {}\n", what, f.score.ours, f.score.summation,
+    fmt::print("{:51} ours {:12.2f}, FP32 {:7.2f}, {:6} passed  {}\n", what, f.score.ours, f.score.summation,
                f.passed, why);
     broken += !why.empty();
     found = found || (rejected && why.find(argv[2]) != std::string::npos);
@@ -170,27 +173,32 @@ int main(int argc, char** argv) {
 
   for (const auto& [of, K] : std::initializer_list<Start>{{"normal", 96},
                                                           {"positive", 128},
+                                                          {"positive", 192},
                                                           {"worst mantissas", 128},
                                                           {"apart, neighbours", 128},
                                                           {"apart, neighbours", 256},
                                                           {"outlier last", 128},
                                                           {"exponents +-12", 256}}) {
-    const Found f = climb(draw_class(of, K, 1), tries, 7, {}, true);
+    const Found f = climb(draw_class(of, K, 1), tries, seed, {});
     std::string why = f.score.excess() > more_than_summation ? "less accurate than FP32 summation"
                       : f.score.ours > 52 + K / 59.0         ? "above the bound that is proved"
                                                              : try_kernel(f.problem);
     conclude(fmt::format("{}, K = {}", of, K), f, std::move(why));
-  }
-  for (const auto& [of, K] : std::initializer_list<Start>{
-           {"normal", 128}, {"graded 24", 128}, {"far apart", 128}, {"one in 64", 256}}) {
-    const Found f = climb(draw_class(of, K, 1), tries / 5, 8, {}, false);
-    conclude(fmt::format("no guard: {}, K = {}", of, K), f, try_kernel(f.problem));
   }
   struct Weakened {
     const char* what;
     Start from;
     model::Rules rules;
   };
+  for (const auto& [guard, from, rules] : std::initializer_list<Weakened>{
+           {"few terms", {"normal", 128}, {.least_terms = 0}},
+           {"few terms", {"one in 64", 256}, {.least_terms = 0}},
+           {"lossy operands", {"far apart", 128}, {.least_shown = 0}},
+       }) {
+    const Found f = climb(draw_class(from.of, from.K, 1), tries / 5, seed + 1, rules);
+    conclude(fmt::format("no guard against {}: {}, K = {}", guard, from.of, from.K), f,
+             try_kernel(f.problem));
+  }
   for (const auto& [what, from, rules] : std::initializer_list<Weakened>{
            {"lossy operands not looked at", {"far apart", 128}, {.least_shown = 0}},
            {"threshold for what shows inverted", {"far apart", 128}, {.shown_inverted = true}},
@@ -198,7 +206,7 @@ int main(int argc, char** argv) {
            {"sums never promoted", {"positive", 1024}, {.promoted_every = 1 << 20}},
        }) {
     if (rejected) break;
-    const Found f = climb(draw_class(from.of, from.K, 1), 20 * tries, 9, rules, true, more_than_summation);
+    const Found f = climb(draw_class(from.of, from.K, 1), 20 * tries, seed + 2, rules, more_than_summation);
     conclude(fmt::format("weakened: {}", what), f,
              f.score.excess() > more_than_summation ? "" : "the search finds nothing");
   }

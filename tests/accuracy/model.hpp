@@ -48,7 +48,7 @@ Split split(int lines, int K, const Element& element, const Rules& rules) {
     const int exponent = splitting::scale_for(std::bit_cast<unsigned>(most));
     const float factor = splitting::power_of_two(std::min(exponent, 126));
     const float rest = splitting::power_of_two(std::max(exponent - 126, 0));
-    s.lines[line] = {-exponent, 0, 0};
+    s.lines[line] = {-exponent, 0, 0, 0};
     for (int k = 0; k < K; ++k) {
       const float x = element(line, k), scaled = x * factor * rest, magnitude = std::fabs(scaled);
       const bool tiny = magnitude < LEAST_FP16 && x != 0;

@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       const int row = wgmma_place(thread, 2 * r).row;
       exists[r] = row < rows;
       of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row]
-                            : Line{0, 0, 0};
+                            : Line{0, 0, 0, 0};
     }
     auto path = Path::fast;
     const auto fall_back = [&](bool if_so, Path why) {

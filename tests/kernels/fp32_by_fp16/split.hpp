@@ -35,7 +35,8 @@ constexpr float LEAST_FP16 = 0x1p-24f;   // above zero
 struct alignas(16) Line {
   int exponent;  // -s
   unsigned lossy;
-  unsigned zeros;  // elements; none if all are, as every sum is then exact
+  unsigned zeros;   // elements; none if all are, as every sum is then exact
+  unsigned filler;  // makes it 16 bytes, which are loaded at once
 };
 
 // Lines as they are in A or B.
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(THREADS)
   }
   if (rank == 0 && lane == 0 && line < from.lines) {
     to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {-s, special ? SPECIAL : lost,
-                                                                       zero ? 0 : none};
+                                                                       zero ? 0 : none, 0};
   }
 }
 
