@@ -1,4 +1,4 @@
-// The model by which steps/38_every_shape_bf16 chooses.
+// The model by which kernels/every_shape_bf16.cu chooses.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "steps/38_every_shape_bf16/choose.hpp"
+#include "tests/kernels/every_shape_bf16_choose.hpp"
 
 namespace {
 
