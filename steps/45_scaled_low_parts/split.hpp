@@ -100,7 +100,7 @@ __device__ __forceinline__ int scale_for(unsigned bits) {
 // Each of a cluster's `blocks` blocks has every so-many-th slice of its lines. A block that has no more than
 // one slice reads it once.
 template <bool COLUMNS, int SLICE>
-__global__ void __launch_bounds__(THREADS) split_lines(Lines from, SplitLines to, int blocks) {
+__global__ void __launch_bounds__(THREADS, 1) split_lines(Lines from, SplitLines to, int blocks) {
   auto& [x, largest] = dynamic_shared<Shared<SLICE>>();
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   const float* data = from.data + matrix * from.stride;
