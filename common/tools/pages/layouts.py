@@ -2,6 +2,7 @@
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from tools.drawing import (
     play,
     schedule,
     shape_tiles,
+    split_bits,
     tiling,
     timeline,
 )
@@ -199,6 +201,17 @@ def make_shape_tiles(request: Request) -> str:
     large = (request.context.const(request.context.at(step).previous(), c) for c in ("BM", "BN", "MAX_PARTS"))
     drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
     return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
+
+
+@block("step")
+def make_split_bits(request: Request) -> str:
+    [number] = request.words("split_bits NUMBER")
+    try:
+        float(Fraction(number))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"NUMBER of `split_bits` is a number or a fraction, not {number}") from None
+    words = [request.step, "bits", number.replace("/", "_").replace(".", "_")]
+    return request.figure(words, split_bits.picture(number), split_bits.describe(number))
 
 
 def length_of(of: Block) -> tuple[int, int]:
