@@ -4,6 +4,7 @@
 //
 //   accuracy                      prints what came out; exit status 1 if a rule is broken
 //   accuracy --rejected TEXT      wants a rule broken, with TEXT in the message: for planted bugs
+//   accuracy --parts N            of a kernel that divides C into N parts, not 2
 //
 // The rules:
 //   - never above FP32 summation plus 32; at K >= 1024 on dense data at most a quarter of FP32 summation
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "common/harness/entry.hpp"
@@ -30,7 +32,8 @@ using accuracy::Problem;
 constexpr double u = 0x1p-24;
 constexpr double more_than_summation = 32;
 constexpr int SHORTEST = 96, LONG = 1024;
-constexpr int M = 100, N = 120;  // two parts of C
+constexpr int M = 100, N = 120;
+unsigned parts_of_c = 2;
 
 // C = A * B by FMA, k ascending.
 std::vector<float> summed_in_fp32(const Problem& p) {
@@ -109,10 +112,10 @@ Outcome run(const Class& of, int K, std::uint64_t seed) {
     o.broken = "less accurate than FP32 summation";
   } else if (dense && K >= LONG && o.ours > o.summation / 4) {
     o.broken = "not four times as accurate as FP32 summation";
-  } else if (parts != 2) {
-    o.broken = fmt::format("the ledger has {} parts, not 2", parts);
-  } else if (K < SHORTEST ? taken(Path::short_k) != 2
-                          : of.expected == Expected::all_fast && taken(Path::fast) != 2) {
+  } else if (parts != parts_of_c) {
+    o.broken = fmt::format("the ledger has {} parts, not {}", parts, parts_of_c);
+  } else if (K < SHORTEST ? taken(Path::short_k) != parts
+                          : of.expected == Expected::all_fast && taken(Path::fast) != parts) {
     o.broken = "takes the slow path";
   } else if (of.expected == Expected::none_fast && taken(Path::fast) != 0) {
     o.broken = "takes the fast path";
@@ -124,10 +127,12 @@ Outcome run(const Class& of, int K, std::uint64_t seed) {
 
 int main(int argc, char** argv) {
   const bool rejected = argc == 3 && std::strcmp(argv[1], "--rejected") == 0;
-  if (argc != 1 && !rejected) {
-    fmt::print(stderr, "usage: accuracy [--rejected TEXT]\n");
+  const bool divided = argc == 3 && std::strcmp(argv[1], "--parts") == 0;
+  if (argc != 1 && !rejected && !divided) {
+    fmt::print(stderr, "usage: accuracy [--rejected TEXT | --parts N]\n");
     return 2;
   }
+  if (divided) parts_of_c = static_cast<unsigned>(std::atoi(argv[2]));
   fmt::print("{:20} {:>5}  {:>7} {:>7}  fast few lossy special short\n", "class", "K", "ours", "FP32");
   int broken = 0;
   struct Case {
