@@ -8,6 +8,7 @@ from tools.drawing.svg import PHONE, rectangle, text
 from tools.drawing.tiling import filled
 
 FLOAT_BITS, FP16_BITS = 24, 11  # of a significand, its leading 1 included
+LEAST_FP16 = Fraction(1, 2**24)
 ROW, HEIGHT, NAMES = 44, 22, 34  # from row to row; of a cell; the width of the rows' names
 
 
@@ -19,43 +20,39 @@ class Number:
     exponent: int
     bits: str
 
-    @property
-    def last(self) -> int:
-        """The exponent of the last bit that is not 0."""
-        return self.exponent - len(self.bits.rstrip("0")) + 1
 
-
-def rounded(value: Fraction, bits: int) -> Number:
-    """To the nearest number of so many bits, ties to even; its exponent is not limited."""
+def rounded(value: Fraction, bits: int, least_unit: Fraction = Fraction(0)) -> Number:
+    """To the nearest number of so many bits, or multiple of the least unit, ties to even."""
     if value == 0:
-        return Number(value, 0, "0" * bits)
+        return Number(value, 0, "")
     exponent = 0
     while abs(value) >= Fraction(2) ** (exponent + 1):
         exponent += 1
     while abs(value) < Fraction(2) ** exponent:
         exponent -= 1
     unit = Fraction(2) ** (exponent - bits + 1)
+    if unit < least_unit:
+        bits -= round(least_unit / unit).bit_length() - 1
+        unit = least_unit
+    if bits < 1:
+        return Number(Fraction(0), 0, "")
     whole = round(abs(value) / unit)  # ties to even
     if whole == 2**bits:
-        return rounded(whole * unit * (1 if value > 0 else -1), bits)
+        return rounded(whole * unit * (1 if value > 0 else -1), bits, least_unit)
     return Number(whole * unit * (1 if value > 0 else -1), exponent, f"{whole:0{bits}b}")
 
 
-def parts(x: float, bits: int = FP16_BITS) -> tuple[Number, Number, Number]:
-    """x as a float, hi and lo."""
+def parts(x: float, unscaled: bool = False) -> tuple[Number, Number, Number]:
+    """x as a float, hi and lo; unscaled: as they are in memory, where 2^-24 is the least FP16 number."""
+    unit = LEAST_FP16 if unscaled else Fraction(0)
     whole = rounded(Fraction(x), FLOAT_BITS)
-    hi = rounded(whole.value, bits)
-    return whole, hi, rounded(whole.value - hi.value, bits)
+    hi = rounded(whole.value, FP16_BITS, unit)
+    return whole, hi, rounded(whole.value - hi.value, FP16_BITS, unit)
 
 
-def lost(x: float) -> Fraction:
-    whole, hi, lo = parts(x)
-    return whole.value - hi.value - lo.value
-
-
-def picture(said: str) -> str:
-    x = float(Fraction(said))
-    whole, hi, lo = parts(x)
+def picture(said: str, unscaled: bool = False) -> str:
+    numbers = parts(float(Fraction(said)), unscaled)
+    whole, hi, lo = numbers
     sheet = Sheet(f"{said} as a float, and as two FP16 numbers")
     wide = (PHONE - 2 * MARGIN - NAMES) / (FLOAT_BITS + 2)
     top = sheet.y + 20
@@ -71,24 +68,23 @@ def picture(said: str) -> str:
             sheet.body.append(rectangle(*box, **look))
             sheet.body.append(text(box[0] + wide / 2 - 0.75, y + 16, bit, 12, text_anchor="middle"))
     sheet.y = top + 2 * ROW + HEIGHT + 24
-    sheet.body.append(text(MARGIN, sheet.y, ending(x)))
-    return sheet.document(describe(said), MARGIN)
+    sheet.body.append(text(MARGIN, sheet.y, ending(numbers)))
+    return sheet.document(describe(said, unscaled), MARGIN)
 
 
-def ending(x: float) -> str:
-    rest = lost(x)
+def ending(numbers: tuple[Number, Number, Number]) -> str:
+    whole, hi, lo = numbers
+    rest = abs(whole.value - hi.value - lo.value)
     if rest == 0:
         return "hi + lo = x: nothing is lost."
-    power = rounded(rest / Fraction(x), FLOAT_BITS).exponent
-    return f"hi + lo differs from x by a little over 2^{power} of it."
+    return f"What is lost is between 2^{(at := rounded(rest / whole.value, FLOAT_BITS).exponent)} and 2^{at + 1} of x."
 
 
-def describe(said: str) -> str:
+def describe(said: str, unscaled: bool = False) -> str:
     """The picture in words, for those who cannot see it."""
-    whole, hi, lo = parts(float(Fraction(said)))
+    whole, hi, lo = numbers = parts(float(Fraction(said)), unscaled)
     sign = "minus " if lo.value < 0 else ""
-    after = hi.exponent - FP16_BITS + 1 - lo.exponent
     return (
-        f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. lo, "
-        f"{sign}{lo.bits}, begins {after} places behind hi's last bit. {ending(float(Fraction(said)))}"
+        f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. lo is "
+        f"{sign}{lo.bits or 'zero'}, and begins further down. {ending(numbers)}"
     )
