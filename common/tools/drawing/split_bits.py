@@ -77,7 +77,8 @@ def ending(numbers: tuple[Number, Number, Number]) -> str:
     rest = abs(whole.value - hi.value - lo.value)
     if rest == 0:
         return "hi + lo = x: nothing is lost."
-    return f"What is lost is between 2^{(at := rounded(rest / whole.value, FLOAT_BITS).exponent)} and 2^{at + 1} of x."
+    power = rounded(rest / whole.value, FLOAT_BITS).exponent
+    return f"What is lost is between 2^{power} and 2^{power + 1} of x."
 
 
 def describe(said: str, unscaled: bool = False) -> str:
@@ -85,6 +86,6 @@ def describe(said: str, unscaled: bool = False) -> str:
     whole, hi, lo = numbers = parts(float(Fraction(said)), unscaled)
     sign = "minus " if lo.value < 0 else ""
     return (
-        f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. lo is "
-        f"{sign}{lo.bits or 'zero'}, and begins further down. {ending(numbers)}"
+        f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. "
+        f"lo is {sign}{lo.bits or 'zero'}, and begins further down. {ending(numbers)}"
     )
