@@ -186,8 +186,8 @@ void gemm_fp16x3(const Gemm& g) {
   if (g.M == 0 || g.N == 0 || g.batch == 0) return;
   const bool aligned = is_aligned(g);
   const SplitLines a = room_a.at_least(g.M, g.K, g.batch), b = room_b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, aligned}, a, g.batch);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, aligned}, b, g.batch);
+  split({g.A, g.M, g.K, g.lda, g.strideA, aligned}, a, {g.B, g.N, g.K, g.ldb, g.strideB, aligned}, b,
+        g.batch);
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
   launch(aligned ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
          sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN), a.scales,

@@ -289,8 +289,8 @@ void sgemm_emulated(const Gemm& g) {
     return;
   }
   const SplitLines a = room_a.at_least(g.M, g.K, g.batch), b = room_b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, g.batch, ledger);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)}, b, g.batch);
+  split({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, {g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)},
+        b, g.batch, ledger);
   launch(is_aligned(g) ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
          sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
          map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,

@@ -308,8 +308,8 @@ void run(const Gemm& g, Memory& memory) {
     return;
   }
   const SplitLines a = memory.a.at_least(g.M, g.K, g.batch), b = memory.b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, aligned}, a, g.batch, ledger);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, aligned}, b, g.batch);
+  split({g.A, g.M, g.K, g.lda, g.strideA, aligned}, a, {g.B, g.N, g.K, g.ldb, g.strideB, aligned}, b, g.batch,
+        ledger);
 
   const bool tma = aligned && g.beta == 0.0f;  // otherwise the threads store C themselves
   const TensorMap map_c =
