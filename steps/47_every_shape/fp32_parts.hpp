@@ -24,9 +24,12 @@ static_assert(WM == BM);
 
 template <int BN>
 constexpr int THREADS_OF = BN / WN * 32;
+// Blocks that share a multiprocessor. At edges, and with short rows, addresses take more registers.
+template <int BN, bool ALIGNED>
+constexpr int BLOCKS_OF = RESIDENT / THREADS_OF<BN> * (ALIGNED && BN == 128 ? 4 : 3) / 4;
 
 template <int BN, bool ALL, bool ALIGNED>  // ALL: all parts, otherwise those on the list
-__global__ void __launch_bounds__(THREADS_OF<BN>, RESIDENT / THREADS_OF<BN>)
+__global__ void __launch_bounds__(THREADS_OF<BN>, (BLOCKS_OF<BN, ALIGNED>))
     gemm_fp32(Gemm g, const unsigned* list /* [ledger->listed] */, Ledger* ledger, int parts) {
   constexpr int THREADS = THREADS_OF<BN>;
   constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
