@@ -1,7 +1,8 @@
 #pragma once
 
 // Finds the function of the kernel's file that this unit compiles. Its name says what it computes in, its
-// parameter what A and B are. harness/precision.hpp says what a new precision takes.
+// parameter what A and B are; a second one, Accuracy, that it has several modes. harness/precision.hpp says
+// what a new precision takes.
 
 #include "common/harness/entry.hpp"
 
@@ -14,6 +15,9 @@ Missing sgemm, gemm_tf32, gemm_tf32_cut_off, gemm, gemm_fp16x3, sgemm_emulated;
 // If the file has the name, the first overload is chosen: it needs no conversion.
 template <typename T>
 constexpr harness::Entry step_if_any(void (*step)(const GemmOf<T>&), harness::Precision precision) {
+  return {step, precision};
+}
+constexpr harness::Entry step_if_any(Ways (*step)(const Gemm&, Accuracy), harness::Precision precision) {
   return {step, precision};
 }
 struct None {

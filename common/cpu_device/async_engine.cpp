@@ -111,7 +111,7 @@ bool AsyncEngine::act(Block& block, std::size_t at) {
   });
   if (!in_place) put(work.target.shared, rows, to);
   if (block.clocks) fill_shared(work.target.shared, rows.bytes(), b.engine, tick, false, work.pc);
-  b.deliver(target, rows.bytes());
+  b.deliver(target, rows.bytes(), work.pc);
   return true;
 }
 

@@ -48,6 +48,7 @@ void Block::begin(std::uint64_t block_number) {
   }
   places.assign(clocks == nullptr ? 0 : warps, 0);
   turns_matter = false;
+  turns = 0;
   alive = count;
   box = nullptr;
   lets_next_begin = false;

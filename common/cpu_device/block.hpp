@@ -82,6 +82,7 @@ struct Block {
   // launches only.
   std::vector<std::uint64_t> places;
   bool turns_matter = false;
+  std::uint32_t turns = 0;  // a bit for each warp of which that is so
   // The running thread meets others here, or lets them know that it has been here.
   void note_place(const void* pc) {
     if (!places.empty()) {
@@ -91,6 +92,7 @@ struct Block {
   }
   void note_turn(const void* pc) {
     note_place(pc);
+    turns |= std::uint32_t{1} << current / 32;
     turns_matter = true;
   }
 

@@ -26,13 +26,15 @@ void start(const void* shared, const CopiedRows& rows, const void* pc) {
   Block& block = *current_block;
   BulkStores& stores = block.bulk_stores[block.current];
   Store store{static_cast<const std::byte*>(shared), rows, stores.groups, pc};
-  if (rows.read.rows == 0) return;  // all of it lies outside the matrix
+  if (rows.bytes() == 0) return;
   if (block.launch.checked) {
-    // From here on the store may read and write at any time.
-    store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t) {
-      check_memory(reinterpret_cast<std::uintptr_t>(store.shared + offset), bytes, false, pc);
-      check_fenced(store.shared + offset, bytes, "has a store read", pc);
-    });
+    // From here on the store may read and write at any time. What it reads matters only if it is stored.
+    if (!store.is_outside()) {
+      store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t) {
+        check_memory(reinterpret_cast<std::uintptr_t>(store.shared + offset), bytes, false, pc);
+        check_fenced(store.shared + offset, bytes, "has a store read", pc);
+      });
+    }
     mark_source(store, true);
     rows.for_rows_read([&](std::size_t, const std::byte* global) {
       check_store_target(reinterpret_cast<std::uintptr_t>(global), rows.read.row_bytes, pc);
@@ -44,11 +46,12 @@ void start(const void* shared, const CopiedRows& rows, const void* pc) {
 }
 
 void read_source(Store& store) {
+  store.has_read = true;
+  if (store.is_outside()) return;
   store.bytes.resize(store.rows.bytes());
   store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t at) {
     std::memcpy(store.bytes.data() + at, store.shared + offset, bytes);
   });
-  store.has_read = true;
 }
 
 void write_target(const Store& store) {
@@ -64,6 +67,7 @@ void finish_read(Block& block, Store& store) {
   if (!block.launch.checked) return;
   mark_source(store, false);
   mark_unread_again(block);
+  if (store.is_outside()) return;
   store.for_source([&](std::uint32_t offset, std::uint32_t bytes, std::uint32_t) {
     check_memory(reinterpret_cast<std::uintptr_t>(store.shared + offset), bytes, false, store.pc);
   });

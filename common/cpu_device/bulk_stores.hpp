@@ -27,19 +27,26 @@ struct BulkStores {
     bool has_read = false;
     std::vector<std::byte> bytes = {};  // what it has read
 
+    // All of its box lies outside the matrix: it writes nothing, but nobody promises that it reads nothing.
+    bool is_outside() const { return rows.read.rows == 0; }
     // Calls f(offset in shared memory, bytes there, offset in the rows) for each contiguous part of the
-    // source that is stored.
+    // source that is stored; if nothing is, for each of what may be read.
     template <typename F>
     void for_source(F f) const {
       constexpr std::uint32_t group = 16;  // which the swizzle leaves together
-      rows.for_rows_read([&](std::size_t begin, const std::byte*) {
-        const auto at = static_cast<std::uint32_t>(begin), end = at + rows.read.row_bytes;
-        if (rows.swizzle == Swizzle::none) return f(at, rows.read.row_bytes, at);
+      const auto row = [&](std::uint32_t at, std::uint32_t bytes) {
+        if (rows.swizzle == Swizzle::none) return f(at, bytes, at);
+        const std::uint32_t end = at + bytes;
         for (std::uint32_t i = at; i < end; i = (i / group + 1) * group) {
           const auto from = static_cast<std::uint32_t>(swizzled(rows.swizzle, i));
           f(from, std::min(end, (i / group + 1) * group) - i, i);
         }
+      };
+      rows.for_rows_read([&](std::size_t begin, const std::byte*) {
+        row(static_cast<std::uint32_t>(begin), rows.read.row_bytes);
       });
+      if (!is_outside()) return;
+      for (std::uint32_t i = 0; i < rows.rows; ++i) row(i * rows.row_bytes, rows.row_bytes);
     }
   };
   std::vector<Store> waiting;

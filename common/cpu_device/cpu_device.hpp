@@ -88,10 +88,11 @@ struct Fault {
   std::string detail;  // one line: what was touched, and by whom; for races also the other party
   dim3 block{0, 0, 0};
   dim3 thread{0, 0, 0};
-  std::uint64_t times = 1;  // at this place
+  std::uint64_t times = 1;              // at this place
+  std::vector<std::string> table = {};  // of a deadlock: a line for each place where threads wait
 };
 
-// One line: kind, place, kernel, block, thread, detail.
+// One line: kind, place, kernel, block, thread, detail. The table follows, each line after "\n    ".
 std::string describe(const Fault& fault);
 
 // The faults since the last call, one for each kind and place, at most 20: those of the lowest cluster first

@@ -56,7 +56,9 @@ void run_clusters(Launch& launch) {
         std::any_of(cluster.blocks.begin(), cluster.blocks.end(), turns_matter)) {
       std::vector<std::uint64_t> places;
       for (const auto& block : cluster.blocks) {
-        places.insert(places.end(), block->places.begin(), block->places.end());
+        for (std::size_t warp = 0; warp < block->places.size(); ++warp) {
+          places.push_back((block->turns >> warp & 1) != 0 ? block->places[warp] : 0);
+        }
       }
       launch.roles.add(places);
     }
@@ -98,8 +100,9 @@ std::vector<unsigned> take_schedules() {
   std::vector<unsigned> firsts, others;
   for (const std::vector<std::uint64_t>& places : std::exchange(places_of_launches, {})) {
     for (std::size_t warp = 0; warp < places.size(); ++warp) {
-      const bool first = std::find(places.begin(), places.end(), places[warp]) - places.begin() ==
-                         static_cast<std::ptrdiff_t>(warp);
+      const bool first =
+          places[warp] != 0 && std::find(places.begin(), places.end(), places[warp]) - places.begin() ==
+                                   static_cast<std::ptrdiff_t>(warp);
       (first ? firsts : others).push_back(static_cast<unsigned>(warp) + 1);
     }
   }

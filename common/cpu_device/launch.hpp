@@ -44,7 +44,8 @@ std::uint64_t block_in_grid(const dim3& grid, const dim3& cluster, std::uint64_t
 // Where the warps of a launch's clusters have waited.
 class Roles {
  public:
-  // `places` as in Block::places, of all warps of a cluster. By several OS threads at once.
+  // `places` as in Block::places, of all warps of a cluster; 0 for one that nobody else takes turns with. By
+  // several OS threads at once.
   void add(const std::vector<std::uint64_t>& places);
   const std::vector<std::uint64_t>& places() const { return places_; }
 

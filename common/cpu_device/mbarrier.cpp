@@ -1,5 +1,6 @@
 #include "common/cpu_device/mbarrier.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/cpu_device/bulk_copy.hpp"
@@ -76,12 +77,23 @@ std::string Mbarrier::awaited_by(const Block& block, unsigned thread) const {
   return text;
 }
 
+// The running thread's, or that of a copy that it has asked for.
+void Mbarrier::note_arrival(const void* pc, bool by_copy) {
+  const ThreadOfCluster who{current_block->rank, current_block->current};
+  auto found = std::find_if(by_call.begin(), by_call.end(),
+                            [&](const Arrival& known) { return known.pc == pc && known.by_copy == by_copy; });
+  if (found == by_call.end()) found = by_call.insert(found, {pc, by_copy});
+  found->now.insert(who);
+  found->ever.insert(who);
+}
+
 void Mbarrier::complete_if_due(Block& block) {
   if (pending != 0 || bytes != 0) return;
   Clocks::join(completed, arrivals);
   arrivals.clear();
   pending = static_cast<int>(count);
   ++phase;
+  for (Arrival& of_call : by_call) of_call.now.clear();
   if (block.cluster.orders != nullptr) return;  // who waits goes on when that is its turn
   for (unsigned i = 0; i < block.threads.size(); ++i) {
     if (block.threads[i].wait.on != this) continue;
@@ -96,6 +108,7 @@ void Mbarrier::arrive(Block& block, const void* pc) {
                    plural(count, "arrival") + " and lacks only " + plural(bytes, "byte"));
   }
   --pending;
+  note_arrival(pc, false);
   ++block.cluster.progress;
   complete_if_due(block);
 }
@@ -109,8 +122,9 @@ void Mbarrier::expect(Block& block, std::uint32_t more, const void* pc) {
   }
 }
 
-void Mbarrier::deliver(Block& block, std::uint32_t delivered) {
+void Mbarrier::deliver(Block& block, std::uint32_t delivered, const void* pc) {
   bytes -= delivered;
+  note_arrival(pc, true);
   ++block.cluster.progress;
   complete_if_due(block);
 }

@@ -138,10 +138,13 @@ const char* to_string(FaultKind kind) {
 }
 
 std::string describe(const Fault& fault) {
-  return std::string(to_string(fault.kind)) + ": " + fault.where + ": " +
-         (fault.kernel.empty() ? "" : "kernel " + fault.kernel + ", ") + "block " + to_string(fault.block) +
-         " thread " + to_string(fault.thread) + " " + fault.detail +
-         (fault.times > 1 ? " (and " + std::to_string(fault.times - 1) + " more at this line)" : "");
+  std::string text =
+      std::string(to_string(fault.kind)) + ": " + fault.where + ": " +
+      (fault.kernel.empty() ? "" : "kernel " + fault.kernel + ", ") + "block " + to_string(fault.block) +
+      " thread " + to_string(fault.thread) + " " + fault.detail +
+      (fault.times > 1 ? " (and " + std::to_string(fault.times - 1) + " more at this line)" : "");
+  for (const std::string& line : fault.table) text += "\n    " + line;
+  return text;
 }
 
 bool reported_before(FaultKind kind, const void* pc) {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/cpu_device/member_names.hpp"
+#include "common/cpu_device/dynamic_parts.hpp"
 
 namespace cpu_device {
 

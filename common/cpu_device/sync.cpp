@@ -2,6 +2,7 @@
 
 #include "common/cpu_device/sync.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -43,6 +44,7 @@ void SyncObjects::new_block() {
 void Barrier::reset() {
   begin_anew();
   rounds_ = 0;
+  warps_before_ = 0;
   lanes_.fill(0);
   passing_.fill(0);
   for (Clock& clock : released_) clock.clear();
@@ -135,6 +137,7 @@ void Barrier::count_warp(Block& block, unsigned warp) {
   warps_ |= 1u << warp;
   Clocks::join(clock_, released_[warp]);
   released_[warp].clear();
+  rank_ = block.rank;
   arrived_ += warpSize;
   if (arrived_ >= expected_) open(block);
 }
@@ -167,6 +170,7 @@ void Barrier::open(Block& block) {
     return true;
   });
   for (unsigned warp = 0; warp < block.passed.size(); ++warp) block.passed[warp] += warps_ >> warp & 1;
+  warps_before_ |= warps_;
   begin_anew();
 }
 
@@ -181,6 +185,22 @@ std::string Barrier::awaited_by(const Block& block, unsigned thread) const {
   }
   return name + ", to which " + std::to_string(arrived_) + " of " + std::to_string(expected_) +
          " threads have come";
+}
+
+std::vector<Arrival> Barrier::arrivals_so_far() const {
+  std::vector<Arrival> by_call;
+  for (unsigned warp = 0; warp < calls_.size(); ++warp) {
+    if (((warps_ | warps_before_) >> warp & 1) == 0) continue;
+    auto found = std::find_if(by_call.begin(), by_call.end(),
+                              [&](const Arrival& known) { return known.pc == calls_[warp].pc; });
+    if (found == by_call.end()) found = by_call.insert(found, {calls_[warp].pc});
+    for (unsigned lane = 0; lane < warpSize; ++lane) {
+      const ThreadOfCluster who{rank_, warp * warpSize + lane};
+      found->ever.insert(who);
+      if ((warps_ >> warp & 1) != 0) found->now.insert(who);
+    }
+  }
+  return by_call;
 }
 
 void barrier_block(int line) {

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/cpu_device/clocks.hpp"
@@ -20,11 +22,24 @@ namespace cpu_device {
 struct Block;
 struct Cluster;
 
+// A thread of the cluster, by the rank of its block.
+using ThreadOfCluster = std::pair<unsigned, unsigned>;
+
+// Who has come to an object by one call: arrived there, or had a copy bring bytes. `now`: in this phase.
+struct Arrival {
+  const void* pc;
+  bool by_copy = false;  // that the thread has asked for
+  std::set<ThreadOfCluster> now = {}, ever = {};
+};
+
 class SyncObject {
  public:
   virtual ~SyncObject() = default;
   // What the waiting thread waits for: "barrier 1, to which 64 of 96 threads have come".
   virtual std::string awaited_by(const Block& block, unsigned thread) const = 0;
+  // Whether any thread may come to it, as long as enough do; and who has so far, by call.
+  virtual bool counts_arrivals() const { return false; }
+  virtual std::vector<Arrival> arrivals_so_far() const { return {}; }
 };
 
 struct Wait {
@@ -57,6 +72,8 @@ class Barrier : public SyncObject {
   void arrive(Block& block, unsigned count, bool only_arrives, int line, const void* pc);
   void thread_exited(Block& block, unsigned thread);
   std::string awaited_by(const Block& block, unsigned thread) const override;
+  bool counts_arrivals() const override { return id_ != 0; }
+  std::vector<Arrival> arrivals_so_far() const override;
   void reset();
   // Of threads; `count`: what the next to come says, if nobody has come yet.
   Counter counter(std::int64_t count) const {
@@ -85,10 +102,12 @@ class Barrier : public SyncObject {
     const void* pc = nullptr;
     int line = 0;
   };
-  std::array<Call, 32> calls_;               // of each warp: that of its first lane to arrive
+  std::array<Call, 32> calls_;               // of each warp: that of its first lane to arrive last time
   std::array<std::uint32_t, 32> lanes_{};    // of each warp: those that have arrived while others have not
   std::array<std::uint32_t, 32> passing_{};  // of these, those that only arrive
   std::uint32_t warps_ = 0;                  // that have arrived
+  std::uint32_t warps_before_ = 0;           // that have in earlier rounds
+  unsigned rank_ = 0;                        // of the block
   std::vector<unsigned> threads_;            // that wait
   std::array<Clock, 32> released_;           // for each warp, by those lanes
   Clock clock_;                              // by the warps that have arrived
@@ -166,17 +185,21 @@ class Mbarrier : public SyncObject {
   unsigned init_thread = 0;
   Tick init_tick = 0;
   const void* init_pc = nullptr;
+  std::vector<Arrival> by_call;  // so far
   Clock arrivals, completed;
 
   std::string awaited_by(const Block& block, unsigned thread) const override;
+  bool counts_arrivals() const override { return true; }
+  std::vector<Arrival> arrivals_so_far() const override { return by_call; }
   Counter counter() const { return {phase, pending, bytes, count}; }
   void arrive(Block& block, const void* pc);
   void expect(Block& block, std::uint32_t more, const void* pc);
-  void deliver(Block& block, std::uint32_t delivered);  // by the engine
+  void deliver(Block& block, std::uint32_t delivered, const void* pc);  // by the engine
   std::string name() const;
 
  private:
   void complete_if_due(Block& block);
+  void note_arrival(const void* pc, bool by_copy);
 };
 
 using Mbarriers = std::map<const void*, Mbarrier>;  // of the block, by address

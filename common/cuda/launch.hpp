@@ -25,6 +25,10 @@ int device_attribute() {
   return value;
 }
 
+// The stream of this thread's launches to come: the default stream, unless a library that launches a step's
+// kernels says otherwise.
+inline thread_local cudaStream_t launch_stream = nullptr;
+
 // Throws a CudaError that says so if the kernel cannot have blocks of this size.
 inline void check_launch_bounds(const void* kernel, dim3 block) {
   cudaFuncAttributes attributes{};
@@ -37,7 +41,7 @@ inline void check_launch_bounds(const void* kernel, dim3 block) {
   }
 }
 
-// kernel<<<grid, block, shared_bytes>>>(args...) on the default stream, checked. The CPU device has functions
+// kernel<<<grid, block, shared_bytes>>>(args...) on launch_stream, checked. The CPU device has functions
 // of the same name, which is why the steps do not write <<<>>>. A grid without blocks (an empty matrix) is no
 // work; <<<>>> would report an error.
 // Throws TooLittleShared, and CudaError if the launch is refused; what goes wrong while the kernel runs shows
@@ -72,12 +76,13 @@ void launch(void (*kernel)(Params...), const LaunchConfig& config, const Args&..
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
   if (count == 0) {
-    kernel<<<grid, block, shared_bytes>>>(args...);
+    kernel<<<grid, block, shared_bytes, launch_stream>>>(args...);
   } else {
     cudaLaunchConfig_t launch_config{};
     launch_config.gridDim = grid;
     launch_config.blockDim = block;
     launch_config.dynamicSmemBytes = shared_bytes;
+    launch_config.stream = launch_stream;
     launch_config.attrs = attributes;
     launch_config.numAttrs = count;
     cudaLaunchKernelEx(&launch_config, kernel, args...);  // its error is the last one, below

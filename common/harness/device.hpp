@@ -14,6 +14,7 @@
 #include "common/cpu_device/orders_run.hpp"
 #include "common/harness/entry.hpp"
 #include "common/harness/extent.hpp"
+#include "common/harness/panels.hpp"
 #include "common/harness/protocol.hpp"
 #include "common/harness/verify.hpp"
 
@@ -61,6 +62,12 @@ struct StrayWrites {
   std::int64_t first = 0;  // element offset from element (0, 0) of the matrix; may be negative
 };
 
+// How many parts of C were computed in a way that a step names; see common/accuracy.hpp.
+struct WayTaken {
+  std::string name;
+  std::int64_t parts = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -89,6 +96,8 @@ class Device {
   // Runs the step once and waits. Afterwards faults() has what a checking device found.
   virtual void run(const Step& step, const AnyGemm& gemm) = 0;
   virtual std::vector<std::string> faults() { return {}; }
+  // How it computed the parts of C; empty if there is only one way.
+  const std::vector<WayTaken>& ways() const { return ways_; }
   // In what order threads take turns; for a checking CPU device. See cpu_device::set_schedule().
   virtual void set_schedule(unsigned schedule) { (void)schedule; }
   // Which schedules would show more about the runs under schedule 0 since the last call, best first.
@@ -111,6 +120,28 @@ class Device {
   // other.
   virtual Timing time(const Step& step, const std::vector<AnyGemm>& sets,
                       const std::vector<float*>& baseline_c, int repeat, Protocol protocol) = 0;
+
+ protected:
+  // run() of a step that is in this program. `wait` returns when a panel has been computed.
+  template <typename Wait>
+  void run_and_count(const Entry& entry, const AnyGemm& gemm, const Wait& wait) {
+    ways_.clear();
+    run_in_panels(entry, gemm, [&](const Ways& ways) {
+      if (ways.number == 0) return;
+      wait();
+      std::vector<unsigned> counts(static_cast<std::size_t>(ways.number));
+      download(counts.data(), ways.counts, counts.size() * sizeof(unsigned));
+      ways_.resize(counts.size());
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        ways_[i].name = ways.names[i];
+        ways_[i].parts += counts[i];
+      }
+    });
+    wait();
+  }
+
+ private:
+  std::vector<WayTaken> ways_;
 };
 
 // `watchdog`: see cpu_device::set_watchdog().

@@ -67,8 +67,7 @@ class GpuDevice : public Device {
   }
 
   void run(const Step& step, const AnyGemm& gemm) override {
-    run_in_panels(step.gpu, gemm);
-    CUDA_CHECK(cudaDeviceSynchronize());
+    run_and_count(step.gpu, gemm, [] { CUDA_CHECK(cudaDeviceSynchronize()); });
   }
 
   Verdict verify(const AnyGemm& gemm, const float* c0, double tolerance) override {

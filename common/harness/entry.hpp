@@ -6,6 +6,7 @@
 #include <exception>
 #include <variant>
 
+#include "common/accuracy.hpp"
 #include "common/gemm.hpp"
 #include "common/harness/precision.hpp"
 
@@ -21,6 +22,7 @@ struct WrongInput : std::exception {
 // A problem with inputs of any type.
 struct AnyGemm : GemmOf<void> {
   Input input = Input::fp32;
+  Accuracy accuracy = Accuracy::checked;  // for steps that have several
 
   AnyGemm() : GemmOf<void>{} {}
   template <typename T>
@@ -55,19 +57,26 @@ class Entry {
   template <typename T>
   constexpr Entry(void (*step)(const GemmOf<T>&), Precision precision = usual_precision(input_of<T>))
       : step_(step), precision_(precision) {}
+  constexpr Entry(Ways (*step)(const Gemm&, Accuracy), Precision precision)
+      : step_(step), precision_(precision) {}
 
   constexpr explicit operator bool() const { return step_.index() != 0; }
-  Input input() const { return static_cast<Input>(step_.index() - 1); }
+  // Whether the step takes an Accuracy.
+  bool has_accuracies() const { return std::holds_alternative<WithAccuracy>(step_); }
+  Input input() const { return has_accuracies() ? Input::fp32 : static_cast<Input>(step_.index() - 1); }
   Precision precision() const { return precision_; }
 
-  void operator()(const AnyGemm& gemm) const {
+  Ways operator()(const AnyGemm& gemm) const {
+    if (has_accuracies()) return std::get<WithAccuracy>(step_)(gemm.as<float>(), gemm.accuracy);
     with_element(input(), [&]<typename T>(T) { std::get<Function<T>>(step_)(gemm.as<T>()); });
+    return {};
   }
 
  private:
   template <typename T>
   using Function = void (*)(const GemmOf<T>&);
-  std::variant<std::monostate, Function<float>, Function<bf16>> step_;  // in the order of Input
+  using WithAccuracy = Ways (*)(const Gemm&, Accuracy);
+  std::variant<std::monostate, Function<float>, Function<bf16>, WithAccuracy> step_;  // in the order of Input
   Precision precision_ = Precision::fp32;
 };
 

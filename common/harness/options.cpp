@@ -72,6 +72,11 @@ void add_run_options(CLI::App& app, Options& o, std::vector<std::int64_t>& sweep
                  "GPU, how to time: in-turn with cuBLAS; rested: idle before each run, then sustained, too; "
                  "rested-only: not sustained [auto: rested on tensor cores]")
       ->group(run);
+  app.add_option(
+         "--accuracy", o.accuracy,
+         "Steps that emulate FP32: fast: nothing is guarded; checked: FP32 where that is less accurate; "
+         "strict: and where it is not proved to keep FP32's bound [checked]")
+      ->group(run);
   const char* many = "Several problems";
   app.add_option("--sweep", sweep, "Square sizes, e.g. 256,512,1024 [sizes that suit the device]")
       ->delimiter(',')

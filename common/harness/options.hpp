@@ -37,6 +37,7 @@ struct Options {
   std::optional<int> repeat;
   std::string cache = "cold";
   std::string protocol = "auto";
+  std::string accuracy;  // --accuracy, as typed
   // Files.
   std::string a, b, c, out, json;
 };

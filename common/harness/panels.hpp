@@ -24,8 +24,13 @@ void for_each_panel(const AnyGemm& gemm, const Body& body) {
   }
 }
 
+// `seen` is told how each panel's parts were computed; a GPU may still be computing them.
+template <typename Seen>
+void run_in_panels(const Entry& entry, const AnyGemm& gemm, const Seen& seen) {
+  for_each_panel(gemm, [&](const AnyGemm& panel, int, int) { seen(entry(panel)); });
+}
 inline void run_in_panels(const Entry& entry, const AnyGemm& gemm) {
-  for_each_panel(gemm, [&](const AnyGemm& panel, int, int) { entry(panel); });
+  run_in_panels(entry, gemm, [](const Ways&) {});
 }
 
 }  // namespace harness

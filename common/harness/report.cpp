@@ -200,6 +200,14 @@ void print_result(const DeviceInfo& device, const Result& result) {
     fmt::print("  A and B of the files were rounded to {}: {} elements changed\n", traits(result.input).name,
                *result.rounded_inputs);
   }
+  if (!result.ways.empty()) {
+    std::string ways;
+    for (const WayTaken& way : result.ways) {
+      if (way.parts > 0) ways += fmt::format("{}{} {}", ways.empty() ? "" : ", ", way.parts, way.name);
+    }
+    fmt::print("  {}: parts of C: {}\n", accuracy_names[static_cast<int>(result.accuracy)],
+               ways.empty() ? "none" : ways);
+  }
   for (const std::string& complaint : result.complaints) fmt::print("  {}\n", complaint);
   if (!result.orders.empty()) fmt::print("  {}\n", result.orders);
   if (result.xray && result.xray->report) print_xray(*result.xray->report, result.verified);
@@ -278,6 +286,10 @@ std::string to_json(const std::string& step, const DeviceInfo& device, const std
     keep_unusual("offset_b", p.offset_b, 0);
     keep_unusual("offset_c", p.offset_c, 0);
     if (result.rounded_inputs) object["rounded_inputs"] = *result.rounded_inputs;
+    if (!result.ways.empty()) {
+      object["accuracy"] = accuracy_names[static_cast<int>(result.accuracy)];
+      for (const WayTaken& way : result.ways) object["parts"][way.name] = way.parts;
+    }
     if (result.xray) {
       const auto& [report, json] = *result.xray;
       object["xray"] = report ? to_json(*report, result.verified) : nlohmann::json::parse(json);

@@ -213,6 +213,19 @@ Protocol protocol_of(const std::string& option, Precision precision) {
   throw InputError(fmt::format("unknown --protocol '{}'; use auto, in-turn, rested or rested-only", option));
 }
 
+Accuracy accuracy_of(const std::string& option, const Step& step) {
+  if (option.empty()) return Accuracy::checked;
+  if (!(step.gpu ? step.gpu : step.cpu).has_accuracies()) {
+    throw InputError("--accuracy is for steps that emulate FP32; this one has a single accuracy");
+  }
+  int mode = 0;
+  for (const char* name : accuracy_names) {
+    if (option == name) return static_cast<Accuracy>(mode);
+    ++mode;
+  }
+  throw InputError(fmt::format("unknown --accuracy '{}'; use fast, checked or strict", option));
+}
+
 void check_schedule_options(const Options& o) {
   const char* option = o.schedules ? "--schedules" : "--schedule";
   if (o.all_orders && !o.check) throw InputError("--all-orders goes with --check");
@@ -238,6 +251,7 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
     throw InputError(fmt::format("unknown --cache '{}'; use cold or hot", o.cache));
   }
   const Protocol protocol = protocol_of(o.protocol, step.precision());
+  const Accuracy accuracy = accuracy_of(o.accuracy, step);
   check_schedule_options(o);
   const bool several = o.sweep || !o.cases.empty();
   if (several && !(o.a.empty() && o.b.empty() && o.c.empty() && o.out.empty())) {
@@ -282,7 +296,8 @@ std::vector<Request> requests_of(const Options& o, const Step& step, bool on_gpu
                           std::nullopt,
                           o.check ? o.schedules.value_or(o.all_orders ? 1000 : 4) : 1,
                           o.schedule ? std::optional(static_cast<unsigned>(*o.schedule)) : std::nullopt,
-                          o.all_orders});
+                          o.all_orders,
+                          accuracy});
       if (o.xray) {
         Request& request = requests.back();
         const auto only = o.block.empty() ? std::nullopt : std::optional(block_of(o.block));

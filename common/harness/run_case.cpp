@@ -145,6 +145,7 @@ class Case {
       : device_(device), step_(step), request_(request), gemm_(to_row_major(request.problem, step.input())) {
     result_.problem = request.problem;
     result_.input = gemm_.input;
+    gemm_.accuracy = result_.accuracy = request.accuracy;
     result_.precision = step.precision();
     const auto& tolerance = request.files.a.empty() ? tolerance_random_data : tolerance_any_data;
     const Arithmetic& arithmetic = traits(step.precision()).arithmetic;
@@ -190,6 +191,7 @@ class Case {
       result_.timing->samples = 1;
       result_.timing->median_us = *measured;
     }
+    result_.ways = device_.ways();
     if (out != nullptr && result_.pass) save(device_, request_.problem, sets_[0].c, *out);
     return std::move(result_);
   }
@@ -302,7 +304,9 @@ class Case {
   }
 
   void judge(const std::string& when) {
-    for (const std::string& fault : device_.faults()) fail(fault + when);
+    for (std::string& fault : device_.faults()) {
+      fail(fault.insert(std::min(fault.find('\n'), fault.size()), when));
+    }
     const bool whole = !request_.xray || request_.xray->all;  // the whole of C was computed
     if (!request_.verify || !whole) return;
     result_.verified = true;

@@ -30,6 +30,7 @@ struct Request {
   int schedules = 1;
   std::optional<unsigned> schedule;
   bool all_orders = false;  // under as many orders at most
+  Accuracy accuracy = Accuracy::checked;
 };
 
 struct Result {
@@ -47,6 +48,8 @@ struct Result {
   int schedules = 1;                    // under which it ran
   std::vector<std::string> complaints;  // why it failed, one line each
   std::string orders;                   // what has become of all orders
+  std::vector<WayTaken> ways;           // of the last run; empty if the step has only one
+  Accuracy accuracy = Accuracy::checked;
 };
 
 // Runs one problem on a device: fills the matrices (C and everything around it with a NaN), runs the step,

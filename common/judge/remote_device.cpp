@@ -19,7 +19,7 @@ using harness::AnyGemm;
 using harness::Device;
 
 constexpr std::size_t alignment = 256;
-constexpr std::size_t most_faults = 100, longest_fault = 2000;  // what honest programs keep far below
+constexpr std::size_t most_faults = 100, longest_fault = 8000;  // what honest programs keep far below
 
 class RemoteDevice : public Device {
  public:

@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t most_said = std::size_t{16} << 20;  // in an answer; an X-ray has some hundred KB
 constexpr std::size_t most_words = 1 << 16;
 constexpr std::size_t most_processes = 16;  // the sandbox and addr2line are some
-constexpr int look_ms = 50;                 // between two looks at the processor time
+constexpr int look_ms = 200;  // between two looks at the processor time, which takes milliseconds
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -194,7 +194,7 @@ std::string WorkerProcess::receive(double limit_s) {
   std::string said;
   std::uint64_t wanted = sizeof wanted;
   bool header = true;
-  double look_at_s = seconds_now();
+  double look_at_s = seconds_now() + look_ms / 1000.0;  // a look takes as long as a small problem
   while (said.size() < wanted) {
     pollfd ready[2] = {{socket_, POLLIN, 0}, {words_, POLLIN, 0}};
     if (poll(ready, 2, look_ms) < 0 && errno != EINTR) fail_at("poll");

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#include <variant>  // for what comes behind: GCC has read all of these beforehand
 
 #include "common/cpu_device/int_vectors.hpp"
 #include "common/cpu_device/untrusted.hpp"
+#include "common/harness/entry.hpp"
 #include "common/step.hpp"
 
 namespace cpu_device {

@@ -202,6 +202,7 @@ inline std::vector<Class> all_classes() {
       {"both graded 24", either, usual, graded(24, true)},
       {"apart, neighbours", either, usual, apart(false, 0x1p-15, true)},
       {"far apart", none_fast, usual, apart(false, 0x1p-44, false)},
+      {"apart, zeros", either, usual, apart(false, 0, true)},
       {"apart, halves", none_fast, {128, 512}, apart(true, 0x1p-15, true)},
       {"zeros", all_fast, {100}, independent([](Draw&) { return 0; }, normal)},
       {"an infinity in A", either, {100}, with({{3, 70, -1, inf}})},

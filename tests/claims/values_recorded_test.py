@@ -101,6 +101,31 @@ def test_ladder_of_any_shape(tmp_path):
             evaluate(f"ladder({arguments})", context)
 
 
+def test_evidence_of_two_gpus(tmp_path):
+    """Each step's evidence is of the GPU that its claims name; a page takes all of it from its own step's."""
+    keys = ("step", "m", "n", "k", "batch", "time_us")
+    for gpu, records in (("h200", [("01_old", 5)]), ("h100", [("01_old", 7), ("02_new", 3)])):
+        folder = tmp_path / "docs" / "evidence" / gpu
+        folder.mkdir(parents=True)
+        rows = [dict(zip(keys, (step, 16, 16, 16, 1, time), strict=True)) for step, time in records]
+        (folder / "ladder.json").write_text(json.dumps(rows))
+    for step, claims in (("01_old", ""), ("02_new", 'gpu = "h100"\n')):
+        (tmp_path / "steps" / step).mkdir(parents=True)
+        (tmp_path / "steps" / step / "kernel.cu").write_text("")
+        (tmp_path / "steps" / step / "claims.toml").write_text(claims)
+    for page, step, time in (
+        ("02_new", "02", 3),
+        ("02_new", "01", 7),
+        ("01_old", "01", 5),
+        ("", "01", 5),
+        ("", "02", 3),
+    ):
+        context = Context(None, page, root=tmp_path)
+        assert evaluate(f"ladder('{step}', 16).time_us", context) == time, (page, step)
+    with pytest.raises(NotAvailable, match="no measurement of 02_new"):
+        evaluate("ladder('02', 16)", Context(None, "01_old", root=tmp_path))
+
+
 def test_experiment(context, tmp_path):
     def record(variant, time, right=True, experiment="stages", n=4096):
         return {

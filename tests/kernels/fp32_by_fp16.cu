@@ -13,6 +13,9 @@
 //   - operands that are small in their row or column have lost more, and the element is so small that it may
 //     show;
 //   - its rows or columns have an infinity or a NaN.
+// This is the accuracy `checked`. In `strict`, so are parts of which an element may be the sum of so few
+// products that the bound of FP32 summation, u for each of them, is below what is proved for FP16 products.
+// In `fast` nothing is looked at but K; infinities and NaNs pass through the tensor cores.
 //
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -49,6 +52,12 @@ constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 constexpr int SHORTEST = 96;       // K
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
+
+// Products that are not zero of an element for whose sum FP32's bound, u |A||B| for each, is not below that
+// of three products: 8u for what hi and lo lose and for lo * lo; in each block of BK terms four times 10u for
+// cutting off; u for each k-tile and the small sums, 10/8192 u for each term of these; 2.1u for lossy
+// operands (LEAST_SHOWN). Together less than 52u + K u / 59.
+__host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 
 struct alignas(1024) Tiles {
   fp16 A[STAGES][PARTS][BM][BK];  // [stage][hi, lo][row][k], swizzled
@@ -92,11 +101,13 @@ template <bool ALIGNED>  // whether C is, to pairs
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
-               const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger) {
+               const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger, Accuracy accuracy) {
   auto& [As, Bs, full, empty, worst] = dynamic_shared<Tiles>();
 
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, k_tiles = ceil_div(g.K, BK);
-  const int count_tiles = ceil_div(ceil_div(g.K, COUNTED_K), MK);
+  const bool guarded = accuracy != Accuracy::fast;
+  const int count_tiles = guarded ? ceil_div(ceil_div(g.K, COUNTED_K), MK) : 0;
+  const unsigned most_zeros = accuracy == Accuracy::strict ? max(g.K - least_proved(g.K), 0) : ~0u;
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -175,7 +186,9 @@ __global__ void __launch_bounds__(THREADS, 1)
       for (int j = 0; j < BN / 2; ++j) sums[j] += products[j];
     }
 #pragma unroll
-    for (int j = 0; j < BN / 2; ++j) sums[j] += small[j] * (1 / LO_SCALE);
+    for (int j = 0; j < BN / 2; ++j) {
+      if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
+    }
 
     for (int i = 0; i < count_tiles; ++i) {
       mbarrier_wait(&full[stage], parity);
@@ -197,7 +210,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       const int row = wgmma_place(thread, 2 * r).row;
       exists[r] = row < rows;
       of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row]
-                            : Line{0, 0};
+                            : Line{0, 0, 0, 0};
     }
     auto path = Path::fast;
     const auto fall_back = [&](bool if_so, Path why) {
@@ -208,25 +221,29 @@ __global__ void __launch_bounds__(THREADS, 1)
       const int col = wgmma_place(thread, j).col;
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        if (col + c >= cols) continue;
+        if (!guarded || col + c >= cols) continue;
         const unsigned of_col = of_cols[col + c].lossy;
+        const unsigned zeros = of_cols[col + c].zeros;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int i = j + 2 * r + c;
           const unsigned lossy = of_row[r].lossy + of_col;
           fall_back(exists[r] && products[i] < LEAST_TERMS, Path::few_terms);
-          fall_back(exists[r] && fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy),
-                    lossy < SPECIAL ? Path::lossy : Path::special);
+          fall_back(exists[r] && fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy), Path::lossy);
+          fall_back(exists[r] && lossy >= SPECIAL, Path::special);
+          fall_back(exists[r] && of_row[r].zeros + zeros > most_zeros, Path::unproved);
         }
       }
     }
-    unsigned& of_part = worst[warpgroup][turn];
-    if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
-    named_barrier_sync(1 + warpgroup, 128);
-    path = static_cast<Path>(of_part);
-    turn = (turn + 1) % 3;
-    // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
-    if (thread == 0) worst[warpgroup][(turn + 1) % 3] = 0;
+    if (guarded) {
+      unsigned& of_part = worst[warpgroup][turn];
+      if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
+      named_barrier_sync(1 + warpgroup, 128);
+      path = static_cast<Path>(of_part);
+      turn = (turn + 1) % 3;
+      // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
+      if (thread == 0) worst[warpgroup][(turn + 1) % 3] = 0;
+    }
     if (thread == 0 && rows > 0) {
       atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
       if (path != Path::fast) list[atomicAdd(&ledger->listed, 1u)] = number * CONSUMERS + warpgroup;
@@ -258,23 +275,6 @@ int blocks_for(int tiles) {
   return ceil_div(tiles, waves);
 }
 
-// Room for the parts of so many lines, and what else the splitting pass finds.
-class Room {
- public:
-  Room(const char* parts, const char* counts, const char* facts)
-      : parts_(parts), counts_(counts), facts_(facts) {}
-  SplitLines at_least(int lines, int K, int batch) {
-    const std::int64_t pitch = ceil_div(K, 8) * 8, counts_pitch = ceil_div(ceil_div(K, COUNTED_K), 8) * 8;
-    const std::size_t all = static_cast<std::size_t>(lines) * batch;
-    return {parts_.at_least(all * PARTS * pitch), counts_.at_least(all * counts_pitch), facts_.at_least(all),
-            pitch, counts_pitch};
-  }
-
- private:
-  Workspace<fp16> parts_, counts_;
-  Workspace<Line> facts_;
-};
-
 TensorMap map_parts(const SplitLines& split, int lines, int K, int batch, int box) {
   return tensor_map(split.parts, lines, K, split.pitch, batch * PARTS, lines * split.pitch, box, BK, SWIZZLE);
 }
@@ -283,29 +283,72 @@ TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int b
                     lines * split.counts_pitch, box, MK, COUNTS_SWIZZLE);
 }
 
-void sgemm(const Gemm& g) {
+int tiles_of(const Gemm& g) { return ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch; }
+
+// What a call needs in device memory.
+struct Memory {
+  SplitLines a, b;  // none if K is short
+  unsigned* list;   // [parts of C]
+  Ledger* ledger;
+};
+
+// Launches it all; the ledger then has how many parts went which way.
+void multiply(const Gemm& g, const Transposed& transposed, Accuracy accuracy, const Memory& memory) {
+  const auto& [a, b, list, ledger] = memory;
+  const int tiles = tiles_of(g), parts = tiles * CONSUMERS;
+  if (parts == 0) return;
+  const dim3 fp32_grid(min(parts, 8 * multiprocessors())), fp32_block(fp32_parts::THREADS);
+  if (g.K < SHORTEST) {
+    launch(fp32_parts::gemm_fp32<true, FindPart>, fp32_grid, fp32_block, 0, g, transposed, list, ledger,
+           parts);
+    return;
+  }
+  const bool aligned = is_aligned(g);
+  const Lines rows{g.A, g.M, g.K, g.lda, g.strideA, aligned && (!transposed.a || g.M % 4 == 0)};
+  const Lines columns{g.B, g.N, g.K, g.ldb, g.strideB, aligned};
+  (transposed.a ? split<true> : split<false>)(rows, a, g.batch, ledger);
+  (transposed.b ? split<false> : split<true>)(columns, b, g.batch, nullptr);
+  launch(aligned ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
+         sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
+         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
+         ledger, accuracy);
+  if (accuracy == Accuracy::fast) return;
+  launch(fp32_parts::gemm_fp32<false, FindPart>, fp32_grid, fp32_block, 0, g, transposed, list, ledger,
+         parts);
+}
+
+// Room for the parts of so many lines, and what else the splitting pass finds.
+class Room {
+ public:
+  Room(const char* parts, const char* counts, const char* facts)
+      : parts_(parts), counts_(counts), facts_(facts) {}
+  SplitLines at_least(int lines, int K, int batch) {
+    const SplitSizes size(lines, K, batch);
+    return {parts_.at_least(size.parts), counts_.at_least(size.counts), facts_.at_least(size.facts),
+            size.pitch, size.counts_pitch};
+  }
+
+ private:
+  Workspace<fp16> parts_, counts_;
+  Workspace<Line> facts_;
+};
+
+Ways sgemm(const Gemm& g, Accuracy accuracy) {
   static Room room_a("parts of A", "counts of A", "rows of A"),
       room_b("parts of B", "counts of B", "columns of B");
   static Workspace<unsigned> list_workspace("list");
   static Workspace<Ledger> ledger_workspace("ledger");
-  if (g.M == 0 || g.N == 0 || g.batch == 0) return;
-  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, parts = tiles * CONSUMERS;
-  unsigned* list = list_workspace.at_least(parts);
-  Ledger* ledger = ledger_workspace.at_least(1);
-  latest_ledger = ledger;
-  const dim3 fp32_grid(min(parts, 8 * multiprocessors())), fp32_block(fp32_parts::THREADS);
-  if (g.K < SHORTEST) {
-    launch(fp32_parts::gemm_fp32<true, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
-    return;
+  if (g.M == 0 || g.N == 0 || g.batch == 0) return {};
+  Memory memory{};
+  memory.list = list_workspace.at_least(tiles_of(g) * CONSUMERS);
+  memory.ledger = ledger_workspace.at_least(1);
+  latest_ledger = memory.ledger;
+  if (g.K >= SHORTEST) {
+    memory.a = room_a.at_least(g.M, g.K, g.batch);
+    memory.b = room_b.at_least(g.N, g.K, g.batch);
   }
-  const SplitLines a = room_a.at_least(g.M, g.K, g.batch), b = room_b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, g.batch, ledger);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)}, b, g.batch);
-  launch(is_aligned(g) ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
-         sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
-         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
-         ledger);
-  launch(fp32_parts::gemm_fp32<false, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
+  multiply(g, {}, accuracy, memory);
+  return {memory.ledger->taken, path_names, PATHS};
 }
 
 }  // namespace

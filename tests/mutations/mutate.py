@@ -53,6 +53,7 @@ ALL_STEPS = sorted(p.parent.name for p in ROOT.glob("steps/*/kernel.cu"))
 STEPS = [step for step in ALL_STEPS if step >= "03" and not is_library(step)]
 GROUPS = [*STEPS, "common"]
 NOT_COMPILED, SURVIVED, SAME_CODE = "does not compile", "survived", "same code"
+SOON_S = 30  # in which most mutants are rejected
 VERIFICATION = ("wrong result", "write outside of a matrix")
 
 HEADER = """# Mutations of the kernels
@@ -102,7 +103,7 @@ class Builder:
     """Compiles mutants of a step with the commands of a build directory, and runs them."""
 
     def __init__(self, build: Path, step: str, scratch: Path):
-        self.step, self.scratch = step, scratch
+        self.build, self.step, self.scratch = build, step, scratch
         self.commands = KernelBuild(build, step)
         program = build / "steps" / step / "run"
         if "observed" not in self.commands.units:
@@ -114,23 +115,27 @@ class Builder:
         # What a verdict depends on, but for the mutant and the problems.
         parts = program.read_bytes() + inspect.getsource(Builder).encode()
         self.environment = hashlib.sha256(parts).hexdigest()
-        self.prepared = False
         self.lock = threading.Lock()
-
-    def prepare(self) -> None:
-        """Sees, once, how the unchanged kernel compiles and how long it runs."""
-        objects = self.compile({}, "unchanged", ("cpu", "observed"))
-        self.original, self.observed = objects["cpu"].read_bytes(), objects["observed"]
         self.cases = self.scratch / f"{self.step}.txt"
         self.cases.write_text("\n".join(self.problems))
+
+    @functools.cached_property
+    def original(self) -> bytes:
+        """What the compiler makes of the kernel as it is. Few mutants get as far as `observed`."""
+        return self.compile({}, "unchanged", ("cpu",))["cpu"].read_bytes()
+
+    @functools.cached_property
+    def observed(self) -> bytes:
+        return self.compile({}, "unchanged", ("observed",))["observed"].read_bytes()
+
+    @functools.cached_property
+    def longest_s(self) -> float:
+        """How long a mutant may run, which only one that does not end soon has to know."""
         started = time.monotonic()
-        self.limit = 600.0
-        verdict = self.run(self.linked(objects, "unchanged"), [])
-        self.limit = 30 + 10 * (time.monotonic() - started)
-        self.check_limit = self.limit * 5
-        if verdict["by"] != SURVIVED:
-            raise UsageError(f"{self.step} fails unchanged: {verdict['said']}")
-        self.prepared = True
+        command = [self.build / "steps" / self.step / "run", "--device", "cpu", "--repeat", "0"]
+        if subprocess.run([*command, "--cases", self.cases], capture_output=True).returncode:
+            raise UsageError(f"{self.step} fails unchanged")
+        return SOON_S + 10 * (time.monotonic() - started)
 
     def compile(self, edited: dict[str, str], name: str, kinds: tuple[str, ...]) -> dict[str, Path]:
         """Objects by kind, with these texts for some of the step's files; CalledProcessError if it does not
@@ -161,11 +166,17 @@ class Builder:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
         )
-        late = threading.Event()
-        timer = threading.Timer(
-            self.check_limit if options else self.limit, lambda: (late.set(), process.kill())
-        )
-        timer.start()
+        ended, late = threading.Event(), threading.Event()
+
+        def limit() -> None:
+            if not ended.wait(SOON_S):
+                with self.lock:
+                    longest = self.longest_s * (5 if options else 1)
+                if not ended.wait(longest - SOON_S):
+                    late.set()
+                    process.kill()
+
+        threading.Thread(target=limit).start()
         results, failed, said, line = 0, [], "", ""
         for line in process.stdout:
             if failed and not said:
@@ -175,8 +186,8 @@ class Builder:
                 results += 1
                 if len(failed) == 2 and said:
                     process.kill()
-        timer.cancel()
         status = process.wait()
+        ended.set()
         if failed:
             by = said.split(":")[0]
             by = "verification" if by in VERIFICATION else by
@@ -188,21 +199,21 @@ class Builder:
 
     def judge(self, mutant: Mutant) -> Verdict:
         with self.lock:
-            if not self.prepared:
-                self.prepare()
+            original = self.original
         name = hashlib.sha256((mutant.file + mutant.text).encode()).hexdigest()[:16]
         edited = {mutant.file: mutant.text}
         try:
             objects = self.compile(edited, name, ("cpu",))
-            same = objects["cpu"].read_bytes() == self.original
+            same = objects["cpu"].read_bytes() == original
             verdict: Verdict = {"by": SURVIVED, "problems": [], "said": ""}
             if not same:
-                verdict = self.run(self.linked(objects | {"observed": self.observed}, name), [])
+                verdict = self.run(self.linked(objects, name), [])
             # Rejected nowhere or at one problem: what does --check see?
             if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
                 objects |= self.compile(edited, name, ("observed",))
-                if same and objects["observed"].read_bytes() == self.observed.read_bytes():
-                    return verdict | {"by": SAME_CODE}
+                with self.lock:
+                    if same and objects["observed"].read_bytes() == self.observed:
+                        return verdict | {"by": SAME_CODE}
                 checked = self.run(self.linked(objects, name), ["--check"])
                 verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
                 if verdict["by"] == SURVIVED and same:

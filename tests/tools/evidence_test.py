@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from tools.base import UsageError
-from tools.claims.context import all_steps
+from tools.claims.context import all_steps, evidence_of
 from tools.machine_code import sass
-from tools.machine_code.architectures import find_compiler, steps_with_kernels
+from tools.machine_code.architectures import find_compiler
 from tools.machine_code.binary import find_tool
 from tools.measuring import counters_record
 from tools.measuring.calibrate import grid_depends_on_device
 
 FOLDER = ROOT / "docs" / "evidence" / "h200"
 FILE = FOLDER / "ladder.json"
+LADDERS = sorted(FOLDER.parent.glob("*/ladder.json"))
 # The fraction of cuBLAS that each step must reach, a little below the record; from 06 on at 8192 too. Step 11
 # is level with cuBLAS, and from 12 on the steps are faster.
 TARGETS = {
@@ -62,8 +63,9 @@ def ratios(records, size):
     return {step: found[step] for step in TARGETS}
 
 
-def test_every_result_is_right(records):
-    for r in records:
+@pytest.mark.parametrize("file", LADDERS, ids=lambda file: file.parent.name)
+def test_every_result_is_right(file):
+    for r in json.loads(file.read_text()):
         case = r["step"], r["m"], r["batch"]
         assert r["device_kind"] == "gpu", case
         assert r["verified"] is True, case
@@ -88,12 +90,19 @@ def test_each_step_is_faster_than_the_one_before(records, size):
     assert all(before < after for before, after in itertools.pairwise(ladder)), ladder
 
 
-def test_one_machine(records):
+@pytest.mark.parametrize("file", LADDERS, ids=lambda file: file.parent.name)
+def test_one_machine(file):
+    """A directory of docs/evidence holds what one kind of GPU was measured to do: figures that compare."""
+    records = json.loads(file.read_text())
     assert len({(r["device"], r["driver"], r["cuda"]) for r in records}) == 1
+    assert records[0]["device"] == json.loads((file.parent / "device.json").read_text())["name"]
+    for profile in file.parent.glob("[0-9][0-9]_*.json"):
+        assert json.loads(profile.read_text())["facts"]["device"] == records[0]["device"]
 
 
-def test_plots_show_the_record(records, tool):
-    result = tool("plot", "--check", FILE)
+@pytest.mark.parametrize("file", LADDERS, ids=lambda file: file.parent.name)
+def test_plots_show_the_record(file, tool):
+    result = tool("plot", "--check", file)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -113,7 +122,7 @@ def profiles():
 
 
 def test_every_step_has_a_profile_but_those_listed():
-    missing = [step for step in all_steps() if not (FOLDER / f"{step}.json").exists()]
+    missing = [step for step in all_steps() if not (evidence_of(step) / f"{step}.json").exists()]
     assert missing == NOT_YET_PROFILED
 
 
@@ -154,8 +163,8 @@ def test_profiles_are_of_the_kernels_as_they_are():
     the source in the records are today's."""
     build = Path(os.environ.get("BUILD", ""))
     checked = 0
-    for step in steps_with_kernels():
-        text = (FOLDER / f"{step}.json").read_text()
+    for file in sorted(FOLDER.parent.glob("*/[0-9][0-9]_*.json")):
+        step, text = file.stem, file.read_text()
         record = json.loads(text)
         if nvcc_version() != record["facts"]["nvcc"] or "sm_90a" not in archs_of(build, step):
             continue

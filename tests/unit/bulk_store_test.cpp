@@ -148,6 +148,26 @@ TEST_P(StoreFault, NobodyWaits) {
   }
 }
 
+// It writes nothing, but is followed all the same.
+TEST_P(StoreFault, BeyondItsMatrix) {
+  describe_y();
+  const TensorMap map = tensor_map(y.data(), 1, 64, 64, 1, 0, 1, 64);
+  const auto store = [&](int n) {
+    run_as<void (*)(float*, TensorMap, int)>("store_beyond", {.grid = 1, .block = 64}, x.data(), map, n);
+  };
+  for (const int n : {0, 3}) {
+    store(n);
+    expect_none();
+  }
+  store(1);
+  expect(FaultKind::copy_outlives_block, 0, "asked for a store of 256 bytes, and nobody has waited");
+  store(2);
+  expect(FaultKind::race_shared, 0,
+         "writes tile[5], which a store that thread (0,0,0) asked for at " + here("store_beyond") +
+             " has yet to read: nobody has waited for it",
+         "store_beyond_overwritten");
+}
+
 TEST_P(StoreFault, SourceNotWrittenYet) {
   run("store_tile", 1, 64, 11);
   const std::vector<Fault> faults = cpu_device::take_faults();

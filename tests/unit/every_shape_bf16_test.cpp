@@ -1,4 +1,4 @@
-// The model by which kernels/every_shape_bf16.cu chooses.
+// The model by which steps/38_every_shape_bf16 chooses.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/kernels/every_shape_bf16_choose.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
 
 namespace {
 

@@ -1,7 +1,5 @@
 // The names, places and sizes of a struct's members.
 
-#include "common/cpu_device/member_names.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/cuda_on_cpu.hpp"
+#include "common/cpu_device/dynamic_parts.hpp"
 
 namespace {
 

@@ -60,6 +60,8 @@ TEST_F(AllOrders, ShowThatAnotherMayComeFirst) {
   EXPECT_GT(orders.schedules, orders.bad);
   EXPECT_EQ(orders.table.size(), 2u);
   expect_fault(FaultKind::deadlock, "first_come", "waits here for phase 2 of the mbarrier written");
+  ASSERT_GT(faults[0].table.size(), 2u);  // who waits for whom, beside who has done what
+  EXPECT_THAT(faults[0].table[1], HasSubstr("for phase 2 of the mbarrier written"));
   orders = run_all("first_come", 96, 2);
   EXPECT_THAT(faults, IsEmpty());
   EXPECT_EQ(orders.schedules, 1u);

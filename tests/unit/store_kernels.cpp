@@ -78,6 +78,21 @@ __global__ void store_over_write(float* x, float* y, int n) {
   bulk_store_wait_read<0>();
 }
 
+// A store whose box of 64 floats lies outside its matrix. n: 1: nobody waits; 2: its source is overwritten
+// before that; 3: its source has not been written, of which nothing is stored.
+__global__ void store_beyond(float* x, const __grid_constant__ TensorMap map, int n) {
+  __shared__ __align__(128) float tile[64];
+  const int t = static_cast<int>(threadIdx.x);
+  if (n != 3) tile[t] = x[t];
+  fence_async_proxy();
+  __syncthreads();
+  if (t != 0) return;
+  tensor_store(map, 64, 0, 0, tile);  // here: store_beyond
+  bulk_store_commit();
+  if (n == 2) tile[5] = 0.0f;  // here: store_beyond_overwritten
+  if (n != 1) bulk_store_wait_read<0>();
+}
+
 // Block 0 packs what block 1 copies in bulk: x[64 ...]; its first element is a flag. The fence: n is 0: by
 // those that pack, 1: by the thread that copies, when it has waited; 2: nowhere; 3: of shared memory; 4: by
 // the thread that copies, before it waits; 5: block 0 stores in bulk, and needs none.
@@ -139,6 +154,6 @@ __global__ void store_outside(float* x, float* y, int n) {
 }
 
 TEST_KERNELS(store_rows, store_copied, store_box<float>, store_box<bf16>, store_lines, store_tile, store_seen,
-             store_over_write, pack_for_next_block, store_misaligned, store_outside)
+             store_over_write, pack_for_next_block, store_beyond, store_misaligned, store_outside)
 
 }  // namespace

@@ -47,6 +47,19 @@ __global__ void hangs_polling(float*, float*, int) {
   }
 }
 
+__global__ void producer_and_consumers(float*, float*, int) {
+  __shared__ std::uint64_t full, empty;
+  init(&full, 1);
+  init(&empty, 1);
+  if (threadIdx.x == 0) {
+    mbarrier_arrive(&full);    // here: fills
+    mbarrier_wait(&empty, 0);  // here: producer_and_consumers
+  } else if (threadIdx.x >= 32) {
+    mbarrier_wait(&full, 0);
+    mbarrier_wait(&full, 1);  // here: consumes
+  }
+}
+
 // The memory of an mbarrier serves twice.
 __global__ void invalidated(float*, float* y, int) {
   __shared__ std::uint64_t barrier;
@@ -175,6 +188,6 @@ __global__ void many_readers(float*, float* y, int n) {
 
 TEST_KERNELS(phases, polls, invalidated, chain, many_readers, no_init, init_twice, init_without_barrier,
              no_fence, bad_parity, too_many_arrivals, too_many_bytes, overwritten_mbarrier,
-             expect_is_no_arrive, hangs_polling)
+             expect_is_no_arrive, hangs_polling, producer_and_consumers)
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 namespace {
 
+using testing::Contains;
+
 TEST_P(BothBuilds, PhasesOfAnMbarrier) {
   for (const unsigned threads : {2u, 33u, 256u}) {
     run("phases", 1, threads, 7);
@@ -61,6 +63,29 @@ TEST_P(BothBuilds, WaitsThatNeverEnd) {
   expect(FaultKind::missing_lane, 0);
   run("named_barrier_too_few", 2, 64);
   expect(FaultKind::deadlock, 0, "barrier 3, to which 32 of 64 threads have come");
+}
+
+TEST_F(Check, WhoWaitsForWhom) {
+  run("producer_and_consumers", 1, 64);
+  const Fault fault = expect(FaultKind::deadlock, 0, "waits here for phase 0 of the mbarrier empty");
+  EXPECT_THAT(fault.table, ElementsAre("who waits for whom:",
+                                       "[1] thread (0,0,0) waits at " + here("producer_and_consumers") +
+                                           " for phase 0 of the mbarrier empty, which lacks 1 arrival of 1",
+                                       "      nobody has come to it yet",
+                                       "[2] warp 1 waits at " + here("consumes") +
+                                           " for phase 1 of the mbarrier full, which lacks 1 arrival of 1",
+                                       "      came before, not this time: thread (0,0,0) (" + here("fills") +
+                                           "), now at [1]",
+                                       "[3] 31 threads of warp 0 have left the kernel"));
+  EXPECT_THAT(describe(fault), HasSubstr("\n    [3] 31 threads"));
+  run("hangs_polling", 1, 64);
+  const Fault polls = expect(FaultKind::deadlock, 0);
+  ASSERT_EQ(polls.table.size(), 3u);
+  EXPECT_THAT(polls.table[1], HasSubstr("[1] warps 0-1 wait at " + here("hangs_polling")));
+  EXPECT_THAT(polls.table[2], HasSubstr("      has come this time: thread (0,0,0) ("));
+  run("named_barrier_too_few", 1, 64);
+  EXPECT_THAT(expect(FaultKind::deadlock, 0).table,
+              Contains(HasSubstr("      has come this time: warp 0 (")));
 }
 
 TEST_F(Check, MbarrierInitNeedsABarrier) {

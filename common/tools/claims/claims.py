@@ -26,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.base import BUILD, Parser, UsageError, read_fields, read_toml
+from tools.base import BUILD, EVIDENCE, Parser, UsageError, read_fields, read_toml
 from tools.claims.context import Context
 from tools.claims.objects import ExpressionError, NotAvailable
 from tools.claims.values import Comparison, explain, is_condition, sources
@@ -65,7 +65,10 @@ class Claim:
 
 @dataclass
 class ClaimsFile:
+    """gpu: the directory in docs/evidence of the GPU that the claims are of; see context.evidence_of."""
+
     claims: list[Claim]
+    gpu: str = EVIDENCE.name
 
     def __post_init__(self) -> None:
         ids = Counter(claim.id for claim in self.claims)

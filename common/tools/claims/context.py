@@ -48,6 +48,14 @@ def all_steps(root: Path = ROOT) -> list[str]:
     return sorted(path.parent.name for path in (root / "steps").glob("[0-9][0-9]_*/kernel.cu"))
 
 
+def evidence_of(step: str, root: Path = ROOT) -> Path:
+    """The directory of what was recorded of a step: docs/evidence/h200, unless its claims.toml names another
+    GPU (gpu = "h100"). What a page compares comes from one directory, that of the page's step."""
+    file = root / "steps" / step / "claims.toml"
+    gpu = read_toml(file).get("gpu") if step and file.exists() else None
+    return root / "docs" / "evidence" / str(gpu or EVIDENCE.name)
+
+
 def once(method: Callable[..., Any]) -> Callable[..., Any]:
     """Calls a method once for the same arguments, whatever the step."""
 
@@ -66,8 +74,9 @@ class Context:
     """What an expression is evaluated in. build: the build directory, if there is one; step: the directory
     name of the step that the expression belongs to; arch: whose machine code sass() reads by default;
     step_dir: where that step's kernel.cu lies, if not in steps/; profiles: a directory with other profiles
-    than the recorded ones; root: the project; evidence: the directory of all that was recorded; mine: the
-    directory of a student's kernel: kernel.cu, the program run and, where there is nvcc, kernel.cubin."""
+    than the recorded ones; root: the project; evidence: the directory of all that was recorded, if it is not
+    evidence_of() a step; mine: the directory of a student's kernel: kernel.cu, the program run and, where
+    there is nvcc, kernel.cubin."""
 
     build: Path | None
     step: str
@@ -75,7 +84,7 @@ class Context:
     step_dir: Path | None = None
     profiles: Path | None = None
     root: Path = ROOT
-    evidence: Path = EVIDENCE
+    evidence: Path | None = None
     mine: Path | None = None
     _cache: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -147,8 +156,21 @@ class Context:
 
     # ---- What an expression may call, and what that reads
 
+    def recorded(self, step: str = "") -> Path:
+        """The directory of what was recorded for this context's step; without one, of the given step."""
+        of = self.step or step
+        return self.evidence or self._cache.setdefault(("recorded", of), evidence_of(of, self.root))
+
+    def of_any_gpu(self, file: str, what: str) -> list[tuple[str, dict[str, Any]]]:
+        """The records of a file that is not of one step, each with the name of its GPU's directory: this
+        context's first."""
+        own = self.recorded()
+        others = sorted(path for path in own.parent.glob(f"*/{file}") if path.parent != own)
+        paths = [path for path in (own / file, *others) if path.exists()] or [own / file]
+        return [(path.parent.name, record) for path in paths for record in self._json(path, what)]
+
     def gpu(self) -> Gpu:
-        record = self._json(self.evidence / "device.json", "the GPU")
+        record = self._json(self.recorded() / "device.json", "the GPU")
         figures = {name: figure["value"] for name, figure in record["figures"].items()}
         return Gpu(record["name"], {"name": record["name"], **figures})
 
@@ -235,7 +257,7 @@ class Context:
     def profile_record(self, step: str) -> dict[str, Any]:
         """docs/evidence/<gpu>/<step>.json, or its fresh counterpart."""
         step = self.directory(step)
-        path = (self.profiles or self.evidence) / f"{step}.json"
+        path = (self.profiles or self.recorded(step)) / f"{step}.json"
         record = self._json(path, f"the profile of {step}")
         if not isinstance(record, dict) or not isinstance(record.get("runs"), list):
             raise NoValue(f"{path} holds no profile; record it with `ladder profile record`")
@@ -266,20 +288,20 @@ class Context:
         """m and k are n if left out."""
         wanted = (self.directory(step), m or n, n, k or n, batch)
         shape = " x ".join(map(str, wanted[1:4])) if m or k else n
-        for record in self.ladder_records():
+        for record in self.ladder_records(wanted[0]):
             if tuple(record[key] for key in ("step", "m", "n", "k", "batch")) == wanted:
                 return Ladder(f"the ladder of {wanted[0]} at {shape}", record)
         raise NotAvailable(f"the ladder holds no measurement of {wanted[0]} at {shape}, batch {batch}")
 
-    def ladder_records(self) -> list[dict[str, Any]]:
-        return self._json(self.evidence / "ladder.json", "the ladder")
+    def ladder_records(self, step: str = "") -> list[dict[str, Any]]:
+        return self._json(self.recorded(step) / "ladder.json", "the ladder")
 
     def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
         """An experiment's variants, measured at n, each with what is known of its machine code
         and its speedup against the first."""
         files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
-        pick(files, name, f"there is no experiment '{name}'")
-        every = self._json(self.evidence / "experiments.json", f"the experiment {name}")
+        step = read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", "")
+        every = self._json(self.recorded(step) / "experiments.json", f"the experiment {name}")
         records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)]
         if not records:
             raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
@@ -295,8 +317,8 @@ class Context:
 
     def variant(self, name: str, values: str) -> Figures:
         """Counters of a variant that `ladder profile variants` put in docs/evidence/<gpu>/<name>.json, as in
-        variant('bands', 'tiles in bands of 4 rows')."""
-        records = self._json(self.evidence / f"{name}.json", f"the variants {name}")
+        variant('bands', 'tiles in bands of 4 rows'). A folder of variants is profiled on one GPU."""
+        records = [record for _, record in self.of_any_gpu(f"{name}.json", f"the variants {name}")]
         known = {record["variant"]: record for record in records}
         return Figures(
             f"the variant {values} of {name}", pick(known, values, f"{name} has no variant '{values}'")
@@ -304,7 +326,7 @@ class Context:
 
     def register_banks(self, pattern: str, warps: int = 4) -> RegisterBanks:
         """A pattern of experiments/register_banks as it was measured, with so many warps to a scheduler."""
-        record = self._json(self.evidence / "register_banks.json", "experiments/register_banks")
+        record = self._json(self.recorded() / "register_banks.json", "experiments/register_banks")
         models = {row["pattern"]: row["models"] for row in record["patterns"]}
         of_pattern = pick(models, pattern, f"no pattern '{pattern}' was measured")
         found = {r["warps_per_scheduler"]: r for r in record["measured"] if r["pattern"] == pattern}

@@ -200,10 +200,9 @@ def order_picture(step: str, size: int, order: list[tuple[int, int, int, bool]])
 HIGH, APART = 20.0, 7.0
 
 
-def describe_schedule(record: dict[str, Any], begin: int, end: int) -> str:
+def describe_schedule(record: dict[str, Any], device: str, begin: int, end: int) -> str:
     block, unit = record["block"], "cycles" if record["device"] == "gpu" else "events"
     full = [n for n in range(len(block["consumer 0"]) // 2) if begin <= block["consumer 0"][2 * n] < end]
-    device = "H200" if record["device"] == "gpu" else "CPU device"
     return (
         f"{record['step']} on the {device}: what a producer and two consumers of one block did "
         f"in {unit} {begin} to {end}, with {record['stages']} stages. "
@@ -211,12 +210,13 @@ def describe_schedule(record: dict[str, Any], begin: int, end: int) -> str:
     )
 
 
-def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
+def schedule(record: dict[str, Any], k_tiles: int, gpu_name: str) -> tuple[str, str]:
     """So many k-tiles before and after the end of the block's first tile, as a picture and in words."""
     block, per_tile, gpu = record["block"], record["k_tiles"], record["device"] == "gpu"
     places = per_tile - k_tiles, min(per_tile + k_tiles, len(block["consumer 0"]) // 2 - 1)
     begin, end = (block["consumer 0"][2 * at] for at in places)
-    sheet = Sheet(f"A producer and two consumers on {'an H200' if gpu else 'the CPU device'}")
+    device = gpu_name if gpu else "CPU device"
+    sheet = Sheet(f"A producer and two consumers on {'an' if gpu else 'the'} {device}")
     left = MARGIN + 94.0
     scale = (PHONE - MARGIN - left) / (end - begin)
 
@@ -264,5 +264,5 @@ def schedule(record: dict[str, Any], k_tiles: int) -> tuple[str, str]:
         **filled("here", 0.6),
     )
     sheet.explain("it stores the tile of C; paler: the next tile", **filled("mark", 0.75))
-    says = describe_schedule(record, begin, end)
+    says = describe_schedule(record, device, begin, end)
     return sheet.document(says, MARGIN + 4), says

@@ -28,6 +28,10 @@ NEEDED = re.compile(
 SLOW_S = 120  # for objects of at most MOST_BYTES, binutils take less
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
 OWN = "exercise.kernel."  # how names begin that no C++ has
+# Of objdump's lines: the student's line, what a relocation names, and a call of what an address tells.
+PLACE = re.compile(r"\S.*/kernel\.cu:(\d+)")
+CALLED = re.compile(r"\bR_\w+\s+(\.text\.(?:(?:hot|unlikely|startup)\.)?)?([\w$]+)")
+BY_ADDRESS = re.compile(r":\s+(?:notrack )?(?:(?:call|jmp)q?\s+\*|blra?\w*\s|bra?\w*\s+x\d)")
 OUTLIVES = "the variable: constexpr makes a constant; in a function, without static, it is new in every call."
 
 
@@ -168,12 +172,11 @@ def _kernels_are_whole(path: Path, binutils: str) -> None:
             kernel = section[1].removeprefix(KERNELS) if section[1].startswith(KERNELS) else ""
         if not kernel:
             continue
-        if place := re.match(r"\S.*/kernel\.cu:(\d+)", text):
+        if place := PLACE.match(text):
             line = int(place[1])
-        called = re.search(r"\bR_\w+\s+(\.text\.(?:(?:hot|unlikely|startup)\.)?)?([\w$]+)", text)
-        by_address = re.search(r":\s+(?:notrack )?(?:(?:call|jmp)q?\s+\*|blra?\w*\s|bra?\w*\s+x\d)", text)
-        if "R_AARCH64_TLSDESC_CALL" in text:  # which finds a shared variable
-            by_address = None
+        called = CALLED.search(text)
+        # Of an AArch64 relocation that finds a shared variable, too.
+        by_address = None if "R_AARCH64_TLSDESC_CALL" in text else BY_ADDRESS.search(text)
         name = called[2] if called and (called[1] or called[2] in own) else kernel
         trusted = name == kernel or "exercise_guard" in name  # which no student's file may hold
         if by_address or not trusted:

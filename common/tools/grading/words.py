@@ -26,7 +26,8 @@ WRONG_ELSE = "one element by hand: which row of A and which column of B does the
 
 def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None:
     """The message of an observed run in plain words; None if it is no such message."""
-    match = FAULT.fullmatch(complaint)
+    message, *table = complaint.splitlines() or [""]  # a deadlock's table: who waits for whom
+    match = FAULT.fullmatch(message)
     if match is None or match["kind"] not in WORDS["fault"]:
         return None
     says, look = WORDS["fault"][match["kind"]].values()
@@ -34,7 +35,9 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     look = _where_options_point(look, problem) if "global" in match["kind"] else look
     detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
-    return Finding(match["kind"], f"{says} ({match['kind']}).", line, [where, f"Seen with {problem}."], look)
+    return Finding(
+        match["kind"], f"{says} ({match['kind']}).", line, [where, *table, f"Seen with {problem}."], look
+    )
 
 
 def wrong_finding(complaint: str, problem: Problem, otherwise: str = "") -> Finding:

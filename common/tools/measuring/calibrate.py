@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from tools.base import (
     BUILD,
-    EVIDENCE,
     ROOT,
     Parser,
     UsageError,
@@ -189,10 +188,10 @@ def grid_depends_on_device(step: str) -> bool:
     return any("multiprocessors()" in read_text(path) for path in files)
 
 
-def steps_recorded(steps: Sequence[str], evidence: Path) -> tuple[list[str], list[str]]:
+def steps_recorded(steps: Sequence[str], context: Context) -> tuple[list[str], list[str]]:
     """Of the steps with a kernel those that `ladder profile` has recorded, and the others."""
     own = [step for step in steps if not is_library(step)]
-    recorded = [step for step in own if (evidence / f"{step}.json").exists()]
+    recorded = [step for step in own if (context.recorded(step) / f"{step}.json").exists()]
     return recorded, [step for step in own if step not in recorded]
 
 
@@ -200,11 +199,11 @@ def calibrate(
     steps: list[str], context: Context, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Outcome]:
     """Each step at each observed problem: the context's X-rays against its evidence."""
-    differences = read_differences(context.evidence)
+    differences = read_differences(context.recorded())
     for step in steps:
         if grid_depends_on_device(step):
             continue
-        path = context.evidence / f"{step}.json"
+        path = context.recorded(step) / f"{step}.json"
         for run in read_json(path, "; record it with ladder profile")["runs"]:
             problem = (run["m"], run["n"], run["k"])
             if problem in OBSERVED:
@@ -215,18 +214,19 @@ def calibrate(
 def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--build", default=BUILD, type=Path)
-    parser.add_argument("--evidence", default=EVIDENCE, type=Path)
+    parser.add_argument("--evidence", type=Path, help="the directory of all records [docs/evidence/<gpu>]")
     parser.add_argument("--steps", default="", help="names, separated by commas; from 01 on if left out")
     parser.add_argument("--verbose", action="store_true", help="each step and each listed difference")
     args = parser.parse_args()
-    recorded, missing = steps_recorded(all_steps(), args.evidence)
+    context = Context(args.build, "", evidence=args.evidence)
+    recorded, missing = steps_recorded(all_steps(), context)
     steps = chosen(args.steps.split(","), [*recorded, *missing], "step") if args.steps else recorded
     if not steps:
-        raise UsageError(f"{args.evidence} has no record of any step; record them with ladder profile")
+        raise UsageError(f"{context.recorded()} has no record of any step; record them with ladder profile")
     say = print if args.verbose else lambda _: None
     equal = listed = wrong = 0
     try:
-        for o in calibrate(steps, Context(args.build, "", evidence=args.evidence), say):
+        for o in calibrate(steps, context, say):
             say(f"{o.step} {o.problem}: {o.equal} equal, {o.listed} listed")
             equal, listed, wrong = equal + o.equal, listed + o.listed, wrong + len(o.wrong)
             for line in o.wrong:

@@ -188,11 +188,13 @@ def record_steps(args: argparse.Namespace) -> None:
 
 def describe_all(args: argparse.Namespace) -> None:
     """All records or none: one of other machine code is an error."""
-    known = sorted(path.stem for path in args.out.glob("[0-9][0-9]_*.json"))
-    if not known:
-        raise UsageError(f"{args.out} has no record of a step; ladder profile record writes them")
-    steps = chosen(args.steps.split(","), known, f"record in {args.out}") if args.steps else known
-    records = {path: read_json(path) for path in (args.out / f"{step}.json" for step in steps)}
+    where = args.out or EVIDENCE.parent
+    found = sorted(where.glob("[0-9][0-9]_*.json" if args.out else "*/[0-9][0-9]_*.json"))
+    if not found:
+        raise UsageError(f"{where} has no record of a step; ladder profile record writes them")
+    known = sorted({path.stem for path in found})
+    steps = chosen(args.steps.split(","), known, f"record in {where}") if args.steps else known
+    records = {path: read_json(path) for path in found if path.stem in steps}
     for record in records.values():
         describe(record, args.build)
     for path, record in records.items():
@@ -233,7 +235,10 @@ def main() -> int:
     for command in (record, lines):
         command.add_argument("--steps", default="", help="e.g. 05,06 [all there are]")
         command.add_argument("--build", default=BUILD, type=Path)
-        command.add_argument("--out", default=EVIDENCE, type=Path)
+    record.add_argument(
+        "--out", default=EVIDENCE, type=Path, help="the records' directory [docs/evidence/h200]"
+    )
+    lines.add_argument("--out", type=Path, help="the records' directory [all in docs/evidence]")
     keep = "keep each step's report, if it has at most so many kilobytes (1000)"
     record.add_argument("--keep-reports", type=int, nargs="?", const=1000, metavar="KB", help=keep)
     variants = commands.add_parser("variants", help="record the counters of programs in a folder")

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -273,13 +274,20 @@ def check(e: Experiment, variant: Variant, commands: KernelBuild, folder: Path) 
 
 
 def check_all(experiments: list[Experiment], build: Path) -> bool:
-    """Whether each variant is right on the CPU device, or wrong where it should be; prints what it says."""
+    """Whether each variant is right on the CPU device, or wrong where it should be; prints what it says. What
+    is the same but for the compiler's options, or in another experiment, is run once."""
     fine = True
+    commands_of = cache(KernelBuild)
+    checked: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, bool]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for e in experiments:
             for n, variant in enumerate(e.variants):
-                commands = KernelBuild(build, e.program(variant))
-                said, as_said = check(e, variant, commands, Path(folder).resolve() / e.name / str(n))
+                program, problem = e.program(variant), tuple(variant.wrong_at or e.problem)
+                key = variant.source(), program, problem, bool(variant.wrong_at)
+                if key not in checked:
+                    where = Path(folder).resolve() / e.name / str(n)
+                    checked[key] = check(e, variant, commands_of(build, program), where)
+                said, as_said = checked[key]
                 print(f"{e.name}, {variant.name}: {said}", flush=True)
                 fine = fine and as_said
     return fine

@@ -4,7 +4,8 @@
 
 The kernels are the variants of experiments/timeline/kernels.toml, which put a counter's readings where C
 should be: on a GPU the multiprocessor's cycles, on the CPU device its own calls. FILE gets what one block of
-each did; the pages draw docs/evidence/h200/timeline.json.
+each did; the pages draw timeline.json in docs/evidence/<gpu>. To record on another machine,
+build with --keep here and run with --programs there.
 """
 
 import subprocess
@@ -33,35 +34,43 @@ def block_of(c: Any, block: int) -> dict[str, Any]:
     return {name: events(row, rows[0][0]) for name, row in zip(names, rows, strict=False)}
 
 
-def record(build: Path, device: str) -> list[dict[str, Any]]:
-    import numpy as np
-
+def build_programs(build: Path, device: str, folder: Path) -> None:
+    """Makes <folder>/STEP/run and, beside it, about.json of each of the kernels."""
     kernels = experiment.read(ROOT / "experiments" / "timeline" / "kernels.toml")
     m, n, k = SIZES[device]
+    for variant in kernels.variants:
+        commands, made = KernelBuild(build, kernels.program(variant)), folder / variant.kernel
+        made.mkdir(parents=True, exist_ok=True)
+        source, unit = made / "kernel.cu", made / "unit.o"
+        source.write_text(variant.source())
+        result = commands.compile(commands.units[device], source, unit)
+        if result.returncode == 0:
+            result = commands.link_program(made / "run", **{device: unit})
+        if result.returncode:
+            raise UsageError(f"timeline, {variant.name}: {first_error(result)}")
+        unit.unlink()
+        values = constants(source.read_text())
+        about = {"step": variant.kernel, "device": device, "m": m, "n": n, "k": k, "options": variant.options}
+        write_json(
+            made / "about.json", about | {"stages": values["STAGES"], "k_tiles": -(-k // values["BK"])}
+        )
+
+
+def record(folder: Path) -> list[dict[str, Any]]:
+    """Runs what build_programs made."""
+    import numpy as np
+
     found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for variant in kernels.variants:
-            commands = KernelBuild(build, kernels.program(variant))
-            source, unit, program, out = (
-                Path(folder) / name for name in ("kernel.cu", "unit.o", "run", "c.npy")
-            )
-            source.write_text(variant.source())
-            result = commands.compile(commands.units[device], source, unit)
-            if result.returncode == 0:
-                result = commands.link_program(program, **{device: unit})
-            if result.returncode:
-                raise UsageError(f"timeline, {variant.name}: {first_error(result)}")
-            sizes = [
-                word for name, size in zip("mnk", (m, n, k), strict=True) for word in (f"--{name}", str(size))
-            ]
-            command = [str(program), "--device", device, *sizes, *variant.options, "--out", str(out)]
-            ran = subprocess.run(command, capture_output=True, text=True)
-            if ran.returncode or not out.exists():
-                raise UsageError(f"timeline, {variant.name}: {(ran.stderr or ran.stdout).strip()}")
-            values = constants(source.read_text())
-            about = {"step": variant.kernel, "device": device, "m": m, "n": n, "k": k}
-            about |= {"stages": values["STAGES"], "k_tiles": -(-k // values["BK"])}
-            found.append(about | {"block": block_of(np.load(out), 0)})
+    for path in sorted(folder.glob("*/about.json")):
+        about, out = read_json(path), path.with_name("c.npy")
+        sizes = [word for name in "mnk" for word in (f"--{name}", str(about[name]))]
+        command = [str(path.with_name("run")), "--device", about["device"], *sizes, *about.pop("options")]
+        ran = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True)
+        if ran.returncode or not out.exists():
+            raise UsageError(f"timeline, {about['step']}: {(ran.stderr or ran.stdout).strip()}")
+        found.append(about | {"block": block_of(np.load(out), 0)})
+    if not found:
+        raise UsageError(f"{folder} holds no programs; ladder timeline --keep makes them")
     return found
 
 
@@ -69,8 +78,19 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--device", default="gpu", choices=SIZES)
     parser.add_argument("--build", default=BUILD, type=Path)
-    parser.add_argument("--out", required=True, type=Path, help="keeps the records of the other device")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make the programs there and run nothing")
+    parser.add_argument("--programs", type=Path, metavar="DIR", help="take those, which --keep made")
+    parser.add_argument("--out", type=Path, help="keeps the records of the other device")
     args = parser.parse_args()
+    if (args.keep is None) == (args.out is None):
+        raise UsageError("give --out FILE to record, or --keep DIR to build only")
+    with tempfile.TemporaryDirectory() as folder:
+        programs = args.programs or args.keep or Path(folder)
+        if args.programs is None:
+            build_programs(args.build, args.device, programs.resolve())
+        if args.out is None:
+            return 0
+        new = record(programs.resolve())
     old = read_json(args.out) if args.out.exists() else []
-    write_json(args.out, [*(r for r in old if r["device"] != args.device), *record(args.build, args.device)])
+    write_json(args.out, [*(r for r in old if r["device"] != args.device), *new])
     return 0

@@ -153,7 +153,8 @@ def make_ladder(request: Request) -> str:
 def make_shapes(request: Request) -> str:
     """Every shape that was measured with a step, the smallest product first."""
     step = request.step
-    records = [r for r in request.context.ladder_records() if r["step"] == step and r["ratio_to_cublas"]]
+    every = request.context.ladder_records(step)
+    records = [r for r in every if r["step"] == step and r["ratio_to_cublas"]]
     if not records:
         raise NotAvailable(f"the ladder holds no measurement of {step}")
     records.sort(key=lambda r: (r["m"] * r["n"] * r["k"] * r["batch"], r["m"], r["n"]))
@@ -325,7 +326,7 @@ def roofline_point(request: Request, step: str) -> roofline.Point:
 def make_calibration(request: Request) -> str:
     """How many of the GPU's memory instructions the X-ray agrees with, and why the others differ."""
     context = request.context
-    steps, unrecorded = calibrate.steps_recorded(context.steps(), context.evidence)
+    steps, unrecorded = calibrate.steps_recorded(context.steps(), context)
     outcomes = list(calibrate.calibrate(steps, context))
     if wrong := [line for outcome in outcomes for line in outcome.wrong]:
         raise UsageError(f"the X-ray and the counters differ: {wrong[0]}")
@@ -333,7 +334,7 @@ def make_calibration(request: Request) -> str:
     total = ["all", "", f"**{sum(o.equal for o in outcomes)}**", f"**{sum(o.listed for o in outcomes)}**"]
     head = ["step", "M × N × K", "instructions that agree", "that differ, with a reason"]
     reasons: dict[str, dict[str, None]] = {}
-    for difference in calibrate.read_differences(context.evidence):
+    for difference in calibrate.read_differences(context.recorded()):
         reasons.setdefault(difference.reason, {})[code(difference.step)] = None
     listed = "\n".join(f"- {', '.join(of)}: {reason}." for reason, of in reasons.items())
     missing = f"Not recorded yet: {', '.join(map(code, unrecorded))}.\n\n" if unrecorded else ""

@@ -277,11 +277,12 @@ def make_order(request: Request) -> str:
 @block("step")
 def make_schedule(request: Request) -> str:
     step, [device, k_tiles] = request.step, request.words("schedule DEVICE K_TILES")
-    records = request.context._json(request.context.evidence / "timeline.json", "the timeline")
-    record = next((r for r in records if (r["step"], r["device"]) == (step, device)), None)
-    if record is None:
+    records = request.context.of_any_gpu("timeline.json", "the timeline")
+    found = next(((gpu, r) for gpu, r in records if (r["step"], r["device"]) == (step, device)), None)
+    if found is None:
         raise NotAvailable(f"the timeline of {step} on the {device} is not recorded yet")
-    svg, says = pipeline.schedule(record, int(k_tiles))
+    gpu, record = found
+    svg, says = pipeline.schedule(record, int(k_tiles), gpu.upper())
     return request.figure([step, "schedule", device], svg, says)
 
 

@@ -74,7 +74,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.base import BUILD, EVIDENCE, ROOT, Parser, UsageError, read_text, write_whole
+from tools.base import BUILD, ROOT, Parser, UsageError, read_text, write_whole
 from tools.claims import values
 from tools.claims.constants import constants
 from tools.claims.context import Context
@@ -215,9 +215,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on any difference")
     parser.add_argument("--words", action="store_true", help="count the words that a page shows unfolded")
     parser.add_argument("--build", type=Path, default=BUILD, help="the build directory [build]")
-    parser.add_argument(
-        "--evidence", type=Path, default=EVIDENCE, help="what was recorded [docs/evidence/h200]"
-    )
+    parser.add_argument("--evidence", type=Path, help="the directory of all records [docs/evidence/<gpu>]")
     parser.add_argument("files", nargs="*", type=Path, help="Markdown files [README.md, docs/]")
     args = parser.parse_args(arguments)
     if args.words:

@@ -41,7 +41,7 @@ CONCEPTS = ["gpu_execution", "memory_and_coalescing", "shared_memory_banks", "re
 CONCEPTS += ["reading_sass", "other_gpus", "measuring", "roofline", "power", "cpu_device", "machine_code"]
 CONCEPTS += ["five_ladders"]
 EXERCISES = ["exercises", "teaching", "adding_a_step"]  # for students, for teachers, for authors
-START = ["start", "notebook", "map", "glossary", "running"]  # behind the first page
+START = ["start", "notebook", "map", "glossary", "running", "library"]  # behind the first page
 SOURCES = "source/"  # where the pages that show a file of the repository are
 
 # What is found outside of code: the fenced blocks and the spans of code match first, as `code`. A span as a

@@ -13,6 +13,11 @@ struct Part {
   int matrix, row0, col0;
 };
 
+// A is [K][M] in memory, B is [N][K].
+struct Transposed {
+  bool a, b;
+};
+
 namespace fp32_parts {
 
 constexpr int BM = 64, BN = 128, BK = 16;  // a part, and the terms that a block has at a time
@@ -22,7 +27,8 @@ constexpr int THREADS = BM / TM * (BN / TN);
 // FIND()(g, number) is the part with that number, of `parts`. ALL: all of them, otherwise those on the list.
 template <bool ALL, typename FIND>
 __global__ void __launch_bounds__(THREADS)
-    gemm_fp32(Gemm g, const unsigned* list /* [ledger->listed] */, Ledger* ledger, int parts) {
+    gemm_fp32(Gemm g, Transposed transposed, const unsigned* list /* [ledger->listed] */, Ledger* ledger,
+              int parts) {
   __shared__ float As[BK][BM + 4], Bs[BK][BN];
   const int tx = threadIdx.x % (BN / TN), ty = threadIdx.x / (BN / TN);
   if (ALL && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -33,17 +39,19 @@ __global__ void __launch_bounds__(THREADS)
   for (int i = blockIdx.x; i < count; i += gridDim.x) {
     const Part part = FIND()(g, ALL ? i : static_cast<int>(list[i]));
     const int rows = g.M - part.row0, cols = g.N - part.col0;
-    const float* A = g.A + part.matrix * g.strideA + part.row0 * g.lda;
-    const float* B = g.B + part.matrix * g.strideB + part.col0;
+    const float* A = g.A + part.matrix * g.strideA + part.row0 * (transposed.a ? 1 : g.lda);
+    const float* B = g.B + part.matrix * g.strideB + part.col0 * (transposed.b ? g.ldb : 1);
     float sums[TM][TN] = {};
     for (int k0 = 0; k0 < g.K; k0 += BK) {
       for (int e = threadIdx.x; e < BM * BK; e += THREADS) {
-        const int row = e / BK, k = e % BK;
-        As[k][row] = row < rows && k0 + k < g.K ? A[row * g.lda + k0 + k] : 0.0f;
+        const int row = transposed.a ? e % BM : e / BK, k = transposed.a ? e / BM : e % BK;
+        const std::int64_t at = transposed.a ? (k0 + k) * g.lda + row : row * g.lda + k0 + k;
+        As[k][row] = row < rows && k0 + k < g.K ? A[at] : 0.0f;
       }
       for (int e = threadIdx.x; e < BK * BN; e += THREADS) {
-        const int k = e / BN, col = e % BN;
-        Bs[k][col] = k0 + k < g.K && col < cols ? B[(k0 + k) * g.ldb + col] : 0.0f;
+        const int k = transposed.b ? e % BK : e / BN, col = transposed.b ? e / BK : e % BN;
+        const std::int64_t at = transposed.b ? col * g.ldb + k0 + k : (k0 + k) * g.ldb + col;
+        Bs[k][col] = k0 + k < g.K && col < cols ? B[at] : 0.0f;
       }
       __syncthreads();
       for (int k = 0; k < BK && k0 + k < g.K; ++k) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "common/accuracy.hpp"
+
 // Which way a part of C is computed, 64 x 128 elements of it, and why not the fast one.
 
 enum class Path : unsigned {
@@ -8,8 +10,14 @@ enum class Path : unsigned {
   lossy,      // FP32: an element is so small that what its operands have lost may show
   special,    // FP32: a row of A or a column of B has an infinity or a NaN
   short_k,    // FP32: K is small
+  unproved,   // FP32: so many operands are zero that an element may be the sum of few products
 };
-constexpr int PATHS = 5;
+constexpr int PATHS = 6;
+constexpr const char* path_names[PATHS] = {
+    "by FP16 products", "in FP32: few terms",
+    "in FP32: lossy",   "in FP32: an infinity or a NaN",
+    "in FP32: short K", "in FP32: too many zeros for the proof",
+};
 
 // Of one call, in device memory. The splitting pass clears it.
 struct Ledger {

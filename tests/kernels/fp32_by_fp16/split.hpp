@@ -5,6 +5,10 @@
 // bits if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each row
 // and block of 64 k the pass also counts the elements that matter beside the largest.
 //
+// In a line with an infinity or a NaN, these stay as they are in hi, and everything else is its sign or zero:
+// the tensor cores' sums of hi * hi are infinite, or NaN, just where FP32 sums are. That takes that no other
+// line's hi is zero unless the element is. lo is zero there, and its products are NaNs to be left out.
+//
 // A line below is a row of A or a column of B. Whatever they were in memory, the parts of lines are K-major.
 
 #include "common/cuda/cluster.hpp"
@@ -25,11 +29,14 @@ constexpr int COUNTED_K = 64;            // terms whose count is one number
 constexpr float COUNTED = 0x1p2f;        // the least magnitude that counts: 2^-12 times the largest, roughly
 constexpr float COUNT_SCALE = 1.0f / 8;  // two counts, scaled, multiply to the count to expect of products
 constexpr unsigned SPECIAL = 1u << 30;   // lossy elements, so to speak, of a line with an infinity or a NaN
+constexpr float LEAST_FP16 = 0x1p-24f;   // above zero
 
 // What the epilogue needs to know of a line.
-struct alignas(8) Line {
+struct alignas(16) Line {
   int exponent;  // -s
   unsigned lossy;
+  unsigned zeros;   // elements; none if all are, as every sum is then exact
+  unsigned filler;  // makes it 16 bytes, which are loaded at once
 };
 
 // Lines as they are in A or B.
@@ -48,6 +55,18 @@ struct SplitLines {
   std::int64_t pitch, counts_pitch;
 };
 
+// How much of these there is.
+struct SplitSizes {
+  SplitSizes(int lines, int K, int batch)
+      : pitch(ceil_div(K, 8) * 8), counts_pitch(ceil_div(ceil_div(K, COUNTED_K), 8) * 8) {
+    facts = static_cast<std::size_t>(lines) * batch;
+    parts = facts * PARTS * pitch;
+    counts = facts * counts_pitch;
+  }
+  std::size_t parts, counts, facts;  // elements
+  std::int64_t pitch, counts_pitch;
+};
+
 namespace splitting {
 
 constexpr int STRIP = 32, THREADS = 256;    // lines of a cluster, threads of a block
@@ -61,6 +80,7 @@ struct Shared {
   float x[STRIP][SLICE + 1];  // padded by one: a column lies in all banks
   unsigned largest[STRIP];    // bits of the largest magnitude in this block's share of a line
   unsigned lossy[STRIP];      // elements there
+  unsigned zeros[STRIP];      // likewise
 };
 
 // x = from [lines line0 ...][k0 ...], zeros beyond the matrix.
@@ -108,12 +128,18 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
 }
 
+// What hi is in a line with an infinity or a NaN.
+__device__ __forceinline__ float stand_in(float x) {
+  const bool finite = fabsf(x) < __uint_as_float(0x7f800000);
+  return x == 0.0f || !finite ? x : copysignf(1.0f, x);
+}
+
 // A cluster splits STRIP lines; each of its blocks every gridDim-th slice of their terms. A block that has no
 // more than one slice reads it once.
 template <bool COLUMNS, int SLICE>
 __global__ void __launch_bounds__(THREADS)
     split_lines(Lines from, SplitLines to, int blocks, Ledger* ledger) {
-  auto& [x, largest, lossy] = dynamic_shared<Shared<SLICE>>();
+  auto& [x, largest, lossy, zeros] = dynamic_shared<Shared<SLICE>>();
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   const float* data = from.data + matrix * from.stride;
   const int slices = ceil_div(ceil_div(from.K, SLICE), blocks);
@@ -142,7 +168,7 @@ __global__ void __launch_bounds__(THREADS)
   // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
   const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
 
-  unsigned lost = 0;
+  unsigned lost = 0, none = 0;
   const std::int64_t plane = from.lines * to.pitch;
   fp16* hi = to.parts + matrix * PARTS * plane + line * to.pitch;
   fp16* counts = to.counts + (static_cast<std::int64_t>(matrix) * from.lines + line) * to.counts_pitch;
@@ -158,17 +184,20 @@ __global__ void __launch_bounds__(THREADS)
       unsigned pairs[PARTS][AT_ONCE / 2], count = 0;
 #pragma unroll
       for (int e = 0; e < AT_ONCE; e += 2) {
-        float scaled[2];
+        float scaled[2], first[2];  // as they are, and what hi takes of them: not zero unless they are
         for (int i = 0; i < 2; ++i) {
-          scaled[i] = special ? 0.0f : x[here][k + e + i] * factor * rest;
+          const float element = x[here][k + e + i];
+          scaled[i] = special ? stand_in(element) : element * factor * rest;
           const float magnitude = fabsf(scaled[i]);
           count += magnitude >= COUNTED;
-          lost += magnitude < LEAST_KEPT && x[here][k + e + i] != 0.0f;
+          lost += magnitude < LEAST_KEPT && element != 0.0f;
+          none += element == 0.0f && k0 + k + e + i < from.K;
+          first[i] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[i];
         }
-        pairs[0][e / 2] = pack_fp16(scaled[0], scaled[1]);
+        pairs[0][e / 2] = pack_fp16(first[0], first[1]);
         const float rest0 = scaled[0] - first_fp16(pairs[0][e / 2]);
         const float rest1 = scaled[1] - second_fp16(pairs[0][e / 2]);
-        pairs[1][e / 2] = pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE);
+        pairs[1][e / 2] = special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE);
       }
       if (line < from.lines && k0 + k < to.pitch) {
         for (int part = 0; part < PARTS; ++part) {
@@ -185,14 +214,19 @@ __global__ void __launch_bounds__(THREADS)
     }
   }
   lost = sum_of_line(lost);
+  none = sum_of_line(none);
   if (blocks > 1) {
-    if (lane == 0) lossy[here] = lost;
+    if (lane == 0) lossy[here] = lost, zeros[here] = none;
     cluster_sync();
-    if (rank == 0) lost = sum_of_line(lane < blocks ? *cluster_map_shared(&lossy[here], lane) : 0);
+    if (rank == 0) {
+      lost = sum_of_line(lane < blocks ? *cluster_map_shared(&lossy[here], lane) : 0);
+      none = sum_of_line(lane < blocks ? *cluster_map_shared(&zeros[here], lane) : 0);
+    }
     cluster_sync();  // nobody leaves while its memory is read
   }
   if (rank == 0 && lane == 0 && line < from.lines) {
-    to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {-s, special ? SPECIAL : lost};
+    to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {-s, special ? SPECIAL : lost,
+                                                                       zero ? 0 : none, 0};
   }
 }
 
@@ -207,9 +241,10 @@ void launch_split(const Lines& from, const SplitLines& to, int batch, Ledger* le
 
 }  // namespace splitting
 
-// Splits rows of A, or columns of B. A ledger is cleared on the way.
+// Splits lines that are rows in memory, as those of A are, or columns, as those of B. A ledger is cleared on
+// the way.
 template <bool COLUMNS>
-void split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger = nullptr) {
+void split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger) {
   constexpr int SHORT = 128, LONG = 1024;
   if (from.K <= SHORT * splitting::MOST_BLOCKS) {
     splitting::launch_split<COLUMNS, SHORT>(from, to, batch, ledger);

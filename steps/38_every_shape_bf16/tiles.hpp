@@ -10,8 +10,8 @@
 #include "common/cuda/warpgroup_registers.hpp"
 #include "common/cuda/wgmma.hpp"
 #include "common/step.hpp"
-#include "tests/kernels/every_shape_bf16_passes.hpp"
-#include "tests/kernels/every_shape_bf16_stores.hpp"
+#include "steps/38_every_shape_bf16/passes.hpp"
+#include "steps/38_every_shape_bf16/stores.hpp"
 
 namespace {
 namespace tiles {

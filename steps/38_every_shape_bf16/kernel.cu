@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "tests/kernels/every_shape_bf16_choose.hpp"
-#include "tests/kernels/every_shape_bf16_passes.hpp"
-#include "tests/kernels/every_shape_bf16_tiles.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
+#include "steps/38_every_shape_bf16/passes.hpp"
+#include "steps/38_every_shape_bf16/tiles.hpp"
 
 namespace {
 

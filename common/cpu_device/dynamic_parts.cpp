@@ -1,4 +1,4 @@
-#include "common/cpu_device/member_names.hpp"
+#include "common/cpu_device/dynamic_parts.hpp"
 
 namespace cpu_device {
 

@@ -1,0 +1,56 @@
+"""matmul(a, b) by gemm_fp32_tc: of CuPy, PyTorch or other arrays on a GPU, or of NumPy's, on the CPU device.
+
+import gemm_fp32_tc
+gemm = gemm_fp32_tc.Gemm("build/library/libgemm_fp32_tc.so")       # ..._cpu.so: no GPU needed
+c = gemm.matmul(a, b)                                              # or matmul(a, b, out=c)
+"""
+
+import ctypes
+import importlib
+
+
+class Gemm:
+    def __init__(self, library: str, accuracy: str = "checked", stream: int = 0):
+        self.lib, self.handle = ctypes.CDLL(library), ctypes.c_void_p()
+        self.lib.gemm_fp32_tc_message.restype = ctypes.c_char_p
+        self.call("create", ctypes.byref(self.handle))
+        self.call("set_accuracy", self.handle, ["fast", "checked", "strict"].index(accuracy))
+        self.call("set_stream", self.handle, ctypes.c_void_p(stream))
+
+    def call(self, name, *args):
+        if status := getattr(self.lib, "gemm_fp32_tc_" + name)(*args):
+            raise RuntimeError(
+                f"{name}: status {status} {self.lib.gemm_fp32_tc_message(self.handle).decode()}"
+            )
+
+    def view(self, x):
+        """Rows, columns, address, leading dimension, whether rows are contiguous (else columns are)."""
+        if not hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__"):
+            x = importlib.import_module("cupy" if x.__dlpack_device__()[0] == 2 else "numpy").from_dlpack(x)
+        of = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
+        (rows, cols), strides = of["shape"], of.get("strides") or (4 * of["shape"][1], 4)
+        by_rows = strides[1] == 4 or cols == 1
+        if of["typestr"] != "<f4" or (by_rows or rows == 1 or strides[0] == 4) is False:
+            raise ValueError("give float32 matrices whose rows or columns are contiguous")
+        return rows, cols, ctypes.c_void_p(of["data"][0]), max(1, strides[0 if by_rows else 1] // 4), by_rows
+
+    def matmul(self, a, b, out=None, alpha=1.0, beta=0.0):
+        (m, k, a_at, lda, a_rows), (k_of_b, n, b_at, ldb, b_rows) = self.view(a), self.view(b)
+        if out is None:
+            of = importlib.import_module(type(a).__module__.split(".")[0])
+            out = of.empty(
+                (m, n), dtype=of.float32, **({"device": a.device} if of.__name__ == "torch" else {})
+            )
+        rows, cols, c_at, ldc, c_rows = self.view(out)
+        if k != k_of_b or (rows, cols) != (m, n) or not c_rows:
+            raise ValueError(f"{m} x {k} times {k_of_b} x {n} is no {rows} x {cols} in rows")
+        one, two = ctypes.c_float(alpha), ctypes.c_float(beta)
+        # In rows, C is what columns would be C^T = B^T A^T: B comes first.
+        self.call(
+            *("sgemm", self.handle, int(not b_rows), int(not a_rows), n, m, k),
+            *(ctypes.byref(one), b_at, ldb, a_at, lda, ctypes.byref(two), c_at, ldc),
+        )
+        return out
+
+    def __del__(self):
+        self.lib.gemm_fp32_tc_destroy(self.handle)
