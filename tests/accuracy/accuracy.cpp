@@ -101,9 +101,9 @@ Outcome run(const Class& of, int K, std::uint64_t seed, Accuracy accuracy) {
     o.broken = "not four times as accurate as FP32 summation";
   } else if (parts != PARTS_OF_C) {
     o.broken = fmt::format("the ledger has {} parts, not {}", parts, PARTS_OF_C);
-  } else if (K < SHORTEST ? taken(Path::short_k) != parts
-                          : (fast || of.expected == Expected::all_fast) &&
-                                taken(Path::fast) + unproved != parts) {
+  } else if (K < SHORTEST
+                 ? taken(Path::short_k) != parts
+                 : (fast || of.expected == Expected::all_fast) && taken(Path::fast) + unproved != parts) {
     o.broken = "takes the slow path";
   } else if (!strict && unproved != 0) {
     o.broken = "asks for a proof";
