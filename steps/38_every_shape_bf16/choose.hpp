@@ -36,24 +36,24 @@ struct TileTime {
 };
 
 constexpr TileTime TILES[] = {
-    {Tile::t128x256, 128, 256, 0.652, 3.0}, {Tile::t128x192, 128, 192, 0.499, 2.2},
-    {Tile::t128x128, 128, 128, 0.340, 1.5}, {Tile::t128x64, 128, 64, 0.213, 0.8},
-    {Tile::t64x128, 64, 128, 0.269, 1.6},   {Tile::t32x128, 32, 128, 0.238, 1.1},
-    {Tile::t16x128, 16, 128, 0.208, 0.7},
+    {Tile::t128x256, 128, 256, 0.654, 2.32}, {Tile::t128x192, 128, 192, 0.524, 1.62},
+    {Tile::t128x128, 128, 128, 0.360, 1.09}, {Tile::t128x64, 128, 64, 0.252, 0.65},
+    {Tile::t64x128, 64, 128, 0.264, 1.24},   {Tile::t32x128, 32, 128, 0.244, 0.92},
+    {Tile::t16x128, 16, 128, 0.206, 0.58},
 };
 constexpr int SPLITS[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128};
 constexpr int MOST_WAVES = 4;  // of split tiles: so much at most is the workspace for their sums
 
 // The rest, in microseconds, and in bytes per microsecond (TB/s * 1e6).
 struct Cost {
-  double launch = 6.4;         // the kernel begins, its first copies arrive, and it ends
+  double launch = 5.5;         // the kernel begins, its first copies arrive, and it ends
   double more_launches = 1.2;  // one that overlaps with the launch before: copies of rows, adding up
-  double block = 8.74e4;       // what comes to one multiprocessor, when all of them fetch
-  double memory = 2.66e6;      // what memory moves: A, B and C once
-  double copying = 1.73e6;     // rows read and written
-  double adding = 2.64e6;      // sums of parts written, read and added up
-  double straddling = 1.9;     // lines of the L2 that are read for one, where rows begin elsewhere
-  double sharing = 2.0;        // two blocks begin and end together
+  double block = 9.02e4;       // what comes to one multiprocessor, when all of them fetch
+  double memory = 2.63e6;      // what memory moves: A, B and C once
+  double copying = 2.25e6;     // rows read and written
+  double adding = 2.68e6;      // sums of parts written, read and added up
+  double straddling = 1.41;    // lines of the L2 that are read for one, where rows begin elsewhere
+  double sharing = 0.83;       // two blocks begin and end together
 };
 constexpr Cost cost;
 

@@ -19,7 +19,7 @@ namespace tiles {
 // SHARERS: 1, or the blocks of a cluster that have tiles one below the other: each copies its part of B's
 // tile to all of them, and may do so when all of their consumers are done with the stage.
 // map_a: boxes BM x BK. map_b: boxes BK / SHARERS x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
-template <typename S, bool TMA, int SHARERS>
+template <typename S, int SHARERS, bool TMA>
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_tiles(Product p, const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_c) {
@@ -163,11 +163,11 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
                       .shared_bytes = sizeof(typename S::Tiles),
                       .cluster = dim3(SHARERS),
                       .overlaps_previous = overlaps};
-  auto kernel = gemm_tiles<S, false, SHARERS>;
+  auto kernel = gemm_tiles<S, SHARERS, false>;
   TensorMap map_c{};
   if constexpr (!S::TRANSPOSED) {
     if (by_tma) {
-      kernel = gemm_tiles<S, true, SHARERS>;
+      kernel = gemm_tiles<S, SHARERS, true>;
       map_c =
           tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes);
     }
