@@ -2,9 +2,9 @@
 
 // Which tile, and how many parts of K: a model of the time that each choice would take, and the fastest.
 //
-// The numbers of TILES and of `cost` are fitted to the times of all choices at some fifty shapes on an H100,
-// so that what is chosen takes little longer than the best: that matters, not how well each time is met.
-// PINNED, beside the kernel, makes every product take one choice.
+// The numbers of TILES and of `cost` are fitted to the times of all choices at some fifty shapes on an H100
+// (and on an H200, whose memory is faster), so that what is chosen takes little longer than the best: that
+// matters, not how well each time is met. PINNED, beside the kernel, makes every product take one choice.
 
 #include <algorithm>
 #include <cstdint>
