@@ -16,20 +16,19 @@ bool rows_are_aligned(const float* matrix, int cols, std::int64_t ld, std::int64
 }
 
 // A block computes COLS elements of a row of C: DOWN rows of B at a time, of which a thread reads four
-// elements of one; AHEAD such reads of each thread are under way.
-constexpr int COLS = 32, ACROSS = COLS / 4, THREADS = 512, DOWN = THREADS / ACROSS, AHEAD = 8;
-constexpr int WARPS = THREADS / 32;
+// elements of one; AHEAD such reads of each thread, or twice as many, are under way.
+constexpr int COLS = 32, ACROSS = COLS / 4, THREADS = 512, DOWN = THREADS / ACROSS, AHEAD = 4;
+constexpr int WARPS = THREADS / 32, BLOCKS = 2;  // that an SM has registers for
 
 // M == 1: C[0][col] is the sum of A[0][k] * B[k][col].
 template <bool ALIGNED>
-__global__ void __launch_bounds__(THREADS) row_times_matrix(Gemm g) {
+__global__ void __launch_bounds__(THREADS, BLOCKS) row_times_matrix(Gemm g) {
   __shared__ __align__(16) float parts[WARPS][COLS];  // the sums of each warp
   const float* A = g.A + blockIdx.y * g.strideA;      // [K]
   const float* B = g.B + blockIdx.y * g.strideB;      // [K][N]
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int col = blockIdx.x * COLS + x * 4, left = g.N - col;
   wait_for_previous_launch();
-  let_next_launch_begin();
 
   // Two sets of registers in turn: one is read while the other is multiplied.
   float a[2][AHEAD];
@@ -82,7 +81,6 @@ __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = blockIdx.x * ROW_WARPS + warp;
   wait_for_previous_launch();
-  let_next_launch_begin();
   if (row >= g.M) return;
   const float* A = g.A + blockIdx.y * g.strideA + row * g.lda;  // [K]
   const float* B = g.B + blockIdx.y * g.strideB;                // [K][1]
