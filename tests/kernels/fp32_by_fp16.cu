@@ -16,6 +16,7 @@
 //
 // Needs     sm_90a: wgmma, setmaxnreg
 
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float2.hpp"
 #include "common/cuda/mbarrier.hpp"
@@ -31,17 +32,12 @@
 
 namespace {
 
-constexpr int BM = 128, BN = 128, BK = 64;  // the block's tile: BM x BN of C, BK terms (a k-tile) at a time
-constexpr int MM = 64, MK = 16;             // a wgmma's: MM x BN of C, MK terms
-constexpr int CONSUMERS = BM / MM;          // warpgroups that multiply, MM rows each; the first one copies
-constexpr int THREADS = (1 + CONSUMERS) * 128;
-constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
-constexpr int STAGES = 3;            // buffers for the tiles
+constexpr int BN = 128, BK = 64;  // the block's tile: BM x BN of C, BK terms (a k-tile) at a time
+constexpr int MM = 64, MK = 16;   // a wgmma's: MM x BN of C, MK terms
+constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
 constexpr int BAND = 16;             // rows of tiles processed together, column by column
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
-constexpr int COUNTS_ATOM = 8 * 32;  // likewise, where a row has MK counts
-constexpr auto COUNTS_SWIZZLE = Swizzle::of_32_bytes;
 
 // With fewer terms, FP32 summation may round so seldom that hi and lo, which lose up to 2^-22 of an operand,
 // are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
@@ -50,7 +46,10 @@ constexpr int SHORTEST = 96;       // K
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
+// CONSUMERS warpgroups multiply, MM rows each; the first one copies.
+template <int CONSUMERS>
 struct alignas(1024) Tiles {
+  static constexpr int BM = CONSUMERS * MM, STAGES = CONSUMERS == 1 ? 4 : 3;
   fp16 A[STAGES][PARTS][BM][BK];  // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];  // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES];     // mbarriers: the tiles of the stage have arrived
@@ -59,12 +58,8 @@ struct alignas(1024) Tiles {
                 [3];  // Path of a warpgroup's part of C, for the tile at hand, the one before and after
 };
 
-// Where counts lie in a stage that has no tiles: [row or column][MK], swizzled.
-template <int LINES>
-__device__ __forceinline__ fp16 (&counts_in(fp16 (&parts)[PARTS][LINES][BK]))
-    [LINES][MK] { return reinterpret_cast<fp16(&)[LINES][MK]>(parts); }
-
 // A tile of C.
+template <int BM>
 __device__ __forceinline__ Part find_tile(const Gemm& g, int number) {
   const int tiles_m = ceil_div(g.M, BM), tiles_n = ceil_div(g.N, BN);
   const int in_matrix = number % (tiles_m * tiles_n);
@@ -75,9 +70,10 @@ __device__ __forceinline__ Part find_tile(const Gemm& g, int number) {
 }
 
 // A warpgroup's part of it.
+template <int CONSUMERS>
 struct FindPart {
   __device__ __forceinline__ Part operator()(const Gemm& g, int number) const {
-    const Part tile = find_tile(g, number / CONSUMERS);
+    const Part tile = find_tile<CONSUMERS * MM>(g, number / CONSUMERS);
     return {tile.matrix, tile.row0 + number % CONSUMERS * MM, tile.col0};
   }
 };
@@ -88,15 +84,17 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-template <bool ALIGNED>  // whether C is, to pairs
-__global__ void __launch_bounds__(THREADS, 1)
+template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
+__global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
                const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger) {
-  auto& [As, Bs, full, empty, worst] = dynamic_shared<Tiles>();
+  using Shared = Tiles<CONSUMERS>;
+  constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
+  auto& [As, Bs, full, empty, worst] = dynamic_shared<Shared>();
 
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, k_tiles = ceil_div(g.K, BK);
-  const int count_tiles = ceil_div(ceil_div(g.K, COUNTED_K), MK);
+  const int count_tiles = ceil_div(ceil_div(g.K, COUNTED_K), BK);
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -107,14 +105,16 @@ __global__ void __launch_bounds__(THREADS, 1)
     mbarrier_fence_init();
   }
   __syncthreads();
+  let_next_launch_begin();
+  wait_for_previous_launch();
 
   int stage = 0;
   if (threadIdx.x < 128) {
-    warpgroup_reg_dealloc<FEW>();
+    if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     if (threadIdx.x > 0) return;
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
-      const Part tile = find_tile(g, number);
+      const Part tile = find_tile<BM>(g, number);
       const bool backwards = number / gridDim.x % 2 == 1;
       for (int i = 0; i < k_tiles + count_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
@@ -127,17 +127,17 @@ __global__ void __launch_bounds__(THREADS, 1)
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
         } else {
-          const int first = (i - k_tiles) * MK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * MK * (BM + BN));
-          tensor_copy(counts_in(As[stage]), counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(counts_in(Bs[stage]), counts_b, first, tile.col0, tile.matrix, &full[stage]);
+          const int first = (i - k_tiles) * BK;
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
     }
     return;
   }
-  warpgroup_reg_alloc<MANY>();
+  if constexpr (CONSUMERS == 2) warpgroup_reg_alloc<MANY>();
 
   const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
   const int m = warpgroup * MM;  // its first row in the block's tile
@@ -148,44 +148,53 @@ __global__ void __launch_bounds__(THREADS, 1)
   const auto b_at = [&](int part, int k) {
     return matrix_descriptor(&Bs[stage][part][0][k], SWIZZLE, 0, ATOM);
   };
-  const auto release = [&] {
-    if (thread == 0) mbarrier_arrive(&empty[stage]);
+  const auto next = [&] {
     if (++stage == STAGES) stage = 0, parity ^= 1;
+  };
+  const auto release = [&](int read) {
+    if (thread == 0) mbarrier_arrive(&empty[read]);
   };
   int turn = 0;  // which of the three
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
-    const Part tile = find_tile(g, number);
+    const Part tile = find_tile<BM>(g, number);
     float products[BN / 2], small[BN / 2], sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
+    int before = 0;  // the stage of the k-tile before
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
       mbarrier_wait(&full[stage], parity);
       wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), k > 0);
+      wgmma_commit();
+      wgmma_wait<1>();  // for the small products of the k-tile before
+      if (k_tile > 0) release(before);
 #pragma unroll
       for (int k = 0; k < BK; k += MK) {
         wgmma_fp16(small, a_at(0, k), b_at(1, k), k_tile > 0 || k > 0);
         wgmma_fp16(small, a_at(1, k), b_at(0, k));
       }
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), k > 0);
       wgmma_commit();
-      wgmma_wait<0>(products, small);
-      release();
+      wgmma_wait<1>(products);  // while the small ones go on
 #pragma unroll
       for (int j = 0; j < BN / 2; ++j) sums[j] += products[j];
+      before = stage;
+      next();
     }
+    wgmma_wait<0>(small);
+    release(before);
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] += small[j] * (1 / LO_SCALE);
 
     for (int i = 0; i < count_tiles; ++i) {
       mbarrier_wait(&full[stage], parity);
       wgmma_fence();
-      const auto a = matrix_descriptor(counts_in(As[stage])[m], COUNTS_SWIZZLE, 0, COUNTS_ATOM);
-      const auto b = matrix_descriptor(counts_in(Bs[stage])[0], COUNTS_SWIZZLE, 0, COUNTS_ATOM);
-      wgmma_fp16(products, a, b, i > 0);
+#pragma unroll
+      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
       wgmma_commit();
       wgmma_wait<0>(products);
-      release();
+      release(stage);
+      next();
     }
 
     // A thread has two rows, eight apart, and of every eight columns two neighbours.
@@ -280,7 +289,27 @@ TensorMap map_parts(const SplitLines& split, int lines, int K, int batch, int bo
 }
 TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int box) {
   return tensor_map(split.counts, lines, ceil_div(K, COUNTED_K), split.counts_pitch, batch,
-                    lines * split.counts_pitch, box, MK, COUNTS_SWIZZLE);
+                    lines * split.counts_pitch, box, BK, SWIZZLE);
+}
+
+int tiles_of(const Gemm& g, int BM) { return ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch; }
+
+template <int CONSUMERS>
+void multiply(const Gemm& g, const SplitLines& a, const SplitLines& b, unsigned* list, Ledger* ledger) {
+  constexpr int BM = CONSUMERS * MM;
+  const int tiles = tiles_of(g, BM), parts = tiles * CONSUMERS;
+  const bool aligned = is_aligned(g);
+  launch(aligned ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
+         LaunchConfig{.grid = dim3(blocks_for(tiles)),
+                      .block = dim3((1 + CONSUMERS) * 128),
+                      .shared_bytes = sizeof(Tiles<CONSUMERS>),
+                      .overlaps_previous = true},
+         g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
+         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
+         ledger);
+  using Find = FindPart<CONSUMERS>;
+  launch(aligned ? fp32_parts::gemm_fp32<false, true, Find> : fp32_parts::gemm_fp32<false, false, Find>,
+         fp32_parts::config(parts), g, list, ledger, parts);
 }
 
 void sgemm(const Gemm& g) {
@@ -289,23 +318,23 @@ void sgemm(const Gemm& g) {
   static Workspace<unsigned> list_workspace("list");
   static Workspace<Ledger> ledger_workspace("ledger");
   if (g.M == 0 || g.N == 0 || g.batch == 0) return;
-  const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, parts = tiles * CONSUMERS;
-  unsigned* list = list_workspace.at_least(parts);
+  const int large = tiles_of(g, 2 * MM), small = tiles_of(g, MM);
+  unsigned* list = list_workspace.at_least(2 * large);
   Ledger* ledger = ledger_workspace.at_least(1);
   latest_ledger = ledger;
-  const dim3 fp32_grid(min(parts, 8 * multiprocessors())), fp32_block(fp32_parts::THREADS);
   if (g.K < SHORTEST) {
-    launch(fp32_parts::gemm_fp32<true, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
+    using Find = FindPart<1>;
+    launch(is_aligned(g) ? fp32_parts::gemm_fp32<true, true, Find> : fp32_parts::gemm_fp32<true, false, Find>,
+           fp32_parts::config(small), g, list, ledger, small);
     return;
   }
   const SplitLines a = room_a.at_least(g.M, g.K, g.batch), b = room_b.at_least(g.N, g.K, g.batch);
-  split<false>({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, g.batch, ledger);
-  split<true>({g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)}, b, g.batch);
-  launch(is_aligned(g) ? gemm_split<true> : gemm_split<false>, dim3(blocks_for(tiles)), dim3(THREADS),
-         sizeof(Tiles), g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
-         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
-         ledger);
-  launch(fp32_parts::gemm_fp32<false, FindPart>, fp32_grid, fp32_block, 0, g, list, ledger, parts);
+  split({g.A, g.M, g.K, g.lda, g.strideA, is_aligned(g)}, a, {g.B, g.N, g.K, g.ldb, g.strideB, is_aligned(g)},
+        b, g.batch, ledger);
+  // Half the tile takes half the time. It is worth it where it saves a half-empty wave.
+  const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
+  const auto multiply_by = waves(small) < 2 * waves(large) ? multiply<1> : multiply<2>;
+  multiply_by(g, a, b, list, ledger);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #pragma once
 
-// Parts of C in FP32: those on the list, or all.
+// Parts of C in FP32: those on the list, or all. A block computes one part after the other, as step 11 does a
+// tile.
 
+#include "common/cuda/async_copy.hpp"
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
 #include "tests/kernels/fp32_by_fp16/paths.hpp"
@@ -15,16 +18,34 @@ struct Part {
 
 namespace fp32_parts {
 
-constexpr int BM = 64, BN = 128, BK = 16;  // a part, and the terms that a block has at a time
-constexpr int TM = 8, TN = 8;
-constexpr int THREADS = BM / TM * (BN / TN);
+constexpr int BM = 64, BN = 128, BK = 8;  // a part, and the terms that a block has at a time
+constexpr int TM = 8, TN = 8;              // the thread's tile
+constexpr int LM = 8, LN = 4;              // the lanes of a warp: LM down, LN across
+constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile
+constexpr int WARPS_N = BN / WN;           // warps across the part
+constexpr int THREADS = BM / WM * WARPS_N * 32;
+constexpr int PER_SM = 4;                 // blocks of a multiprocessor
+constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
+constexpr int STAGES = 2;                 // buffers for the tiles
+constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
+constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
+constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
+static_assert(LM * LN == 32 && BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
 
 // FIND()(g, number) is the part with that number, of `parts`. ALL: all of them, otherwise those on the list.
-template <bool ALL, typename FIND>
-__global__ void __launch_bounds__(THREADS)
+template <bool ALL, bool ALIGNED, typename FIND>
+__global__ void __launch_bounds__(THREADS, ALIGNED ? PER_SM : 3)
     gemm_fp32(Gemm g, const unsigned* list /* [ledger->listed] */, Ledger* ledger, int parts) {
-  __shared__ float As[BK][BM + 4], Bs[BK][BN];
-  const int tx = threadIdx.x % (BN / TN), ty = threadIdx.x / (BN / TN);
+  __shared__ __align__(16) float As[STAGES][BK][BM + PAD], Bs[STAGES][BK][BN];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;  // as in step 08
+  const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
+  const int a_row = threadIdx.x / COPY_K, a_k = threadIdx.x % COPY_K;
+  const int b_k = threadIdx.x / (BN / 4), b_col = threadIdx.x % (BN / 4) * 4;
+
+  let_next_launch_begin();
+  wait_for_previous_launch();
   if (ALL && blockIdx.x == 0 && threadIdx.x == 0) {
     *ledger = {};
     ledger->taken[static_cast<int>(Path::short_k)] = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
@@ -33,39 +54,84 @@ __global__ void __launch_bounds__(THREADS)
   for (int i = blockIdx.x; i < count; i += gridDim.x) {
     const Part part = FIND()(g, ALL ? i : static_cast<int>(list[i]));
     const int rows = g.M - part.row0, cols = g.N - part.col0;
-    const float* A = g.A + part.matrix * g.strideA + part.row0 * g.lda;
-    const float* B = g.B + part.matrix * g.strideB + part.col0;
-    float sums[TM][TN] = {};
-    for (int k0 = 0; k0 < g.K; k0 += BK) {
-      for (int e = threadIdx.x; e < BM * BK; e += THREADS) {
-        const int row = e / BK, k = e % BK;
-        As[k][row] = row < rows && k0 + k < g.K ? A[row * g.lda + k0 + k] : 0.0f;
-      }
-      for (int e = threadIdx.x; e < BK * BN; e += THREADS) {
-        const int k = e / BN, col = e % BN;
-        Bs[k][col] = k0 + k < g.K && col < cols ? B[(k0 + k) * g.ldb + col] : 0.0f;
-      }
-      __syncthreads();
-      for (int k = 0; k < BK && k0 + k < g.K; ++k) {
-        float a[TM], b[TN];
-        for (int m = 0; m < TM; ++m) a[m] = As[k][ty * TM + m];
-        for (int n = 0; n < TN; ++n) b[n] = Bs[k][tx * 4 + spread(n, BN / 2)];
-        for (int m = 0; m < TM; ++m) {
-          for (int n = 0; n < TN; ++n) sums[m][n] = __fmaf_rn(a[m], b[n], sums[m][n]);
+    const float* a_from = g.A + part.matrix * g.strideA + (part.row0 + a_row) * g.lda + a_k;
+    const float* b_from = g.B + part.matrix * g.strideB + b_k * g.ldb + part.col0 + b_col;
+    const std::int64_t a_step = A_ROWS * g.lda, b_step = B_ROWS * g.ldb;
+    int left = g.K;  // terms not yet requested
+
+    // Requests the next tiles, with zeros past the last term.
+    const auto copy_tiles = [&](int stage) {
+#pragma unroll
+      for (int r = 0; r < BM; r += A_ROWS) {
+#pragma unroll
+        for (int k = 0; k < BK; k += COPY_K) {
+          async_copy<4>(&As[stage][a_k + k][a_row + r], a_from + r / A_ROWS * a_step + k,
+                        a_row + r < rows && a_k + k < left);
         }
       }
-      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < BK; k += B_ROWS, b_from += b_step) {
+        copy4<ALIGNED>(&Bs[stage][b_k + k][b_col], b_from, b_k + k < left ? cols - b_col : 0);
+      }
+      a_from += BK;
+      left -= BK;
+      async_copy_commit();
+    };
+
+    __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
+    const auto load_fragments = [&](int set, int stage, int k) {
+      for (int r = 0; r < TM; r += 4) float4_at(&a[set][r]) = float4_at(&As[stage][k][m + spread(r, LM * 4)]);
+      for (int c = 0; c < TN; c += 4) float4_at(&b[set][c]) = float4_at(&Bs[stage][k][n + spread(c, LN * 4)]);
+    };
+
+    float sums[TM][TN] = {};
+    __syncthreads();  // nobody needs the tiles of the part before any more
+    copy_tiles(0);
+    async_copy_wait<0>();
+    __syncthreads();
+    load_fragments(0, 0, 0);
+#pragma unroll 1
+    for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
+      if (left > 0) copy_tiles(stage ^ 1);
+#pragma unroll
+      for (int k = 0; k < BK; ++k) {
+        if (k + 1 < BK) {
+          load_fragments((k + 1) % 2, stage, k + 1);
+        } else {
+          async_copy_wait<0>();  // this thread's part of the next tiles has arrived ...
+          __syncthreads();       // ... everybody's has, and nobody needs those of `stage` any more
+          load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
+        }
+        for (int c = 0; c < TN; ++c) {
+          for (int r = 0; r < TM; ++r) {
+            const int row = c % 2 == 0 ? r : TM - 1 - r;
+            sums[row][c] = __fmaf_rn(a[k % 2][row], b[k % 2][c], sums[row][c]);
+          }
+        }
+      }
     }
+
     float* C = g.C + part.matrix * g.strideC + part.row0 * g.ldc + part.col0;
-    for (int m = 0; m < TM; ++m) {
-      const int row = ty * TM + m;
-      if (row >= rows) break;
-      for (int n = 0; n < TN; n += 4) {
-        const int col = tx * 4 + spread(n, BN / 2);
-        update4<false>(&C[row * g.ldc + col], cols - col, &sums[m][n], g.alpha, g.beta);
+    if (g.batch < 0) {  // never runs: asks for registers, as in step 11
+#pragma unroll
+      for (int c = 0; c < TN; ++c) request_registers<3, 2, 1, 0>(C, sums, c, THREADS);
+    }
+#pragma unroll
+    for (int r = 0; r < TM; ++r) {
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        const int row = m + spread(r, LM * 4), col = n + spread(c, LN * 4);
+        update4<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, &sums[r][c], g.alpha, g.beta);
       }
     }
   }
+}
+
+// Of a launch for at most so many parts.
+LaunchConfig config(int parts) {
+  return {.grid = dim3(min(parts, PER_SM * multiprocessors())),
+          .block = dim3(THREADS),
+          .overlaps_previous = true};
 }
 
 }  // namespace fp32_parts

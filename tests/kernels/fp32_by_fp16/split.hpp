@@ -7,7 +7,9 @@
 //
 // A line below is a row of A or a column of B. Whatever they were in memory, the parts of lines are K-major.
 
+#include "common/cuda/async_copy.hpp"
 #include "common/cuda/cluster.hpp"
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/fp16.hpp"
@@ -50,46 +52,79 @@ struct SplitLines {
 
 namespace splitting {
 
-constexpr int STRIP = 32, THREADS = 256;    // lines of a cluster, threads of a block
-constexpr int LANES = THREADS / STRIP;      // threads of a line
-constexpr int AT_ONCE = COUNTED_K / LANES;  // neighbouring elements that a thread splits
-constexpr int MOST_BLOCKS = 8;              // of a cluster
-static_assert(AT_ONCE == 8 && MOST_BLOCKS <= LANES);
+constexpr int THREADS = 256;               // of a block
+constexpr int AT_ONCE = 8;                 // neighbouring elements that a thread splits
+constexpr int GROUP = COUNTED_K / AT_ONCE;  // threads that split what has one count, neighbours in a warp
+constexpr int MOST_BLOCKS = 8;             // of a cluster
 
-template <int SLICE>
+// STRIP lines of a cluster, of which a block has SLICE terms at a time.
+template <int STRIP, int SLICE>
 struct Shared {
-  float x[STRIP][SLICE + 1];  // padded by one: a column lies in all banks
-  unsigned largest[STRIP];    // bits of the largest magnitude in this block's share of a line
-  unsigned lossy[STRIP];      // elements there
+  float x[STRIP * SLICE];               // as place() says
+  unsigned largest[STRIP];              // bits of the largest magnitude in this block's share of a line
+  unsigned lossy[MOST_BLOCKS][STRIP];   // elements in each block's share: in the first block
 };
 
+// Where an element lies in x: as in memory, but groups of four change places so that both copies and the
+// threads that split find all banks.
+template <bool COLUMNS, int STRIP, int SLICE>
+__device__ __forceinline__ int place(int line, int k) {
+  const int at = COLUMNS ? k * STRIP + line : line * SLICE + k;
+  return at ^ (COLUMNS ? k / AT_ONCE % 8 : k / 32 % 2) * 4;
+}
+
 // x = from [lines line0 ...][k0 ...], zeros beyond the matrix.
-template <bool COLUMNS, int SLICE>
-__device__ __forceinline__ void load_slice(float (&x)[STRIP][SLICE + 1], const Lines& from, const float* data,
+template <bool COLUMNS, int STRIP, int SLICE, bool ALIGNED>
+__device__ __forceinline__ void copy_slice(float (&x)[STRIP * SLICE], const Lines& from, const float* data,
                                            int line0, int k0) {
-  constexpr int ACROSS = (COLUMNS ? STRIP : SLICE) / 4;
-#pragma unroll 8
-  for (int i = threadIdx.x; i < STRIP * SLICE / 4; i += THREADS) {
-    const int first = i % ACROSS * 4, other = i / ACROSS;
+  constexpr int AT_A_TIME = ALIGNED ? 4 : 1, ACROSS = (COLUMNS ? STRIP : SLICE) / AT_A_TIME;
+#pragma unroll 2
+  for (int i = threadIdx.x; i < STRIP * SLICE / AT_A_TIME; i += THREADS) {
+    const int first = i % ACROSS * AT_A_TIME, other = i / ACROSS;
     const int line = COLUMNS ? first : other, k = COLUMNS ? other : first;
     const std::int64_t at = COLUMNS ? (k0 + k) * from.ld + line0 + line : (line0 + line) * from.ld + k0 + k;
-    const int in_row = COLUMNS ? from.lines - line0 - line : from.K - k0 - k;
-    const int valid = (COLUMNS ? k0 + k < from.K : line0 + line < from.lines) ? in_row : 0;
-    const float4 v = from.aligned ? load4<true>(data + at, valid) : load4<false>(data + at, valid);
-    x[line][k] = v.x;
-    x[COLUMNS ? line + 1 : line][COLUMNS ? k : k + 1] = v.y;
-    x[COLUMNS ? line + 2 : line][COLUMNS ? k : k + 2] = v.z;
-    x[COLUMNS ? line + 3 : line][COLUMNS ? k : k + 3] = v.w;
+    async_copy<4 * AT_A_TIME>(&x[place<COLUMNS, STRIP, SLICE>(line, k)], data + at,
+                              line0 + line < from.lines && k0 + k < from.K);
   }
 }
 
-// Over the threads of a line, which are neighbours in a warp.
-__device__ __forceinline__ unsigned largest_of_line(unsigned value) {
+template <bool COLUMNS, int STRIP, int SLICE>
+__device__ __forceinline__ void load_slice(float (&x)[STRIP * SLICE], const Lines& from, const float* data,
+                                           int line0, int k0) {
+  if (from.aligned) {
+    copy_slice<COLUMNS, STRIP, SLICE, true>(x, from, data, line0, k0);
+  } else {
+    copy_slice<COLUMNS, STRIP, SLICE, false>(x, from, data, line0, k0);
+  }
+  async_copy_commit();
+  async_copy_wait<0>();
+  __syncthreads();
+}
+
+// AT_ONCE neighbours of a line.
+template <bool COLUMNS, int STRIP, int SLICE>
+__device__ __forceinline__ void read(float (&v)[AT_ONCE], float (&x)[STRIP * SLICE], int line, int k) {
+  if constexpr (COLUMNS) {
+#pragma unroll
+    for (int e = 0; e < AT_ONCE; ++e) v[e] = x[place<COLUMNS, STRIP, SLICE>(line, k + e)];
+  } else {
+#pragma unroll
+    for (int e = 0; e < AT_ONCE; e += 4) {
+      const float4 four = float4_at(&x[place<COLUMNS, STRIP, SLICE>(line, k + e)]);
+      v[e] = four.x, v[e + 1] = four.y, v[e + 2] = four.z, v[e + 3] = four.w;
+    }
+  }
+}
+
+// Over so many threads, which are neighbours in a warp.
+template <int LANES>
+__device__ __forceinline__ unsigned largest_of(unsigned value) {
   for (int apart = 1; apart < LANES; apart *= 2)
     value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
   return value;
 }
-__device__ __forceinline__ unsigned sum_of_line(unsigned value) {
+template <int LANES>
+__device__ __forceinline__ unsigned sum_of(unsigned value) {
   for (int apart = 1; apart < LANES; apart *= 2) value += __shfl_xor_sync(0xffffffff, value, apart);
   return value;
 }
@@ -108,34 +143,38 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
 }
 
-// A cluster splits STRIP lines; each of its blocks every gridDim-th slice of their terms. A block that has no
-// more than one slice reads it once.
-template <bool COLUMNS, int SLICE>
-__global__ void __launch_bounds__(THREADS)
-    split_lines(Lines from, SplitLines to, int blocks, Ledger* ledger) {
-  auto& [x, largest, lossy] = dynamic_shared<Shared<SLICE>>();
+// What a cluster does: splits STRIP lines. Each of its blocks has every gridDim-th slice of their terms, and
+// reads it once if it has no more than one.
+template <bool COLUMNS, int STRIP, int SLICE>
+__device__ __forceinline__ void split_strip(Shared<STRIP, SLICE>& shared, const Lines& from,
+                                            const SplitLines& to, int blocks) {
+  constexpr int LANES = THREADS / STRIP, STEP = LANES * AT_ONCE;  // threads of a line, and their terms
+  static_assert(LANES >= MOST_BLOCKS && LANES % GROUP == 0 && 32 % LANES == 0 && SLICE % STEP == 0);
+  auto& [x, largest, lossy] = shared;
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
+  if (line0 >= from.lines) return;
   const float* data = from.data + matrix * from.stride;
   const int slices = ceil_div(ceil_div(from.K, SLICE), blocks);
   const int here = threadIdx.x / LANES, lane = threadIdx.x % LANES, line = line0 + here;
 
-  if (ledger != nullptr && blockIdx.x == 0 && matrix == 0 && threadIdx.x == 0) *ledger = {};
-
   unsigned most = 0;  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
   for (int slice = 0; slice < slices; ++slice) {
     if (slice > 0) __syncthreads();
-    load_slice<COLUMNS, SLICE>(x, from, data, line0, (slice * blocks + rank) * SLICE);
-    __syncthreads();
-    for (int k = lane * AT_ONCE; k < SLICE; k += COUNTED_K) {
-      for (int e = 0; e < AT_ONCE; ++e) most = max(most, __float_as_uint(x[here][k + e]) & 0x7fffffff);
+    load_slice<COLUMNS, STRIP, SLICE>(x, from, data, line0, (slice * blocks + rank) * SLICE);
+#pragma unroll 2
+    for (int k = lane * AT_ONCE; k < SLICE; k += STEP) {
+      float v[AT_ONCE];
+      read<COLUMNS, STRIP, SLICE>(v, x, here, k);
+#pragma unroll
+      for (int e = 0; e < AT_ONCE; ++e) most = max(most, __float_as_uint(v[e]) & 0x7fffffff);
     }
   }
-  most = largest_of_line(most);
+  most = largest_of<LANES>(most);
   if (blocks > 1) {
     if (lane == 0) largest[here] = most;
     cluster_sync();
     most = lane < blocks ? *cluster_map_shared(&largest[here], lane) : 0;
-    most = largest_of_line(most);
+    most = largest_of<LANES>(most);
   }
   const bool special = most >= 0x7f800000, zero = most == 0;
   const int s = special ? 0 : scale_for(most);
@@ -150,20 +189,23 @@ __global__ void __launch_bounds__(THREADS)
     const int k0 = (slice * blocks + rank) * SLICE;
     if (slice < slices - 1) {
       __syncthreads();
-      load_slice<COLUMNS, SLICE>(x, from, data, line0, k0);
-      __syncthreads();
+      load_slice<COLUMNS, STRIP, SLICE>(x, from, data, line0, k0);
     }
-    for (int block = 0; block < SLICE && k0 + block < from.K; block += COUNTED_K) {
-      const int k = block + lane * AT_ONCE;
+#pragma unroll 1
+    for (int step = 0; step < SLICE; step += STEP) {
+      if (k0 + step >= from.K) break;
+      const int k = step + lane * AT_ONCE;
+      float v[AT_ONCE];
+      read<COLUMNS, STRIP, SLICE>(v, x, here, k);
       unsigned pairs[PARTS][AT_ONCE / 2], count = 0;
 #pragma unroll
       for (int e = 0; e < AT_ONCE; e += 2) {
         float scaled[2];
         for (int i = 0; i < 2; ++i) {
-          scaled[i] = special ? 0.0f : x[here][k + e + i] * factor * rest;
+          scaled[i] = special ? 0.0f : v[e + i] * factor * rest;
           const float magnitude = fabsf(scaled[i]);
           count += magnitude >= COUNTED;
-          lost += magnitude < LEAST_KEPT && x[here][k + e + i] != 0.0f;
+          lost += magnitude < LEAST_KEPT && v[e + i] != 0.0f;
         }
         pairs[0][e / 2] = pack_fp16(scaled[0], scaled[1]);
         const float rest0 = scaled[0] - first_fp16(pairs[0][e / 2]);
@@ -177,45 +219,66 @@ __global__ void __launch_bounds__(THREADS)
               __uint_as_float(p[0]), __uint_as_float(p[1]), __uint_as_float(p[2]), __uint_as_float(p[3]));
         }
       }
-      count = sum_of_line(count);
-      if (lane == 0 && line < from.lines) {
+      count = sum_of<GROUP>(count);
+      if (lane % GROUP == 0 && line < from.lines && k0 + k < from.K) {
         // Products with a line of zeros are zeros, however few.
-        counts[(k0 + block) / COUNTED_K] = fp16((zero || special ? COUNTED_K : count) * COUNT_SCALE);
+        counts[(k0 + k) / COUNTED_K] = fp16((zero || special ? COUNTED_K : count) * COUNT_SCALE);
       }
     }
   }
-  lost = sum_of_line(lost);
+  lost = sum_of<LANES>(lost);
   if (blocks > 1) {
-    if (lane == 0) lossy[here] = lost;
+    if (lane == 0) *cluster_map_shared(&lossy[rank][here], 0) = lost;
     cluster_sync();
-    if (rank == 0) lost = sum_of_line(lane < blocks ? *cluster_map_shared(&lossy[here], lane) : 0);
-    cluster_sync();  // nobody leaves while its memory is read
+    if (rank == 0) lost = sum_of<LANES>(lane < blocks ? lossy[lane][here] : 0);
   }
   if (rank == 0 && lane == 0 && line < from.lines) {
     to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {-s, special ? SPECIAL : lost};
   }
 }
 
-template <bool COLUMNS, int SLICE>
-void launch_split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger) {
-  const int blocks = min(MOST_BLOCKS, ceil_div(from.K, SLICE));
-  const unsigned strips = ceil_div(from.lines, STRIP);
-  const dim3 grid(strips * blocks, 1, batch), cluster(blocks, 1, 1);
-  launch(split_lines<COLUMNS, SLICE>, LaunchConfig{grid, dim3(THREADS), sizeof(Shared<SLICE>), cluster}, from,
-         to, blocks, ledger);
+// Blocks with y = 0 split rows of A, those with y = 1 columns of B.
+template <int STRIP, int SLICE>
+__global__ void __launch_bounds__(THREADS, STRIP * SLICE < 16384 ? 4 : 3)
+    split_lines(Lines rows, SplitLines rows_to, Lines columns, SplitLines columns_to, int blocks,
+                Ledger* ledger) {
+  auto& shared = dynamic_shared<Shared<STRIP, SLICE>>();
+  let_next_launch_begin();
+  wait_for_previous_launch();  // it may write A or B, and read what is written here
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *ledger = {};
+  if (blockIdx.y == 0) {
+    split_strip<false, STRIP, SLICE>(shared, rows, rows_to, blocks);
+  } else {
+    split_strip<true, STRIP, SLICE>(shared, columns, columns_to, blocks);
+  }
+}
+
+template <int STRIP, int SLICE>
+void launch_split(const Lines& rows, const SplitLines& rows_to, const Lines& columns,
+                  const SplitLines& columns_to, int batch, Ledger* ledger) {
+  const int blocks = min(MOST_BLOCKS, ceil_div(rows.K, SLICE));
+  const unsigned strips = ceil_div(max(rows.lines, columns.lines), STRIP);
+  launch(split_lines<STRIP, SLICE>,
+         LaunchConfig{.grid = dim3(strips * blocks, 2, batch),
+                      .block = dim3(THREADS),
+                      .shared_bytes = sizeof(Shared<STRIP, SLICE>),
+                      .cluster = dim3(blocks, 1, 1),
+                      .overlaps_previous = true},
+         rows, rows_to, columns, columns_to, blocks, ledger);
 }
 
 }  // namespace splitting
 
-// Splits rows of A, or columns of B. A ledger is cleared on the way.
-template <bool COLUMNS>
-void split(const Lines& from, const SplitLines& to, int batch, Ledger* ledger = nullptr) {
-  constexpr int SHORT = 128, LONG = 1024;
-  if (from.K <= SHORT * splitting::MOST_BLOCKS) {
-    splitting::launch_split<COLUMNS, SHORT>(from, to, batch, ledger);
-  } else {
-    splitting::launch_split<COLUMNS, LONG>(from, to, batch, ledger);
-  }
+// Splits rows of A and columns of B. The ledger is cleared on the way.
+void split(const Lines& rows, const SplitLines& rows_to, const Lines& columns, const SplitLines& columns_to,
+           int batch, Ledger* ledger) {
+  using namespace splitting;
+  const auto short_enough = [&](int slice) { return rows.K <= slice * MOST_BLOCKS; };
+  const auto launch = short_enough(128)   ? launch_split<32, 128>
+                      : short_enough(256) ? launch_split<32, 256>
+                      : short_enough(512) ? launch_split<32, 512>
+                                          : launch_split<16, 1024>;
+  launch(rows, rows_to, columns, columns_to, batch, ledger);
 }
 
 }  // namespace
