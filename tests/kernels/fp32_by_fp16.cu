@@ -54,6 +54,7 @@ struct alignas(1024) Tiles {
   fp16 B[STAGES][PARTS][BN][BK];  // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES];     // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];    // all consumers have multiplied them
+  Line of_cols[CONSUMERS][2][BN];  // what a warpgroup needs to know of its columns, for a tile and the next
   unsigned worst[CONSUMERS]
                 [3];  // Path of a warpgroup's part of C, for the tile at hand, the one before and after
 };
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
                const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger) {
   using Shared = Tiles<CONSUMERS>;
   constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
-  auto& [As, Bs, full, empty, worst] = dynamic_shared<Shared>();
+  auto& [As, Bs, full, empty, columns, worst] = dynamic_shared<Shared>();
 
   const int tiles = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch, k_tiles = ceil_div(g.K, BK);
   const int count_tiles = ceil_div(ceil_div(g.K, COUNTED_K), BK);
@@ -154,9 +155,15 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const auto release = [&](int read) {
     if (thread == 0) mbarrier_arrive(&empty[read]);
   };
-  int turn = 0;  // which of the three
+  int turn = 0;  // this block's tiles so far
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
+    const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
+    // Before the products: there would be nothing to hide the latency behind afterwards.
+    Line(&of_cols)[BN] = columns[warpgroup][turn % 2];
+    of_cols[thread] = thread < cols
+                          ? lines_b[static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0 + thread]
+                          : Line{0, 0};
     float products[BN / 2], small[BN / 2], sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
@@ -197,9 +204,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       next();
     }
 
+    named_barrier_sync(1 + warpgroup, 128);  // of_cols is there
     // A thread has two rows, eight apart, and of every eight columns two neighbours.
-    const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    const Line* of_cols = lines_b + static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
     Line of_row[2];
     bool exists[2];
     for (int r = 0; r < 2; ++r) {
@@ -208,33 +214,34 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       of_row[r] = exists[r] ? lines_a[static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m + row]
                             : Line{0, 0};
     }
-    auto path = Path::fast;
-    const auto fall_back = [&](bool if_so, Path why) {
-      if (if_so && why > path) path = why;
-    };
+    bool few_terms = false, shows = false, special = false;
 #pragma unroll
     for (int j = 0; j < BN / 2; j += 4) {
       const int col = wgmma_place(thread, j).col;
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        if (col + c >= cols) continue;
         const unsigned of_col = of_cols[col + c].lossy;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int i = j + 2 * r + c;
+          const bool here = exists[r] & (col + c < cols);
           const unsigned lossy = of_row[r].lossy + of_col;
-          fall_back(exists[r] && products[i] < LEAST_TERMS, Path::few_terms);
-          fall_back(exists[r] && fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy),
-                    lossy < SPECIAL ? Path::lossy : Path::special);
+          few_terms |= here & (products[i] < LEAST_TERMS);
+          shows |= here & (fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy));
+          special |= here & (lossy >= SPECIAL);
         }
       }
     }
-    unsigned& of_part = worst[warpgroup][turn];
+    auto path = special     ? Path::special
+                : shows     ? Path::lossy
+                : few_terms ? Path::few_terms
+                            : Path::fast;
+    unsigned& of_part = worst[warpgroup][turn % 3];
     if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
     named_barrier_sync(1 + warpgroup, 128);
     path = static_cast<Path>(of_part);
-    turn = (turn + 1) % 3;
     // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
+    ++turn;
     if (thread == 0) worst[warpgroup][(turn + 1) % 3] = 0;
     if (thread == 0 && rows > 0) {
       atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
@@ -247,7 +254,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     for (int j = 0; j < BN / 2; j += 4) {
       const int col = wgmma_place(thread, j).col;
       if (col >= cols) continue;
-      const int exponent0 = of_cols[col].exponent, exponent1 = col + 1 < cols ? of_cols[col + 1].exponent : 0;
+      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[col + 1].exponent;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         if (!exists[r]) continue;
