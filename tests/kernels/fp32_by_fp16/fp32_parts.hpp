@@ -18,13 +18,13 @@ struct Part {
 
 namespace fp32_parts {
 
-constexpr int BM = 64, BN = 128, BK = 8;  // a part, and the terms that a block has at a time
+constexpr int BM = 64, BN = 128, BK = 16;  // a part, and the terms that a block has at a time
 constexpr int TM = 8, TN = 8;              // the thread's tile
 constexpr int LM = 8, LN = 4;              // the lanes of a warp: LM down, LN across
 constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile
 constexpr int WARPS_N = BN / WN;           // warps across the part
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int PER_SM = 4;                 // blocks of a multiprocessor
+constexpr int PER_SM = 3;                 // blocks of a multiprocessor
 constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
 constexpr int STAGES = 2;                 // buffers for the tiles
 constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
@@ -34,7 +34,7 @@ static_assert(LM * LN == 32 && BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_RO
 
 // FIND()(g, number) is the part with that number, of `parts`. ALL: all of them, otherwise those on the list.
 template <bool ALL, bool ALIGNED, typename FIND>
-__global__ void __launch_bounds__(THREADS, ALIGNED ? PER_SM : 3)
+__global__ void __launch_bounds__(THREADS, PER_SM)
     gemm_fp32(Gemm g, const unsigned* list /* [ledger->listed] */, Ledger* ledger, int parts) {
   __shared__ __align__(16) float As[STAGES][BK][BM + PAD], Bs[STAGES][BK][BN];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

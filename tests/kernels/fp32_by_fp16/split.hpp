@@ -52,17 +52,17 @@ struct SplitLines {
 
 namespace splitting {
 
-constexpr int THREADS = 256;               // of a block
-constexpr int AT_ONCE = 8;                 // neighbouring elements that a thread splits
+constexpr int THREADS = 256;                // of a block
+constexpr int AT_ONCE = 8;                  // neighbouring elements that a thread splits
 constexpr int GROUP = COUNTED_K / AT_ONCE;  // threads that split what has one count, neighbours in a warp
-constexpr int MOST_BLOCKS = 8;             // of a cluster
+constexpr int MOST_BLOCKS = 8;              // of a cluster
 
 // STRIP lines of a cluster, of which a block has SLICE terms at a time.
 template <int STRIP, int SLICE>
 struct Shared {
-  float x[STRIP * SLICE];               // as place() says
-  unsigned largest[STRIP];              // bits of the largest magnitude in this block's share of a line
-  unsigned lossy[MOST_BLOCKS][STRIP];   // elements in each block's share: in the first block
+  float x[STRIP * SLICE];              // as place() says
+  unsigned largest[STRIP];             // bits of the largest magnitude in this block's share of a line
+  unsigned lossy[MOST_BLOCKS][STRIP];  // elements in each block's share: in the first block
 };
 
 // Where an element lies in x: as in memory, but groups of four change places so that both copies and the
@@ -239,7 +239,7 @@ __device__ __forceinline__ void split_strip(Shared<STRIP, SLICE>& shared, const 
 
 // Blocks with y = 0 split rows of A, those with y = 1 columns of B.
 template <int STRIP, int SLICE>
-__global__ void __launch_bounds__(THREADS, STRIP * SLICE < 16384 ? 4 : 3)
+__global__ void __launch_bounds__(THREADS, STRIP* SLICE < 16384 ? 4 : 3)
     split_lines(Lines rows, SplitLines rows_to, Lines columns, SplitLines columns_to, int blocks,
                 Ledger* ledger) {
   auto& shared = dynamic_shared<Shared<STRIP, SLICE>>();
