@@ -10,7 +10,7 @@
 // the file has.
 struct NoStep;
 using Missing = void(const NoStep&);
-Missing sgemm, gemm_tf32, gemm_tf32_cut_off, gemm;
+Missing sgemm, gemm_tf32, gemm_tf32_cut_off, gemm, gemm_fp16x3, sgemm_emulated;
 
 // If the file has the name, the first overload is chosen: it needs no conversion.
 template <typename T>
@@ -36,6 +36,8 @@ constexpr harness::Entry find_step() {
            step_if_any(&gemm_tf32, tf32),                  // rounds floats to the nearest TF32
            step_if_any(&gemm_tf32_cut_off, tf32_cut_off),  // may leave it to the tensor cores to cut them off
            step_if_any(&gemm, bf16),
+           step_if_any(&gemm_fp16x3, fp16x3),            // three products of FP16 numbers for one of floats
+           step_if_any(&sgemm_emulated, fp32_emulated),  // as accurate as FP32, by tensor cores
        }) {
     if (!entry) continue;
     step = entry;

@@ -39,6 +39,8 @@ Mode mode_of(Precision precision) {
     case Precision::tf32_cut_off:
       return {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_TF32_TENSOR_OP_MATH, "cublasGemmEx"};
     case Precision::fp32:
+    case Precision::fp16x3:
+    case Precision::fp32_emulated:
       break;
   }
   return {CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_PEDANTIC_MATH, "cublasSgemm"};

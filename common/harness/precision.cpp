@@ -43,6 +43,9 @@ int peak_flops_per_cycle(Precision precision, int compute_capability) {
     case Precision::tf32:
     case Precision::tf32_cut_off:
       return of_tensor_cores_bf16(compute_capability) / 2;
+    case Precision::fp16x3:
+    case Precision::fp32_emulated:
+      return of_tensor_cores_bf16(compute_capability) / 3;  // FP16 is as fast as BF16
     case Precision::fp32:
       break;
   }

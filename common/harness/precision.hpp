@@ -9,7 +9,7 @@
 
 namespace harness {
 
-enum class Precision { fp32, tf32, tf32_cut_off, bf16 };
+enum class Precision { fp32, tf32, tf32_cut_off, bf16, fp16x3, fp32_emulated };
 
 // How a kernel computes its sums, as far as it matters to the error bound; see verify.hpp.
 struct Arithmetic {
@@ -42,6 +42,13 @@ struct PrecisionTraits {
 // the last one, 2^-11 of the number. Truncation errs by up to a whole one, and always towards zero: a kernel
 // that says it truncates is allowed this, and so is a library, which may pass its floats to the tensor cores
 // as they are.
+//
+// FP16x3 is three products of FP16 numbers, each element being the sum of two of them. These have 11 bits of
+// significand and the sign of the second: what is left of an element is at most 2^-23 of it, and the product
+// of two second ones, at most 2^-22 of that of the elements, is not computed. So a product of elements is off
+// by up to 2^-21, twice the operand_error below. It makes three terms. As above, this holds for elements
+// whose second number is a normal FP16 number after scaling. A kernel that emulates FP32 promises FP32's own
+// bound.
 inline constexpr PrecisionTraits precision_traits[] = {
     {"FP32",
      Input::fp32,
@@ -75,6 +82,22 @@ inline constexpr PrecisionTraits precision_traits[] = {
      "BF16 tensor peak",
      "of cuBLAS BF16",
      "of BF16 peak"},
+    {"FP16x3",
+     Input::fp32,
+     {0x1p-23, 3 * 1.125, true, 0x1p-22, false},
+     true,  //
+     "cuBLAS FP32",
+     "third of FP16 peak",
+     "of cuBLAS FP32",
+     "of third peak"},
+    {"FP16x3",
+     Input::fp32,
+     {0x1p-24, 1, false, 0, false},
+     true,  //
+     "cuBLAS FP32",
+     "third of FP16 peak",
+     "of cuBLAS FP32",
+     "of third peak"},
 };
 constexpr const PrecisionTraits& traits(Precision precision) {
   return precision_traits[static_cast<int>(precision)];

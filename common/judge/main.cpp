@@ -4,7 +4,7 @@
 //
 //   judge PRECISION SECONDS TOTAL OPTIONS... -- PROGRAM...
 //
-// PRECISION: what the kernel computes in, fp32, tf32, tf32_cut_off or bf16; SECONDS: processor time for one
+// PRECISION: what the kernel computes in, as harness::Precision names it; SECONDS: processor time for one
 // problem; TOTAL: seconds by the clock for all of them; OPTIONS: those of a step's program; PROGRAM: a worker
 // (worker.cpp), and its sandbox.
 
@@ -28,6 +28,8 @@ harness::Entry entry_of(std::string_view precision) {
   if (precision == "bf16") return static_cast<void (*)(const GemmBf16&)>(nullptr);
   if (precision == "tf32") return {static_cast<Floats>(nullptr), harness::Precision::tf32};
   if (precision == "tf32_cut_off") return {static_cast<Floats>(nullptr), harness::Precision::tf32_cut_off};
+  if (precision == "fp16x3") return {static_cast<Floats>(nullptr), harness::Precision::fp16x3};
+  if (precision == "fp32_emulated") return {static_cast<Floats>(nullptr), harness::Precision::fp32_emulated};
   if (precision == "fp32") return static_cast<Floats>(nullptr);
   throw harness::InputError("unknown precision '" + std::string(precision) + "'");
 }

@@ -5,6 +5,8 @@
 //   accuracy MODE                 prints what came out; exit status 1 if a rule is broken
 //   accuracy MODE --rejected TEXT wants a rule broken, with TEXT in the message: for planted bugs
 //
+// PARTS_OF_C: into how many the kernel divides C. PATHS_HEADER: where it says which ways a part can take.
+//
 // MODE is fast, checked or strict, as in common/accuracy.hpp. The rules:
 //   - NaNs and infinities are those of FP32 summation
 //   - at K >= 1024 on dense data the error is at most a quarter of FP32 summation's
@@ -15,12 +17,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "common/harness/entry.hpp"
 #include "tests/accuracy/classes.hpp"
 #include "tests/accuracy/errors.hpp"
-#include "tests/kernels/fp32_by_fp16/paths.hpp"
+#include PATHS_HEADER
 
 extern const harness::Entry run_on_cpu;
 
@@ -35,7 +38,8 @@ using accuracy::u;
 
 constexpr double more_than_summation = 32;
 constexpr int SHORTEST = 96, LONG = 1024;
-constexpr int M = 100, N = 120;  // two parts of C
+constexpr int M = 100, N = 120;
+constexpr int UNPROVED = 5;  // the number of that path
 
 // The bound of FP32 summation, one rounding for each product that is not zero, where it is not kept: "" or
 // the place.
@@ -79,6 +83,8 @@ Outcome run(const Class& of, int K, std::uint64_t seed, Accuracy accuracy) {
   const std::vector<float> fp32 = accuracy::summed_in_fp32(p);
   Outcome o{largest_error(right, C), largest_error(right, fp32), *latest_ledger, ""};
   const auto taken = [&](Path path) { return o.ledger.taken[static_cast<int>(path)]; };
+  // The steps before the last one cannot ask for a proof.
+  const unsigned unproved = PATHS > UNPROVED ? o.ledger.taken[std::min(UNPROVED, PATHS - 1)] : 0;
   unsigned parts = 0;
   for (const unsigned count : o.ledger.taken) parts += count;
   for (std::size_t i = 0; i < C.size() && o.broken.empty(); ++i) {
@@ -93,13 +99,13 @@ Outcome run(const Class& of, int K, std::uint64_t seed, Accuracy accuracy) {
     o.broken = "less accurate than FP32 summation";
   } else if (dense && K >= LONG && o.ours > o.summation / 4) {
     o.broken = "not four times as accurate as FP32 summation";
-  } else if (parts != 2) {
-    o.broken = fmt::format("the ledger has {} parts, not 2", parts);
-  } else if (K < SHORTEST ? taken(Path::short_k) != 2
-                          : (fast || of.expected == Expected::all_fast) &&
-                                taken(Path::fast) + taken(Path::unproved) != 2) {
+  } else if (parts != PARTS_OF_C) {
+    o.broken = fmt::format("the ledger has {} parts, not {}", parts, PARTS_OF_C);
+  } else if (K < SHORTEST
+                 ? taken(Path::short_k) != parts
+                 : (fast || of.expected == Expected::all_fast) && taken(Path::fast) + unproved != parts) {
     o.broken = "takes the slow path";
-  } else if (!strict && taken(Path::unproved) != 0) {
+  } else if (!strict && unproved != 0) {
     o.broken = "asks for a proof";
   } else if (!fast && of.expected == Expected::none_fast && taken(Path::fast) != 0) {
     o.broken = "takes the fast path";

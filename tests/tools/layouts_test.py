@@ -12,7 +12,15 @@ from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.claims.recording import Element, Line, Recording
 from tools.claims.recording import Request as Access
-from tools.drawing import descriptors, fragments, layouts, schedule, shape_tiles
+from tools.drawing import (
+    descriptors,
+    error_over_k,
+    fragments,
+    layouts,
+    schedule,
+    shape_tiles,
+    split_bits,
+)
 from tools.drawing.layouts import Layout
 from tools.pages.blocks import Request
 from tools.pages.pages import MAKERS
@@ -233,6 +241,8 @@ def test_descriptor():
         ("compare load A 23", "no access `load A`"),
         ("swizzle", "write `swizzle ARRAY"),
         ("shape_tiles 512 32 65", "no tile of 32 x 65"),
+        ("split_bits x", "is a number or a fraction, not x"),
+        ("split_bits 1 scaled", "write `split_bits NUMBER"),
         ("swizzle Cs load", "no tile of A or B"),
     ],
 )
@@ -259,6 +269,24 @@ def test_tiles_keep_multiprocessors_busy():
     tiles, idle = 8 + 128, 2 * 132 - 32 - 128
     assert drawing.count('class="empty"') == idle
     assert drawing.count("<rect") == 1 + tiles + 2 * 132  # the paper is one
+
+
+def test_a_float_in_two_parts():
+    """As fp16() rounds: to the nearest, ties to even, below 2^-14 to multiples of 2^-24."""
+    whole, hi, lo = split_bits.parts(0.7)
+    assert (hi.bits, lo.bits) == ("10110011010", "11001100110") and hi.value > whole.value and lo.value < 0
+    assert [n.value for n in split_bits.parts(3.0)] == [3, 3, 0]
+    small = split_bits.parts(2.0**-24 * 1.75, unscaled=True)
+    assert [float(n.value) for n in small[1:]] == [2.0**-23, 0]  # what is left is a quarter of the unit
+    assert "nothing is lost" in split_bits.picture("3") and "2^-24 and 2^-23" in split_bits.picture("0.7")
+    assert "lo is zero" in split_bits.describe("0.0007", unscaled=True)
+
+
+def test_errors_are_drawn_from_the_least_k():
+    curves = {"a": {16: 1e-7, 64: 2e-7}, "b": {16: 1e-7, 64: 5e-8}}
+    drawing = error_over_k.picture(curves)
+    assert drawing.count("<circle") == 4 and ">1e-6<" in drawing and ">1e-8<" in drawing
+    assert "b: 1.0e-07 at K = 16, 5.0e-08 at K = 64" in drawing
 
 
 def test_without_the_program(tmp_path):

@@ -283,14 +283,20 @@ TEST(VerifyTf32, FindsLessPrecision) {
   }
 }
 
+TEST(VerifyFp16x3, BoundsAreThoseOfPartsAndAccumulator) {
+  EXPECT_NEAR(tolerance_any_data(64, Precision::fp16x3), 0x1p-21 + (3 * 72 + 3) * 0x1p-23, 1e-9);
+  EXPECT_NEAR(tolerance_random_data(4096, Precision::fp16x3), 0x1p-25 + 260 * 0x1p-23, 1e-9);
+  EXPECT_EQ(tolerance_any_data(64, Precision::fp32_emulated), tolerance_any_data(64, Precision::fp32));
+}
+
 TEST(VerifyTf32, BoundsAreThoseOfOperandsAndAccumulator) {
   const double any = tolerance_any_data(64, Precision::tf32);
   EXPECT_NEAR(any, 0x1p-10 + (80 + 3) * 0x1p-23, 1e-6);
   EXPECT_EQ(tolerance_random_data(4, Precision::tf32), tolerance_any_data(4, Precision::tf32));
   EXPECT_NEAR(tolerance_random_data(4096, Precision::tf32), 0x1p-14 + 260 * 0x1p-23, 1e-8);
   EXPECT_EQ(tolerance_random_data(0, Precision::tf32), tolerance_any_data(0, Precision::tf32));
-  for (const Precision precision :
-       {Precision::fp32, Precision::tf32, Precision::tf32_cut_off, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::tf32_cut_off,
+                                    Precision::bf16, Precision::fp16x3, Precision::fp32_emulated}) {
     EXPECT_EQ(tolerance_any_data(1 << 30, precision), inf);  // K u above 1 bounds nothing
     EXPECT_LT(tolerance_random_data(1 << 30, precision), 0.02);
   }

@@ -2,6 +2,7 @@
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 from typing import Any
 
@@ -11,6 +12,7 @@ from tools.claims.objects import NotAvailable, NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import (
     descriptors,
+    error_over_k,
     fragments,
     layouts,
     picture,
@@ -18,6 +20,7 @@ from tools.drawing import (
     play,
     schedule,
     shape_tiles,
+    split_bits,
     tiling,
     timeline,
 )
@@ -194,11 +197,38 @@ def make_shape_tiles(request: Request) -> str:
     if not all(map(str.isdigit, words)):
         raise UsageError("N, ROWS and COLS of `shape_tiles` are numbers")
     n, rows, cols = map(int, words)
-    if f"Shape<{rows}, {cols}, " not in "\n".join(request.source(step)):
+    source = "\n".join(request.source(step))
+    if f"Shape<{rows}, {cols}, " not in source and f"run<{cols}>(" not in source:
         raise UsageError(f"{step} has no tile of {rows} x {cols}")
-    large = (request.context.const(request.context.at(step).previous(), c) for c in ("BM", "BN", "MAX_PARTS"))
+    before = constants("\n".join(request.source(request.context.at(step).previous())))
+    large = before["BM"], before["BN"], before.get("MAX_PARTS", 1)
     drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
     return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
+
+
+@block("step")
+def make_split_bits(request: Request) -> str:
+    number, *more = request.words("split_bits NUMBER [unscaled]")
+    try:
+        float(Fraction(number))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"NUMBER of `split_bits` is a number or a fraction, not {number}") from None
+    if more not in ([], ["unscaled"]):
+        raise UsageError("write `split_bits NUMBER [unscaled]`")
+    words = [request.step, "bits", number.replace("/", "_").replace(".", "_"), *more]
+    drawn = number, bool(more)
+    return request.figure(words, split_bits.picture(*drawn), split_bits.describe(*drawn))
+
+
+@block()
+def make_error_over_k(request: Request) -> str:
+    """At M = N = 512, the largest error of some steps, by K."""
+    curves = {}
+    for step in request.steps(before=True):
+        records = {k: request.context.ladder(step, n=512, m=512, k=k) for k in error_over_k.terms(16, 65536)}
+        curves[step] = {k: record.relative_error for k, record in records.items()}
+    words = [*curves, "error"]
+    return request.figure(words, error_over_k.picture(curves), error_over_k.describe(curves))
 
 
 def length_of(of: Block) -> tuple[int, int]:

@@ -1,0 +1,91 @@
+"""Draws a float that is split into two FP16 numbers: which of its bits each of them holds."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tools.drawing.picture import MARGIN, Sheet
+from tools.drawing.svg import PHONE, rectangle, text
+from tools.drawing.tiling import filled
+
+FLOAT_BITS, FP16_BITS = 24, 11  # of a significand, its leading 1 included
+LEAST_FP16 = Fraction(1, 2**24)
+ROW, HEIGHT, NAMES = 44, 22, 34  # from row to row; of a cell; the width of the rows' names
+
+
+@dataclass(frozen=True)
+class Number:
+    """value = ± 0.bits × 2^(exponent + 1): the exponent is that of the leading 1."""
+
+    value: Fraction
+    exponent: int
+    bits: str
+
+
+def rounded(value: Fraction, bits: int, least_unit: Fraction = Fraction(0)) -> Number:
+    """To the nearest number of so many bits, or multiple of the least unit, ties to even."""
+    if value == 0:
+        return Number(value, 0, "")
+    exponent = 0
+    while abs(value) >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    while abs(value) < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = Fraction(2) ** (exponent - bits + 1)
+    if unit < least_unit:
+        bits -= round(least_unit / unit).bit_length() - 1
+        unit = least_unit
+    if bits < 1:
+        return Number(Fraction(0), 0, "")
+    whole = round(abs(value) / unit)  # ties to even
+    if whole == 2**bits:
+        return rounded(whole * unit * (1 if value > 0 else -1), bits, least_unit)
+    return Number(whole * unit * (1 if value > 0 else -1), exponent, f"{whole:0{bits}b}")
+
+
+def parts(x: float, unscaled: bool = False) -> tuple[Number, Number, Number]:
+    """x as a float, hi and lo; unscaled: as they are in memory, where 2^-24 is the least FP16 number."""
+    unit = LEAST_FP16 if unscaled else Fraction(0)
+    whole = rounded(Fraction(x), FLOAT_BITS)
+    hi = rounded(whole.value, FP16_BITS, unit)
+    return whole, hi, rounded(whole.value - hi.value, FP16_BITS, unit)
+
+
+def picture(said: str, unscaled: bool = False) -> str:
+    numbers = parts(float(Fraction(said)), unscaled)
+    whole, hi, lo = numbers
+    sheet = Sheet(f"{said} as a float, and as two FP16 numbers")
+    wide = (PHONE - 2 * MARGIN - NAMES) / (FLOAT_BITS + 2)
+    top = sheet.y + 20
+    for row, (name, number, color) in enumerate(
+        [("x", whole, "there"), ("hi", hi, "here"), ("lo", lo, "here")]
+    ):
+        y = top + row * ROW
+        sheet.body.append(text(MARGIN, y + 16, ("−" if number.value < 0 else "") + name))
+        for i, bit in enumerate(number.bits):
+            column = whole.exponent - number.exponent + i
+            box = MARGIN + NAMES + column * wide, y, wide - 1.5, HEIGHT
+            look = filled(color, 0.55) if bit == "1" else {"class_": "empty"}
+            sheet.body.append(rectangle(*box, **look))
+            sheet.body.append(text(box[0] + wide / 2 - 0.75, y + 16, bit, 12, text_anchor="middle"))
+    sheet.y = top + 2 * ROW + HEIGHT + 24
+    sheet.body.append(text(MARGIN, sheet.y, ending(numbers)))
+    return sheet.document(describe(said, unscaled), MARGIN)
+
+
+def ending(numbers: tuple[Number, Number, Number]) -> str:
+    whole, hi, lo = numbers
+    rest = abs(whole.value - hi.value - lo.value)
+    if rest == 0:
+        return "hi + lo = x: nothing is lost."
+    power = rounded(rest / whole.value, FLOAT_BITS).exponent
+    return f"What is lost is between 2^{power} and 2^{power + 1} of x."
+
+
+def describe(said: str, unscaled: bool = False) -> str:
+    """The picture in words, for those who cannot see it."""
+    whole, hi, lo = numbers = parts(float(Fraction(said)), unscaled)
+    sign = "minus " if lo.value < 0 else ""
+    return (
+        f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. "
+        f"lo is {sign}{lo.bits or 'zero'}, and begins further down. {ending(numbers)}"
+    )
