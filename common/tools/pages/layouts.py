@@ -1,7 +1,8 @@
 """The kinds of generated blocks for warp-wide instructions: who holds which element, which rows and banks an
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -196,8 +197,11 @@ def make_shape_tiles(request: Request) -> str:
     n, rows, cols = map(int, words)
     if f"Shape<{rows}, {cols}, " not in "\n".join(request.source(step)):
         raise UsageError(f"{step} has no tile of {rows} x {cols}")
-    large = (request.context.const(request.context.at(step).previous(), c) for c in ("BM", "BN", "MAX_PARTS"))
-    drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
+    context, before = request.context, request.context.at(step).previous()
+    large = shape_tiles.Tiles(context.const(before, "BM"), context.const(before, "BN"))
+    with suppress(NoValue):  # a step that cuts no tiles has no such constant
+        large = replace(large, parts=context.const(before, "MAX_PARTS"))
+    drawn = n, context.gpu().sms, (large, shape_tiles.Tiles(rows, cols))
     return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
 
 
