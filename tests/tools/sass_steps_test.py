@@ -72,8 +72,9 @@ def test_every_step(built):
         assert not {"LDL", "STL"} & {i.mnemonic for i in kernel.loop.instructions}, where
         assert kernel.threads_per_block in (64, 128, 256, 384, 1024), where
         assert kernel.occupancy().warps >= 8, where
-        source = (ROOT / "steps" / step / "kernel.cu").read_text()
-        assert kernel.loop.on_tensor_cores == ("mma_" in source and "fp32" not in kernel.name), where
+        sources = [p.read_text() for p in (ROOT / "steps" / step).iterdir() if p.suffix in (".cu", ".hpp")]
+        on_tensor_cores = "fp32" not in kernel.name and any("mma_" in source for source in sources)
+        assert kernel.loop.on_tensor_cores == on_tensor_cores, where
         products = (i for i in kernel.loop.instructions if i.mnemonic == kernel.loop.products)
         assert all(i.frame.file.startswith(f"steps/{step}/") for i in products), where
         assert all(sass.explain(i) for i in kernel.loop.instructions), where
@@ -261,6 +262,7 @@ def test_main_kernel(built):
         "13_bulk_copy": "sgemm_bulk_copy<true>",
         "14_stream_k": "sgemm_stream_k<true>",
         "15_every_shape": "sgemm_large_tiles<false, true>",
+        "38_every_shape_bf16": "gemm_tiles<_::tiles::Shape<128, 256, 4>, 1, true>",
     }
     for step, name in names.items():
         assert sass.main_kernel(sass.kernels(program(step), "sm_90a")).name == name

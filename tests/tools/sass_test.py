@@ -198,6 +198,7 @@ def test_short_name(full, short):
         ("WARPGROUP.DEPBAR.LE gsb0, 0x1", "waits until at most 1 groups of products are under way"),
         ("WGMMA.NOSUCH R1", ""),
         ("IMAD R1", ""),
+        ("PRMT R5, R4, 0x654, R5", "R5 = four bytes chosen from R4 and R5"),
     ],
 )
 def test_words(text, words):

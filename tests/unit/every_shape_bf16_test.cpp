@@ -1,4 +1,4 @@
-// The model by which kernels/every_shape_bf16.cu chooses.
+// The model by which steps/38_every_shape_bf16 chooses.
 
 #include <gtest/gtest.h>
 
@@ -7,20 +7,20 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <utility>
+#include <tuple>
 
-#include "tests/kernels/every_shape_bf16_choose.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
 
 namespace {
 
-constexpr int H200 = 132;  // multiprocessors
+constexpr int H100 = 132;  // multiprocessors
 
 constexpr ProductShape product(int M, int N, int K, int batch = 1) {
-  return {.M = M, .N = N, .K = K, .batch = batch, .reads_c = false, .copies_a = false, .copies_b = false};
+  return {.M = M, .N = N, .K = K, .batch = batch, .reads_c = false};
 }
 constexpr const TileTime& time_of(Tile tile) { return TILES[static_cast<int>(tile)]; }
 constexpr double estimate_of(const ProductShape& p, const Choice& choice) {
-  return estimate(p, time_of(choice.tile), choice.splits, choice.in_cluster, H200);
+  return estimate(p, time_of(choice.tile), choice.splits, choice.in_pairs, H100);
 }
 
 TEST(EveryShape, ATileIsARowOfTheTable) {
@@ -29,37 +29,38 @@ TEST(EveryShape, ATileIsARowOfTheTable) {
 }
 
 TEST(EveryShape, LargeProductsTakeLargeWholeTiles) {
-  static_assert(choose(product(8192, 8192, 8192), H200).tile == Tile::t128x256, "also when compiling");
+  static_assert(choose(product(8192, 8192, 8192), H100).tile == Tile::t128x256, "also when compiling");
   for (const int n : {4096, 8192, 16384}) {
-    const auto [tile, splits, in_cluster] = choose(product(n, n, n), H200);
+    const auto [tile, splits, in_pairs] = choose(product(n, n, n), H100);
     EXPECT_EQ(tile, Tile::t128x256) << n;
     EXPECT_EQ(splits, 1) << n;
-    EXPECT_FALSE(in_cluster) << n;
+    EXPECT_FALSE(in_pairs) << n;
   }
 }
 
 TEST(EveryShape, FewTilesAreSmallerOrSplit) {
-  EXPECT_EQ(choose(product(1024, 1024, 1024), H200).tile, Tile::t128x64);  // a tile for nearly every block
-  EXPECT_GE(choose(product(128, 128, 65536), H200).splits, 16);  // there is little else to share out
-  EXPECT_EQ(choose(product(64, 64, 64), H200).splits, 1);        // a k-tile cannot be split
-}
-
-TEST(EveryShape, FewPartsAreAddedUpInAClusterAndManyByALaunch) {
-  EXPECT_TRUE(choose(product(257, 1025, 4097), H200).in_cluster);
-  EXPECT_FALSE(choose(product(128, 128, 65536), H200).in_cluster);
-  EXPECT_EQ(running(1, H200), 132);
-  EXPECT_EQ(running(4, H200), 120);
-  EXPECT_EQ(running(8, 4), 8);  // a cluster runs, whatever there is
+  EXPECT_EQ(choose(product(1024, 1024, 1024), H100).tile, Tile::t128x64);  // a tile for nearly every block
+  EXPECT_GE(choose(product(128, 128, 65536), H100).splits, 16);  // there is little else to share out
+  EXPECT_EQ(choose(product(64, 64, 64), H100).splits, 1);        // a k-tile cannot be split
 }
 
 TEST(EveryShape, FewRowsAreFewColumnsOfTheTransposedTile) {
   for (const int m : {1, 16, 32}) {
-    EXPECT_LT(time_of(choose(product(m, 4096, 4096), H200).tile).BM, 64) << m;
+    EXPECT_LT(time_of(choose(product(m, 4096, 4096), H100).tile).BM, 64) << m;
   }
 }
 
 TEST(EveryShape, WavesThatWouldBeMostlyEmptyAreAvoided) {
-  EXPECT_EQ(choose(product(3000, 3000, 3000), H200).tile, Tile::t128x192);  // 384 tiles: 2.9 waves
+  EXPECT_EQ(choose(product(3072, 3072, 3072), H100).tile, Tile::t128x192);  // 384 tiles: 2.9 waves
+}
+
+TEST(EveryShape, PairsShareWhatIsReadTwice) {
+  ProductShape p = product(3000, 3000, 3000);
+  p.straddles_a = p.straddles_b = true;  // 6000 bytes
+  EXPECT_TRUE(choose(p, H100).in_pairs);
+  const Choice plain{Tile::t128x256, 1, false}, in_pairs{Tile::t128x256, 1, true};
+  EXPECT_LT(estimate_of(p, in_pairs), estimate_of(p, plain));
+  EXPECT_LT(estimate_of(product(3008, 3008, 3008), plain), estimate_of(p, plain));
 }
 
 TEST(EveryShape, TheChoiceIsTheFastestThatCanBe) {
@@ -67,12 +68,12 @@ TEST(EveryShape, TheChoiceIsTheFastestThatCanBe) {
     for (const int n : {1, 64, 100, 1024, 4095, 50257}) {
       for (const int k : {0, 1, 65, 768, 4096, 65536}) {
         const ProductShape p = product(m, n, k);
-        const Choice choice = choose(p, H200);
+        const Choice choice = choose(p, H100);
         const std::int64_t k_tiles = std::max<std::int64_t>(covers(k, K_TILE), 1);
         const std::string text = std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k);
         EXPECT_LE(choice.splits, k_tiles) << text << ": a part without terms";
-        if (choice.splits > 1 && !choice.in_cluster) {
-          EXPECT_LE(tiles_of(p, time_of(choice.tile)) * choice.splits, MOST_WAVES * H200)
+        if (choice.splits > 1) {
+          EXPECT_LE(tiles_of(p, time_of(choice.tile)) * choice.splits, MOST_WAVES * H100)
               << text << ": the workspace may have any size";
         }
         for (const TileTime& t : TILES) {
@@ -86,7 +87,7 @@ TEST(EveryShape, TheChoiceIsTheFastestThatCanBe) {
 TEST(EveryShape, NothingIsFasterThanMemory) {
   const ProductShape p = product(128, 8192, 8192);
   const double bytes = 2.0 * 128 * 8192 + 2.0 * 8192 * 8192 + 4.0 * 128 * 8192;
-  EXPECT_GT(estimate_of(p, choose(p, H200)), bytes / cost.memory);
+  EXPECT_GT(estimate_of(p, choose(p, H100)), bytes / cost.memory);
 }
 
 TEST(EveryShape, CopiesAndReadingCCostTime) {
@@ -108,33 +109,40 @@ ProductShape read_problem(const std::string& line) {
   std::istringstream words(line);
   for (std::string option; words >> option;) words >> options[option];
   const auto value = [&](const char* option) { return static_cast<int>(options[option]); };
+  const auto rows_straddle = [&](const char* given, const char* cols) {
+    const int ld = options.count(given) > 0 ? value(given) : value(cols);
+    return ld % 8 == 0 && ld % 64 != 0;
+  };
   return {.M = value("--m"),
           .N = value("--n"),
           .K = value("--k"),
           .batch = value("--batch"),
           .reads_c = options["--beta"] != 0.0f,
-          .copies_a = false,
-          .copies_b = false};
+          .straddles_a = rows_straddle("--lda", "--k"),
+          .straddles_b = rows_straddle("--ldb", "--n")};
 }
 
 TEST(EveryShape, ItsTableOfShapesMakesTheCpuDeviceChooseEveryTile) {
   constexpr int cpu_device = 4;  // multiprocessors
-  enum { whole, by_launch, in_cluster };
-  std::set<std::pair<Tile, int>> chosen;
+  std::set<std::tuple<Tile, bool, bool>> chosen;
   std::ifstream table(PROJECT_ROOT "/tests/shapes_every_shape_bf16.txt");
   for (std::string line; std::getline(table, line);) {
     if (line.empty() || line[0] == '#') continue;
-    const Choice choice = choose(read_problem(line), cpu_device);
-    chosen.insert({choice.tile, choice.splits == 1 ? whole : choice.in_cluster ? in_cluster : by_launch});
+    const auto [tile, splits, in_pairs] = choose(read_problem(line), cpu_device);
+    chosen.insert({tile, splits > 1, in_pairs});
   }
-  const auto has = [&](Tile tile, int how) { return chosen.count({tile, how}) > 0; };
+  const auto has = [&](Tile tile, bool split, bool in_pairs) {
+    return chosen.count({tile, split, in_pairs}) > 0;
+  };
+  bool pairs = false;
   for (const TileTime& t : TILES) {
-    EXPECT_TRUE(has(t.tile, whole)) << t.BM << " x " << t.BN;
-    EXPECT_TRUE(has(t.tile, in_cluster)) << t.BM << " x " << t.BN;
+    EXPECT_TRUE(has(t.tile, false, false)) << t.BM << " x " << t.BN;
+    pairs = pairs || has(t.tile, false, true);
   }
+  EXPECT_TRUE(pairs);
   // Only what is stored where differs.
-  EXPECT_TRUE(has(Tile::t128x128, by_launch) || has(Tile::t128x64, by_launch));
-  EXPECT_TRUE(has(Tile::t32x128, by_launch) || has(Tile::t16x128, by_launch));
+  EXPECT_TRUE(has(Tile::t128x128, true, false) || has(Tile::t128x64, true, false));
+  EXPECT_TRUE(has(Tile::t32x128, true, false) || has(Tile::t16x128, true, false));
 }
 
 }  // namespace

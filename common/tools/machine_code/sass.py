@@ -95,10 +95,13 @@ def main_kernel(found: list[Kernel]) -> Kernel:
     """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one
     for aligned shapes; of several tiles the one that computes most in a pass of its loop."""
 
-    def rank(kernel: Kernel) -> tuple[bool, bool, list[int]]:
+    def rank(kernel: Kernel) -> tuple[bool, bool, list[int], int]:
         aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
-        multiplied = [kernel.loop.count(name) for name in PRODUCTS] if kernel.loop else []
-        return "gemm" in kernel.name, aligned, multiplied
+        loop = kernel.loop.instructions if kernel.loop else []
+        multiplied = [count(loop, name) for name in PRODUCTS] if loop else []
+        shapes = (re.match(r"HGMMA\.64x(\d+)x", i.opcode) for i in loop)  # of which there are several
+        columns = sum(int(shape[1]) for shape in shapes if shape)
+        return "gemm" in kernel.name, aligned, multiplied, columns
 
     return max(found, key=rank)
 

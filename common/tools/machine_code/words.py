@@ -97,6 +97,7 @@ WORDS: dict[str, str | Callable[..., str]] = {
     "SHF.L": "{0} = {1} << {2}",
     "SHF.R": "{0} = {3} >> {2}",
     "LOP3": lop3,
+    "PRMT": "{0} = four bytes chosen from {1} and {3}",
     "ISETP FSETP": compare,
     "SEL FSEL": "{0} = {1} if {last.condition}, else {2}",
     "IMNMX VIMNMX": "{0} = {extreme}({1}, {2})",

@@ -10,29 +10,38 @@
 #include "common/cuda/warpgroup_registers.hpp"
 #include "common/cuda/wgmma.hpp"
 #include "common/step.hpp"
-#include "tests/kernels/every_shape_bf16_passes.hpp"
-#include "tests/kernels/every_shape_bf16_stores.hpp"
+#include "steps/38_every_shape_bf16/passes.hpp"
+#include "steps/38_every_shape_bf16/stores.hpp"
 
 namespace {
 namespace tiles {
 
-// map_a: boxes BM x BK. map_b: boxes BK x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
-template <typename S, Output OUTPUT>
+// SHARERS: 1, or the blocks of a cluster that have tiles one below the other: each copies its part of B's
+// tile to all of them, and may do so when all of their consumers are done with the stage.
+// map_a: boxes BM x BK. map_b: boxes BK / SHARERS x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
+template <typename S, int SHARERS, bool TMA>
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_tiles(Product p, const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_c) {
   constexpr int BM = S::BM, BN = S::BN, STAGES = S::STAGES;
   auto& tiles = dynamic_shared<typename S::Tiles>();
 
-  const int units = units_of<S>(p);
+  const int units = units_of<S, SHARERS>(p), rank = SHARERS > 1 ? static_cast<int>(cluster_block_rank()) : 0;
+  const int first_unit = blockIdx.x / SHARERS, step = gridDim.x / SHARERS;
   if (threadIdx.x == 0) {
+    prefetch_tensor_map(map_a);
+    prefetch_tensor_map(map_b);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(&tiles.full[stage], 1);
-      mbarrier_init(&tiles.empty[stage], CONSUMERS);
+      mbarrier_init(&tiles.empty[stage], SHARERS * CONSUMERS);
     }
     mbarrier_fence_init();
   }
-  __syncthreads();
+  if constexpr (SHARERS > 1) {
+    cluster_sync();  // the mbarriers of all blocks are there
+  } else {
+    __syncthreads();
+  }
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A and B, and read or write C
 
@@ -41,9 +50,9 @@ __global__ void __launch_bounds__(THREADS, 1)
     warpgroup_reg_dealloc<FEW>();
     if (threadIdx.x > 0) return;
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    for (int number = blockIdx.x; number < units; number += gridDim.x) {
-      const Work work = find_work<S>(p, number);
-      const bool backwards = number / gridDim.x % 2 == 1;
+    for (int number = first_unit; number < units; number += step) {
+      const Work work = find_work<S, SHARERS>(p, number, rank);
+      const bool backwards = number / step % 2 == 1;
       for (int i = 0; i < work.count; ++i) {
         const int k0 = (work.first + (backwards ? work.count - 1 - i : i)) * BK;
         std::uint64_t* full = &tiles.full[stage];
@@ -51,11 +60,18 @@ __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_arrive_expect_tx(full, sizeof(bf16) * BK * (BM + BN));
         tensor_copy(tiles.A[stage], map_a, k0, work.row0, work.matrix, full);
         for (int group = 0; group < BN / GROUP; ++group) {
-          tensor_copy(tiles.B[stage][group], map_b, work.col0 + group * GROUP, k0, work.matrix, full);
+          const int col = work.col0 + group * GROUP, first = rank * (BK / SHARERS);
+          if constexpr (SHARERS > 1) {
+            tensor_copy_multicast(tiles.B[stage][group][first], map_b, col, k0 + first, work.matrix, full,
+                                  (1 << SHARERS) - 1);
+          } else {
+            tensor_copy(tiles.B[stage][group], map_b, col, k0, work.matrix, full);
+          }
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
     }
+    if constexpr (SHARERS > 1) cluster_sync();  // as the consumers do
     return;
   }
   warpgroup_reg_alloc<MANY>();
@@ -67,8 +83,15 @@ __global__ void __launch_bounds__(THREADS, 1)
   const auto first_b = matrix_descriptor(tiles.B[0][S::TRANSPOSED ? warpgroup : 0], Swizzle::of_128_bytes,
                                          sizeof tiles.B[0][0], ATOM);
   int parity = 0;
-  for (int number = blockIdx.x; number < units; number += gridDim.x) {
-    const Work work = find_work<S>(p, number);
+  const auto is_free = [&](int stage) {  // as far as this warpgroup is concerned
+    if constexpr (SHARERS > 1) {
+      if (thread < SHARERS) mbarrier_arrive_remote_after_reads(&tiles.empty[stage], thread);
+    } else {
+      if (thread == 0) mbarrier_arrive(&tiles.empty[stage]);
+    }
+  };
+  for (int number = first_unit; number < units; number += step) {
+    const Work work = find_work<S, SHARERS>(p, number, rank);
     float sums[S::SUMS];
     int before = 0;  // the stage of the k-tile before
     for (int i = 0; i < work.count; ++i) {
@@ -85,32 +108,36 @@ __global__ void __launch_bounds__(THREADS, 1)
       }
       wgmma_commit();
       wgmma_wait<1>();  // the warpgroup is done with the k-tile before this one
-      if (thread == 0 && i > 0) mbarrier_arrive(&tiles.empty[before]);
+      if (i > 0) is_free(before);
       before = stage;
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
     wgmma_wait<0>(sums);
-    if (thread == 0 && work.count > 0) mbarrier_arrive(&tiles.empty[before]);
+    if (work.count > 0) is_free(before);
 #pragma unroll
     for (int j = 0; j < S::SUMS; ++j) {
       if (work.count == 0) sums[j] = 0.0f;
     }
-    if constexpr (OUTPUT == Output::cluster) {
-      add_in_cluster<S>(p, tiles, work, warpgroup, sums);
-    } else if constexpr (S::TRANSPOSED) {
+    if constexpr (S::TRANSPOSED) {
       store_transposed<S>(p, work, warpgroup, sums);
     } else {
-      store<S, OUTPUT == Output::tma>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
+      store<S, TMA>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     }
   }
-  if (OUTPUT == Output::tma && thread == 0) bulk_store_wait_read<0>();
+  if (TMA && thread == 0) bulk_store_wait_read<0>();
+  if constexpr (SHARERS > 1) cluster_sync();  // the other blocks may still arrive here
 }
 
-// Computes the product g of operands that TMA can reach, in `splits` parts: which a cluster adds up, or for
-// which `parts` has a matrix each. c_is_aligned: TMA can store C.
-template <typename S>
-void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, int splits, bool in_cluster,
-         float* parts, bool c_is_aligned) {
+// Computes the product g of operands that TMA can reach, in `splits` parts, for which `parts` has a matrix
+// each if there are several. c_is_aligned: TMA can store C.
+template <typename S, int SHARERS = 1>
+void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, int splits, bool in_pairs,
+         float* parts, bool c_is_aligned, bool overlaps) {
+  if constexpr (SHARERS == 1 && !S::TRANSPOSED) {
+    if (in_pairs) {
+      return run<S, PAIR>(g, a, b, splits, in_pairs, parts, c_is_aligned, overlaps);
+    }
+  }
   Product p{.M = g.M,
             .N = g.N,
             .k_tiles = ceil_div(g.K, BK),
@@ -120,35 +147,32 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
             .beta = g.beta,
             .C = g.C,
             .ldc = g.ldc,
-            .strideC = g.strideC,
-            .c_is_aligned = c_is_aligned};
-  if (splits > 1 && !in_cluster) {  // C is a workspace, whose rows hold multiples of four columns
+            .strideC = g.strideC};
+  bool by_tma = c_is_aligned && g.beta == 0.0f;  // C is stored
+  if (splits > 1) {  // C is a workspace, whose rows hold multiples of four columns
     p.alpha = 1.0f, p.beta = 0.0f;
     p.C = parts, p.N = ceil_div(g.N, 4) * 4, p.ldc = p.N, p.strideC = p.ldc * p.M;
-    p.c_is_aligned = true;
+    by_tma = true;
   }
   const auto map_of = [&](const passes::Operand& m, int rows, int cols) {
     return tensor_map(m.data, m.rows, m.cols, m.ld, m.batch, m.stride, rows, cols, Swizzle::of_128_bytes);
   };
-  const int units = units_of<S>(p), waves = ceil_div(units, multiprocessors());
-  LaunchConfig config{
-      .grid = dim3(ceil_div(units, waves)),  // blocks that all have as many tiles, if they can
-      .block = dim3(THREADS),
-      .shared_bytes = sizeof(typename S::Tiles),
-      .overlaps_previous = true};
-  auto kernel = gemm_tiles<S, Output::threads>;
+  const int units = units_of<S, SHARERS>(p), waves = ceil_div(units, multiprocessors() / SHARERS);
+  LaunchConfig config{.grid = dim3(ceil_div(units, waves) * SHARERS),  // all have as many tiles, if they can
+                      .block = dim3(THREADS),
+                      .shared_bytes = sizeof(typename S::Tiles),
+                      .cluster = dim3(SHARERS),
+                      .overlaps_previous = overlaps};
+  auto kernel = gemm_tiles<S, SHARERS, false>;
   TensorMap map_c{};
-  if (in_cluster) {
-    kernel = gemm_tiles<S, Output::cluster>;
-    config.grid = dim3(units), config.cluster = dim3(splits);
-  } else if constexpr (!S::TRANSPOSED) {
-    if (p.c_is_aligned && p.beta == 0.0f) {
-      kernel = gemm_tiles<S, Output::tma>;
+  if constexpr (!S::TRANSPOSED) {
+    if (by_tma) {
+      kernel = gemm_tiles<S, SHARERS, true>;
       map_c =
           tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes);
     }
   }
-  launch(kernel, config, p, map_of(a, S::BM, BK), map_of(b, BK, GROUP), map_c);
+  launch(kernel, config, p, map_of(a, S::BM, BK), map_of(b, BK / SHARERS, GROUP), map_c);
 }
 
 }  // namespace tiles

@@ -10,6 +10,7 @@
 #include "common/cuda/tf32.hpp"
 #include "common/cuda/wgmma.hpp"
 #include "common/step.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
 
 namespace {
 namespace tiles {
@@ -52,16 +53,12 @@ struct Shape {
   using Tiles = tiles::Tiles<BM, BN, STAGES, TRANSPOSED>;
 };
 
-// How sums get to C: by TMA; by threads; by threads of a cluster, whose blocks have a part of the tile each.
-enum class Output { tma, threads, cluster };
-
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
   int M, N, k_tiles, batch, splits;
   float alpha, beta;
-  float* C;  // [batch][splits][M][N]; of a cluster's parts [batch][M][N]
+  float* C;  // [batch][splits][M][N]
   std::int64_t ldc, strideC;
-  bool c_is_aligned;  // to 16 bytes
 };
 
 // A part of a tile of C: k-tiles first to first + count - 1.
@@ -69,9 +66,12 @@ struct Work {
   int matrix, split, row0, col0, first, count;
 };
 
-template <typename S>
-__device__ __forceinline__ Work find_work(const Product& p, int number) {
-  const int tiles_m = ceil_div(p.M, S::BM), tiles_n = ceil_div(p.N, S::BN);
+// The part with that number. SHARERS blocks of a cluster have tiles one below the other; this one's has that
+// rank among them.
+template <typename S, int SHARERS>
+__device__ __forceinline__ Work find_work(const Product& p, int number, int rank) {
+  constexpr int BAND = tiles::BAND / SHARERS;
+  const int tiles_m = ceil_div(p.M, SHARERS * S::BM), tiles_n = ceil_div(p.N, S::BN);
   const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
   const int in_matrix = tile % (tiles_m * tiles_n);
   const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
@@ -80,14 +80,14 @@ __device__ __forceinline__ Work find_work(const Product& p, int number) {
   const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
   return {tile / (tiles_m * tiles_n),
           split,
-          (band * BAND + in_band % rows) * S::BM,
+          ((band * BAND + in_band % rows) * SHARERS + rank) * S::BM,
           column * S::BN,
           split * share + min(split, longer),
           share + (split < longer ? 1 : 0)};
 }
-template <typename S>
+template <typename S, int SHARERS>
 __host__ __device__ int units_of(const Product& p) {
-  return ceil_div(p.M, S::BM) * ceil_div(p.N, S::BN) * p.batch * p.splits;
+  return ceil_div(p.M, SHARERS * S::BM) * ceil_div(p.N, S::BN) * p.batch * p.splits;
 }
 
 // C = alpha * sums + beta * C for a thread's sums of a transposed tile. Eight lanes have neighbours in a row
@@ -148,47 +148,6 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       }
     }
   }
-}
-
-// The same for a cluster's sums of a tile, each block's of its part of the terms. Each block leaves them in
-// its shared memory, where the tiles of A and B were, and adds up all blocks' of its share of the elements,
-// in the order of the parts.
-template <typename S>
-__device__ __forceinline__ void add_in_cluster(const Product& p, typename S::Tiles& tiles, const Work& work,
-                                               int warpgroup, const float (&sums)[S::SUMS]) {
-  constexpr int BM = S::BM, BN = S::BN, FOURS = BN / 4, ALL = CONSUMERS * 128;
-  static_assert(sizeof(float) * BM * BN <= sizeof tiles.A + sizeof tiles.B);
-  float* left = reinterpret_cast<float*>(&tiles);  // [BM][BN], swizzled
-  const int thread = threadIdx.x % 128;
-  named_barrier_sync(1, ALL);  // nobody needs A and B any more
-#pragma unroll
-  for (int j = 0; j < S::SUMS; j += 2) {
-    const auto [row, col] = wgmma_place(thread, j);
-    if constexpr (S::TRANSPOSED) {
-      left[col * BN + swizzle_128B(col, warpgroup * MM + row)] = sums[j];
-      left[(col + 1) * BN + swizzle_128B(col + 1, warpgroup * MM + row)] = sums[j + 1];
-    } else {
-      float2_at(&left[(warpgroup * MM + row) * BN + swizzle_128B(row, col)]) =
-          make_float2(sums[j], sums[j + 1]);
-    }
-  }
-  cluster_sync();                            // all parts are there
-  float* C = p.C + work.matrix * p.strideC;  // [M][N]
-  for (int i = work.split * ALL + warpgroup * 128 + thread; i < BM * FOURS; i += p.splits * ALL) {
-    const int row = i / FOURS, col = i % FOURS * 4;
-    float four[4] = {};
-    for (int part = 0; part < p.splits; ++part) {
-      const float4 v = float4_at(cluster_map_shared(left, part) + row * BN + swizzle_128B(row, col));
-      four[0] += v.x, four[1] += v.y, four[2] += v.z, four[3] += v.w;
-    }
-    const int m = work.row0 + row, n = work.col0 + col, valid = m < p.M ? p.N - n : 0;
-    if (p.c_is_aligned) {
-      update4<true>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
-    } else {
-      update4<false>(&C[m * p.ldc + n], valid, four, p.alpha, p.beta);
-    }
-  }
-  cluster_sync();  // nobody reads another block's sums any more
 }
 
 }  // namespace tiles

@@ -5,15 +5,16 @@
 
 #include <optional>
 
-#include "tests/kernels/every_shape_bf16_choose.hpp"
-#include "tests/kernels/every_shape_bf16_passes.hpp"
-#include "tests/kernels/every_shape_bf16_tiles.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
+#include "steps/38_every_shape_bf16/passes.hpp"
+#include "steps/38_every_shape_bf16/tiles.hpp"
 
 namespace {
 
-// For experiments, whose edits reach this file: Choice{Tile::t128x64, 4, true} instead of std::nullopt makes
-// it the choice for every product that has as many k-tiles.
+// For experiments, whose edits reach this file: Choice{Tile::t128x64, 4, false} instead of
+// std::nullopt makes it the choice for every product that has as many k-tiles.
 constexpr std::optional<Choice> PINNED = std::nullopt;
+constexpr bool OVERLAPS = true;  // launches begin while the one before ends
 
 // The choice takes some microseconds, which counts for a small product: it is kept while the shape stays.
 Choice choice_for(const ProductShape& shape) {
@@ -33,19 +34,21 @@ void gemm(const GemmBf16& g) {
   // TMA stores rows in whole groups of 16 bytes.
   const bool c_is_aligned = fits_tensor_map(c) && g.N % 4 == 0;
 
-  const auto [tile, splits, in_cluster] =
-      choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, !fits_tensor_map(a), !fits_tensor_map(b)});
+  const auto copies = [](const passes::Operand& m) { return !fits_tensor_map(m); };
+  const auto straddles = [&](const passes::Operand& m) { return !copies(m) && m.ld % passes::LINE != 0; };
+  const auto [tile, splits, in_pairs] =
+      choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), straddles(a), straddles(b)});
   const std::int64_t ld = std::int64_t{ceil_div(g.N, 4)} * 4;  // of the sums of parts
-  const bool adds = splits > 1 && !in_cluster;                 // by a second launch
+  const bool adds = splits > 1;
   float* parts = nullptr;
   if (adds) parts = workspace.at_least(static_cast<std::size_t>(ld) * g.M * g.batch * splits);
-  const auto [reachable_a, reachable_b] = passes::reachable(a, b);
+  const auto [reachable_a, reachable_b] = passes::reachable(a, b, OVERLAPS);
   const auto run = [&]<typename S>(S) {
-    tiles::run<S>(g, reachable_a, reachable_b, splits, in_cluster, parts, c_is_aligned);
+    tiles::run<S>(g, reachable_a, reachable_b, splits, in_pairs, parts, c_is_aligned, OVERLAPS);
   };
   switch (tile) {  //               BM   BN  STAGES
     case Tile::t128x256:
-      run(tiles::Shape<128, 256, 3>{});
+      run(tiles::Shape<128, 256, 4>{});
       break;
     case Tile::t128x192:
       run(tiles::Shape<128, 192, 4>{});
@@ -66,7 +69,7 @@ void gemm(const GemmBf16& g) {
       run(tiles::Shape<16, 128, 12>{});
       break;
   }
-  if (adds) passes::add(g, splits, parts, ld, c_is_aligned);
+  if (adds) passes::add(g, splits, parts, ld, c_is_aligned, OVERLAPS);
 }
 
 }  // namespace

@@ -14,6 +14,8 @@ namespace passes {
 
 constexpr int THREADS = 256;
 constexpr int GROUP = 8;  // bf16 in 16 bytes
+constexpr int LINE = 64;  // bf16 in a line of the L2
+constexpr int ROWS = 4;   // that a thread copies at a time
 
 // A batch of row-major matrices [batch][rows][cols]; rows lie ld, matrices stride elements apart.
 template <typename T>
@@ -33,32 +35,46 @@ bool fits_tensor_map(const Matrices<T>& m) {
   return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && fits(m.ld) && (m.batch == 1 || fits(m.stride));
 }
 
-// `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a
-// row, a power of two.
+// `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a row, a power of two;
+// so many blocks have all rows.
 struct Copy {
   Operand from;
   bf16* to;
   std::int64_t ld_to, stride_to;
-  int across;
+  int across, blocks;
 };
 
-// Eight neighbours in a row, of which only the first `valid` exist; zeros for the others. Reads in words of 4
-// bytes, which may begin at p or one element further on.
-__device__ __forceinline__ float4 load8(const bf16* p, int valid) {
-  std::uint32_t pairs[GROUP / 2] = {};
-  const auto word = [&](int i) { return *reinterpret_cast<const std::uint32_t*>(p + i); };
-  if (valid < GROUP) {
+// Eight neighbours from p on, of a row or rows from `begin` to `end`; what lies beyond is zero. Mostly by the
+// two groups of 16 bytes that have them, shifted by words and half a word.
+__device__ __forceinline__ float4 load8(const bf16* p, const bf16* begin, const bf16* end) {
+  const int before = static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % 16 / sizeof(bf16));
+  const bf16* from = p - before;
+  std::uint32_t pairs[GROUP] = {};
+  if (from >= begin && from + 2 * GROUP <= end) {
+    const auto group = [&](int i) { return *reinterpret_cast<const float4*>(from + i * GROUP); };
+    const auto put = [&](int i, float4 v) {
+      pairs[i] = __float_as_uint(v.x), pairs[i + 1] = __float_as_uint(v.y);
+      pairs[i + 2] = __float_as_uint(v.z), pairs[i + 3] = __float_as_uint(v.w);
+    };
+    put(0, group(0));
+    put(4, group(1));
+#pragma unroll
+    for (int i = 0; i < 6; ++i) {
+      if (before & 4) pairs[i] = pairs[i + 2];
+    }
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+      if (before & 2) pairs[i] = pairs[i + 1];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (before & 1) pairs[i] = pairs[i] >> 16 | pairs[i + 1] << 16;
+    }
+  } else {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) {
-      if (i < valid) pairs[i / 2] |= static_cast<std::uint32_t>(p[i].bits) << i % 2 * 16;
+      if (p + i < end) pairs[i / 2] |= static_cast<std::uint32_t>(p[i].bits) << i % 2 * 16;
     }
-  } else if (reinterpret_cast<std::uintptr_t>(p) % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < GROUP / 2; ++i) pairs[i] = word(2 * i);
-  } else {
-    const std::uint32_t first = p[0].bits, a = word(1), b = word(3), c = word(5), last = p[GROUP - 1].bits;
-    pairs[0] = first | a << 16, pairs[1] = a >> 16 | b << 16;
-    pairs[2] = b >> 16 | c << 16, pairs[3] = c >> 16 | last << 16;
   }
   return make_float4(__uint_as_float(pairs[0]), __uint_as_float(pairs[1]), __uint_as_float(pairs[2]),
                      __uint_as_float(pairs[3]));
@@ -69,19 +85,35 @@ struct Copies {
   Copy of[2];
 };
 
-// Blocks with the same z copy one matrix.
+// A thread copies a group of each of ROWS rows at a time.
 __global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is copied here
-  const Copy& copy = copies.of[blockIdx.z];
+  const int first_blocks = copies.of[0].blocks;
+  const bool second = static_cast<int>(blockIdx.x) >= first_blocks;
+  const Copy& copy = copies.of[second];
   const Operand& from = copy.from;
-  const int row = blockIdx.x * (THREADS / copy.across) + threadIdx.x / copy.across;
-  if (row >= from.rows) return;
+  const bool side_by_side = from.ld == from.cols;  // rows: nothing between them that must not be read
+  const int rows = THREADS / copy.across, block = blockIdx.x - (second ? first_blocks : 0);
+  const int row0 = block * rows * ROWS + threadIdx.x / copy.across;
   for (int matrix = blockIdx.y; matrix < from.batch; matrix += gridDim.y) {
-    const bf16* source = from.data + matrix * from.stride + row * from.ld;
-    bf16* target = copy.to + matrix * copy.stride_to + row * copy.ld_to;
+    const bf16* begin = from.data + matrix * from.stride;
+    const bf16* end = begin + (from.rows - 1) * from.ld + from.cols;
+    bf16* to = copy.to + matrix * copy.stride_to;
     for (int col = threadIdx.x % copy.across * GROUP; col < from.cols; col += copy.across * GROUP) {
-      float4_at(reinterpret_cast<float*>(target + col)) = load8(source + col, from.cols - col);
+      float4 groups[ROWS];
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        const int row = row0 + i * rows;
+        if (row >= from.rows) continue;
+        const bf16* own = begin + row * from.ld;
+        groups[i] = load8(own + col, side_by_side ? begin : own, side_by_side ? end : own + from.cols);
+      }
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        const int row = row0 + i * rows;
+        if (row < from.rows) float4_at(reinterpret_cast<float*>(to + row * copy.ld_to + col)) = groups[i];
+      }
     }
   }
 }
@@ -93,28 +125,30 @@ constexpr unsigned MOST_Y = 65535;  // blocks of a grid
 struct Operands {
   Operand a, b;
 };
-Operands reachable(const Operand& a, const Operand& b) {
+Operands reachable(const Operand& a, const Operand& b, bool overlaps) {
   static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
   Operands result{a, b};
   Copies copies{};
   int count = 0;
-  dim3 grid(0, min(static_cast<unsigned>(a.batch), MOST_Y));
+  unsigned blocks = 0;
   const auto add = [&](Operand& operand, Workspace<bf16>& workspace) {
     if (operand.cols == 0 || operand.rows == 0 || fits_tensor_map(operand)) return;
     const int groups = ceil_div(operand.cols, GROUP);
     int across = 1;
     while (across < min(groups, THREADS)) across *= 2;
-    const std::int64_t ld = std::int64_t{groups} * GROUP, stride = ld * operand.rows;
+    const std::int64_t ld = std::int64_t{ceil_div(operand.cols, LINE)} * LINE, stride = ld * operand.rows;
     bf16* to = workspace.at_least(static_cast<std::size_t>(stride) * operand.batch);
-    copies.of[count++] = {operand, to, ld, stride, across};
-    grid.x = max(grid.x, static_cast<unsigned>(ceil_div(operand.rows, THREADS / across)));
+    const int own_blocks = ceil_div(operand.rows, THREADS / across * ROWS);
+    copies.of[count++] = {operand, to, ld, stride, across, own_blocks};
+    blocks += own_blocks;
     operand.data = to, operand.ld = ld, operand.stride = stride;
   };
   add(result.a, a_workspace);
   add(result.b, b_workspace);
   if (count == 0) return result;
-  grid.z = count;
-  launch(copy_rows, LaunchConfig{.grid = grid, .block = dim3(THREADS), .overlaps_previous = true}, copies);
+  const dim3 grid(blocks, min(static_cast<unsigned>(a.batch), MOST_Y));
+  launch(copy_rows, LaunchConfig{.grid = grid, .block = dim3(THREADS), .overlaps_previous = overlaps},
+         copies);
   return result;
 }
 
@@ -151,13 +185,14 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 // parts: [batch][splits][M][ld]; ld is a multiple of 4, and what lies behind column N - 1 may be read.
-void add(const GemmBf16& g, int splits, const float* parts, std::int64_t ld, bool c_is_aligned) {
+void add(const GemmBf16& g, int splits, const float* parts, std::int64_t ld, bool c_is_aligned,
+         bool overlaps) {
   constexpr int FEW = 2, SHARERS = 4;  // so many parts one thread adds up; more of them, so many threads
   const bool shared = splits > FEW;
   const std::int64_t fours = ld / 4 * g.M * g.batch, per_block = THREADS / (shared ? SHARERS : 1);
   const LaunchConfig config{.grid = dim3(static_cast<unsigned>((fours + per_block - 1) / per_block)),
                             .block = dim3(THREADS),
-                            .overlaps_previous = true};
+                            .overlaps_previous = overlaps};
   const auto kernel = shared ? (c_is_aligned ? add_parts<SHARERS, true> : add_parts<SHARERS, false>)
                              : (c_is_aligned ? add_parts<1, true> : add_parts<1, false>);
   launch(kernel, config, g, splits, parts, ld);

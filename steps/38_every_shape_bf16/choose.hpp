@@ -1,0 +1,123 @@
+#pragma once
+
+// Which tile, and how many parts of K: a model of the time that each choice would take, and the fastest.
+//
+// The numbers of TILES and of `cost` are fitted to the times of all choices at some fifty shapes on an H100
+// (and on an H200, whose memory is faster), so that what is chosen takes little longer than the best: that
+// matters, not how well each time is met. PINNED, beside the kernel, makes every product take one choice.
+
+#include <algorithm>
+#include <cstdint>
+
+// In an unnamed namespace, as a step's kernel is: a program holds all this for both devices.
+namespace {
+
+// BM x BN of C. Those of less than 128 rows are computed as tiles of C transposed, B transposed times A
+// transposed, so that it is the columns of C that are rows of the tensor cores' products.
+enum class Tile { t128x256, t128x192, t128x128, t128x64, t64x128, t32x128, t16x128 };
+
+// splits: how many parts the terms of a tile are cut into, for a block each; a second launch adds them up.
+// in_pairs: two blocks of a cluster have tiles one below the other, and receive those of B together.
+struct Choice {
+  Tile tile;
+  int splits;
+  bool in_pairs;
+};
+
+constexpr int PAIR = 2;     // blocks that receive the tiles of B together
+constexpr int K_TILE = 64;  // terms that a block multiplies at a time
+
+// A tile: its size, the microseconds that a multiprocessor takes to multiply a k-tile that is there, and
+// those between the last k-tile of a tile and the first of the next: sums are stored, the pipeline fills.
+struct TileTime {
+  Tile tile;
+  int BM, BN;
+  double k_tile, between;
+};
+
+constexpr TileTime TILES[] = {
+    {Tile::t128x256, 128, 256, 0.654, 2.32}, {Tile::t128x192, 128, 192, 0.524, 1.62},
+    {Tile::t128x128, 128, 128, 0.360, 1.09}, {Tile::t128x64, 128, 64, 0.252, 0.65},
+    {Tile::t64x128, 64, 128, 0.264, 1.24},   {Tile::t32x128, 32, 128, 0.244, 0.92},
+    {Tile::t16x128, 16, 128, 0.206, 0.58},
+};
+constexpr int SPLITS[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128};
+constexpr int MOST_WAVES = 4;  // of split tiles: so much at most is the workspace for their sums
+
+// The rest, in microseconds, and in bytes per microsecond (TB/s * 1e6).
+struct Cost {
+  double launch = 5.5;         // the kernel begins, its first copies arrive, and it ends
+  double more_launches = 1.2;  // one that overlaps with the launch before: copies of rows, adding up
+  double block = 9.02e4;       // what comes to one multiprocessor, when all of them fetch
+  double memory = 2.63e6;      // what memory moves: A, B and C once
+  double copying = 2.25e6;     // rows read and written
+  double adding = 2.68e6;      // sums of parts written, read and added up
+  double straddling = 1.41;    // lines of the L2 that are read for one, where rows begin elsewhere
+  double sharing = 0.83;       // two blocks begin and end together
+};
+constexpr Cost cost;
+
+// What the model knows of a product.
+struct ProductShape {
+  int M, N, K, batch;
+  bool reads_c = false;                           // beta != 0
+  bool copies_a = false, copies_b = false;        // their rows do not begin at multiples of 16 bytes
+  bool straddles_a = false, straddles_b = false;  // they do, but not at multiples of 128: lines of the L2
+  bool operator==(const ProductShape&) const = default;
+};
+
+constexpr std::int64_t covers(std::int64_t elements, std::int64_t tile) {
+  return (elements + tile - 1) / tile;
+}
+// Tiles, whole pairs of them if pairs share those of B.
+constexpr std::int64_t tiles_of(const ProductShape& p, const TileTime& t, int sharers = 1) {
+  return covers(p.M, sharers * t.BM) * sharers * covers(p.N, t.BN) * p.batch;
+}
+
+// Microseconds for a product with this tile and so many parts, on a GPU with so many multiprocessors.
+constexpr double estimate(const ProductShape& p, const TileTime& t, int splits, bool in_pairs,
+                          int multiprocessors) {
+  const int sharers = in_pairs ? PAIR : 1;
+  const std::int64_t units = tiles_of(p, t, sharers) * splits;
+  const std::int64_t waves = covers(units, std::max(multiprocessors / sharers, 1) * sharers);
+  const std::int64_t k_tiles = waves * covers(covers(p.K, K_TILE), splits);  // of a block
+  const auto rounds = static_cast<double>(waves);
+  const double a = 2.0 * p.M * p.K * p.batch, b = 2.0 * p.K * p.N * p.batch, c = 4.0 * p.M * p.N * p.batch;
+
+  // The slower of multiplying a k-tile and fetching one, when all blocks fetch theirs; and of all that and
+  // memory. Rows and groups of columns that do not exist are not fetched.
+  const double rows = std::min(t.BM, p.M) * (p.straddles_a ? cost.straddling : 1.0);
+  const double columns = std::min<double>(t.BN, 64.0 * static_cast<double>(covers(p.N, 64))) *
+                         (p.straddles_b ? cost.straddling : 1.0) / sharers;
+  const double fetch = 2.0 * K_TILE * (rows + columns) / cost.block;
+  double time = cost.launch + rounds * t.between +
+                std::max(static_cast<double>(k_tiles) * std::max(t.k_tile, fetch),
+                         (a + b + c * (p.reads_c ? 2 : 1)) / cost.memory);
+  if (sharers > 1) time += cost.sharing;
+  if (splits > 1) time += cost.more_launches + c * (splits + 1) / cost.adding;
+  const double copied = (p.copies_a ? 2 * a : 0.0) + (p.copies_b ? 2 * b : 0.0);
+  if (copied > 0) time += cost.more_launches + copied / cost.copying;
+  return time;
+}
+
+// The choice for a product that is not empty.
+constexpr Choice choose(const ProductShape& p, int multiprocessors) {
+  const std::int64_t k_tiles = std::max<std::int64_t>(covers(p.K, K_TILE), 1);
+  Choice best{TILES[0].tile, 1, false};
+  double least = estimate(p, TILES[0], 1, false, multiprocessors);
+  const auto consider = [&](const TileTime& t, int splits, bool in_pairs) {
+    if (splits > k_tiles) return;
+    const double time = estimate(p, t, splits, in_pairs, multiprocessors);
+    if (time < least) least = time, best = {t.tile, splits, in_pairs};
+  };
+  for (const TileTime& t : TILES) {
+    for (const int splits : SPLITS) {
+      if (splits > 1 && tiles_of(p, t) * splits > MOST_WAVES * multiprocessors) break;
+      consider(t, splits, false);
+      if (t.BM == 128) consider(t, splits, true);
+    }
+  }
+  return best;
+}
+
+}  // namespace
