@@ -11,7 +11,7 @@
 // In an unnamed namespace, as a step's kernel is: a program holds all this for both devices.
 namespace {
 
-enum class Tile { large, large_swapped, t128x128, t64x64, t64x32, t32x64, t16x256 };
+enum class Tile { large, large_swapped, t128x128, t128x96, t64x128, t64x64, t64x32, t32x64, t16x256 };
 
 // parts: how many the terms of a tile are cut into; at most as many, if the tile is large.
 struct Choice {
@@ -35,9 +35,10 @@ struct SmallTile {
 
 // Fitted to the times of these tiles, at many shapes and splits, on an H200.
 constexpr SmallTile SMALL_TILES[] = {
-    {Tile::t128x128, 128, 128, 16, 2, 0.77, 0.77, 0.78}, {Tile::t64x64, 64, 64, 16, 3, 0.59, 0.645, 0.86},
-    {Tile::t64x32, 64, 32, 16, 4, 0.425, 0.52, 0.84},    {Tile::t32x64, 32, 64, 16, 4, 0.5, 0.575, 0.77},
-    {Tile::t16x256, 16, 256, 16, 3, 0.56, 0.63, 0.47},
+    {Tile::t128x128, 128, 128, 16, 2, 0.745, 0.76, 0.95}, {Tile::t128x96, 128, 96, 16, 2, 0.65, 0.7, 0.9},
+    {Tile::t64x128, 64, 128, 16, 4, 0.63, 0.725, 0.9},    {Tile::t64x64, 64, 64, 16, 3, 0.59, 0.62, 0.89},
+    {Tile::t64x32, 64, 32, 16, 4, 0.425, 0.47, 0.86},     {Tile::t32x64, 32, 64, 16, 4, 0.5, 0.56, 0.82},
+    {Tile::t16x256, 16, 256, 16, 3, 0.54, 0.62, 0.6},
 };
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
@@ -45,8 +46,11 @@ constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 // Seconds. A wave's blocks begin by waiting for their first copies: WAVE. Bytes per second: the copies of
 // tiles bring TRAFFIC, from wherever; a pass that packs a matrix moves PASS, one that adds up partial sums
 // ADDING.
-constexpr double LAUNCH = 2.5e-6, WAVE = 0.9e-6, SECOND_LAUNCH = 1.7e-6, TRAFFIC = 1.2e13, PASS = 4e12,
+constexpr double LAUNCH = 1.5e-6, WAVE = 0.9e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12,
                  ADDING = 1.9e12;
+// Two parts of a tile are a cluster: it starts later, and a block reads what makes up a tile from the shared
+// memory of both, at so many bytes per second.
+constexpr double PAIR = 1.2e-6, REMOTE = 2e10;
 constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.1e-6;
 // For large tiles where rows are not aligned: the launch that packs B, too, and bytes per second of packing.
 constexpr double UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;
@@ -64,7 +68,8 @@ double small(const Gemm& g, const SmallTile& t, int splits) {
   const double waves = std::floor(blocks / at_a_time), left = blocks - waves * at_a_time;
   double seconds = waves * wave(t.blocks) + (left > 0 ? wave(std::ceil(left / multiprocessors())) : 0.0);
   seconds = std::max(seconds, 4.0 * terms * (t.BM + t.BN) * blocks / TRAFFIC) + LAUNCH;
-  if (splits > 1) seconds += SECOND_LAUNCH + 4.0 * g.M * g.N * g.batch * (splits + 1) / ADDING;
+  if (splits == 2) seconds += PAIR + 4.0 * t.BM * t.BN / REMOTE;
+  if (splits > 2) seconds += SECOND_LAUNCH + 4.0 * g.M * g.N * g.batch * (splits + 1) / ADDING;
   return seconds;
 }
 

@@ -3,9 +3,10 @@
 // Idea      Tiles that are fast on large matrices leave most of a GPU idle on small ones, and waste work on
 //           narrow ones. A library has many kernels, and its art is to choose among them.
 // Change    Beside step 14's kernel (large_tiles.hpp, which can also compute tiles of C transposed) there is
-//           one like step 11's for five smaller tiles, with up to four buffers and with split-K, whose parts
-//           a second kernel adds up (small_tiles.hpp), and one each for a single row and a single column
-//           (vectors.hpp). choose.hpp estimates the time that each would take, and picks the fastest.
+//           one like step 11's for seven smaller tiles, with up to four buffers and with split-K, whose parts
+//           a pair of blocks or a second kernel adds up (small_tiles.hpp), and one each for a single row and
+//           a single column (vectors.hpp). choose.hpp estimates the time that each would take, and picks the
+//           fastest.
 // Bound     Whatever bounds the chosen kernel; for small matrices, the launches themselves.
 // Needs     sm_90+: mbarriers, tensor copies
 
@@ -29,6 +30,10 @@ void sgemm(const Gemm& g) {
     //                                                BM   BN  BK TM TN LM STAGES BLOCKS
     case Tile::t128x128:
       return small_tiles::run<small_tiles::Shape<128, 128, 16, 8, 8, 8, 2, 2>>(g, choice.parts);
+    case Tile::t128x96:
+      return small_tiles::run<small_tiles::Shape<128, 96, 16, 8, 8, 8, 2, 2>>(g, choice.parts);
+    case Tile::t64x128:
+      return small_tiles::run<small_tiles::Shape<64, 128, 16, 8, 8, 8, 3, 4>>(g, choice.parts);
     case Tile::t64x64:
       return small_tiles::run<small_tiles::Shape<64, 64, 16, 8, 4, 4, 3, 3>>(g, choice.parts);
     case Tile::t64x32:

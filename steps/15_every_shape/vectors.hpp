@@ -3,6 +3,7 @@
 // Products with one row or one column: every element of the matrix is needed once, and only reading it takes
 // time. No tiles, and shared memory only for the last sums.
 
+#include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/float4.hpp"
 #include "common/step.hpp"
 
@@ -14,36 +15,62 @@ bool rows_are_aligned(const float* matrix, int cols, std::int64_t ld, std::int64
          stride % 4 == 0;
 }
 
-constexpr int WARPS = 32, COLS = 32;  // a block of WARPS warps computes COLS elements of a row of C
-constexpr int ROWS = 4;               // of B that a warp reads at once, COLS elements of each
+// A block computes COLS elements of a row of C: DOWN rows of B at a time, of which a thread reads four
+// elements of one; AHEAD such reads of each thread, or twice as many, are under way.
+constexpr int COLS = 32, ACROSS = COLS / 4, THREADS = 512, DOWN = THREADS / ACROSS, AHEAD = 4;
+constexpr int WARPS = THREADS / 32, BLOCKS = 2;  // that an SM has registers for
 
 // M == 1: C[0][col] is the sum of A[0][k] * B[k][col].
 template <bool ALIGNED>
-__global__ void __launch_bounds__(WARPS * 32) row_times_matrix(Gemm g) {
-  __shared__ __align__(16) float parts[WARPS * ROWS][COLS];
-  const float* A = g.A + blockIdx.y * g.strideA;  // [K]
-  const float* B = g.B + blockIdx.y * g.strideB;  // [K][N]
-  const int x = threadIdx.x % (COLS / 4), y = threadIdx.x / (COLS / 4);
+__global__ void __launch_bounds__(THREADS, BLOCKS) row_times_matrix(Gemm g) {
+  __shared__ __align__(16) float parts[WARPS][COLS];  // the sums of each warp
+  const float* A = g.A + blockIdx.y * g.strideA;      // [K]
+  const float* B = g.B + blockIdx.y * g.strideB;      // [K][N]
+  const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int col = blockIdx.x * COLS + x * 4, left = g.N - col;
+  wait_for_previous_launch();
+
+  // Two sets of registers in turn: one is read while the other is multiplied.
+  float a[2][AHEAD];
+  float4 b[2][AHEAD];
+  int k = y;  // the row of B to read next
+  const auto read = [&](int set) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i, k += DOWN) {
+      a[set][i] = k < g.K ? A[k] : 0.0f;
+      b[set][i] = load4<ALIGNED>(B + k * g.ldb + col, k < g.K ? left : 0);
+    }
+  };
   float sums[4] = {};
-#pragma unroll 8
-  for (int k = y; k < g.K; k += WARPS * ROWS) {
-    const float a = A[k];
-    const float4 b = load4<ALIGNED>(B + k * g.ldb + col, left);
-    sums[0] += a * b.x, sums[1] += a * b.y, sums[2] += a * b.z, sums[3] += a * b.w;
+  const auto multiply = [&](int set) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      sums[0] += a[set][i] * b[set][i].x, sums[1] += a[set][i] * b[set][i].y;
+      sums[2] += a[set][i] * b[set][i].z, sums[3] += a[set][i] * b[set][i].w;
+    }
+  };
+  read(0);
+  for (int done = 0; done < g.K; done += 2 * AHEAD * DOWN) {
+    read(1);
+    multiply(0);
+    read(0);
+    multiply(1);
   }
-  float4_at(&parts[y][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  for (int half = WARPS * ROWS / 2; half > 0; half /= 2) {
-    __syncthreads();  // the sums of twice as many threads are there
-    if (y >= half) continue;
-    const float4 mine = float4_at(&parts[y][x * 4]), other = float4_at(&parts[y + half][x * 4]);
-    float4_at(&parts[y][x * 4]) =
-        make_float4(mine.x + other.x, mine.y + other.y, mine.z + other.z, mine.w + other.w);
+
+  // The lanes of a warp that share a column, then the warps.
+  for (int distance = ACROSS; distance < 32; distance *= 2) {
+    for (float& sum : sums) sum += __shfl_xor_sync(0xffffffff, sum, distance);
   }
-  if (y > 0 || left <= 0) return;
-  const float4 total = float4_at(&parts[0][x * 4]);
-  const float four[4] = {total.x, total.y, total.z, total.w};
-  update4<false>(g.C + blockIdx.y * g.strideC + col, left, four, g.alpha, g.beta);
+  if (threadIdx.x % 32 < ACROSS) {
+    float4_at(&parts[threadIdx.x / 32][x * 4]) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+  }
+  __syncthreads();
+  const int mine = blockIdx.x * COLS + threadIdx.x;
+  if (threadIdx.x >= COLS || mine >= g.N) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int warp = 0; warp < WARPS; ++warp) sum += parts[warp][threadIdx.x];
+  update(g.C[blockIdx.y * g.strideC + mine], sum, g.alpha, g.beta);
 }
 
 constexpr int ROW_WARPS = 8;  // a block's warps compute one element of a column of C each
@@ -53,6 +80,7 @@ template <bool ALIGNED>
 __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = blockIdx.x * ROW_WARPS + warp;
+  wait_for_previous_launch();
   if (row >= g.M) return;
   const float* A = g.A + blockIdx.y * g.strideA + row * g.lda;  // [K]
   const float* B = g.B + blockIdx.y * g.strideB;                // [K][1]
@@ -71,14 +99,14 @@ __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
 
 void run_row(const Gemm& g) {
   const bool aligned = rows_are_aligned(g.B, g.N, g.ldb, g.strideB);
-  launch(aligned ? row_times_matrix<true> : row_times_matrix<false>, dim3(ceil_div(g.N, COLS), g.batch),
-         dim3(WARPS * 32), 0, g);
+  launch(aligned ? row_times_matrix<true> : row_times_matrix<false>,
+         LaunchConfig{dim3(ceil_div(g.N, COLS), g.batch), dim3(THREADS), 0, {1, 1, 1}, true}, g);
 }
 
 void run_column(const Gemm& g) {
   const bool aligned = rows_are_aligned(g.A, g.K, g.lda, g.strideA);
   launch(aligned ? matrix_times_column<true> : matrix_times_column<false>,
-         dim3(ceil_div(g.M, ROW_WARPS), g.batch), dim3(ROW_WARPS * 32), 0, g);
+         LaunchConfig{dim3(ceil_div(g.M, ROW_WARPS), g.batch), dim3(ROW_WARPS * 32), 0, {1, 1, 1}, true}, g);
 }
 
 }  // namespace vectors

@@ -40,7 +40,7 @@ def every_kernel():
     names = re.findall(r"__global__ void __launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+(\w+)\(", headers)
     assert sorted(names) == sorted(set(names))
     small = re.findall(r"run<(small_tiles::Shape<[^>]*>)>", (FOLDER / "kernel.cu").read_text())
-    assert len(small) == 5
+    assert len(small) == 7
     first = {
         "sgemm_large_tiles": ("large_tiles", ["false, ", "true, "]),
         "sgemm_small_tiles": ("small_tiles", [f"{shape}, " for shape in small]),
@@ -70,3 +70,16 @@ def test_large_tiles_are_shared_among_blocks(chosen):
     large = [name for name in arrays if "sgemm_large_tiles" in name]
     assert len(large) == 4
     assert all({"sums handed over", "ready"} <= arrays[name] for name in large)
+
+
+def test_parts_of_k_are_added_up_in_a_cluster_or_by_a_second_kernel(chosen):
+    """Each with rows aligned and not."""
+    small = [
+        (name, arrays)
+        for table in chosen.values()
+        for name, arrays in table.items()
+        if "sgemm_small_tiles" in name
+    ]
+    for array in ("Sums::C", "partial sums"):
+        kernels = [name for name, arrays in small if array in arrays]
+        assert {name.endswith("true>") for name in kernels} == {True, False}
