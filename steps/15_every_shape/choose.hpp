@@ -13,7 +13,7 @@ namespace {
 
 enum class Tile { large, large_swapped, t128x128, t128x96, t64x128, t64x64, t64x32, t32x64, t16x256 };
 
-// parts: how many the terms of a tile are cut into; at most as many, if the tile is large.
+// parts: into how many the terms of a tile are cut; of a large tile, at most.
 struct Choice {
   Tile tile;
   int parts;
@@ -25,8 +25,8 @@ namespace model {
 // A multiprocessor's FFMAs per second, if it did nothing else: 128 per cycle.
 constexpr double FFMAS = 128 * 1.95e9;
 
-// A small tile: its size, how many blocks of it a multiprocessor holds, what fraction of FFMAS the
-// multiprocessor reaches with one of them and with all, and what fraction of that where rows are not aligned.
+// A small tile: its size, how many of its blocks a multiprocessor holds, what fraction of FFMAS the
+// multiprocessor reaches with one of them and with all, and what fraction of that if rows are not aligned.
 struct SmallTile {
   Tile tile;
   int BM, BN, BK, blocks;
@@ -43,14 +43,15 @@ constexpr SmallTile SMALL_TILES[] = {
 constexpr int SPLITS[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128};
 constexpr int PARTS[] = {1, 2, 3, 4, 6, 8, 12};
 
-// Seconds. A wave's blocks begin by waiting for their first copies: WAVE. Bytes per second: the copies of
-// tiles bring TRAFFIC, from wherever; a pass that packs a matrix moves PASS, one that adds up partial sums
-// ADDING.
+// Seconds: a launch, the wait of a wave's blocks for their first copies, the launch of a second kernel. Bytes
+// per second: TRAFFIC of the copies of tiles, from wherever, PASS of a pass that packs a matrix, ADDING of
+// one that adds up partial sums.
 constexpr double LAUNCH = 1.5e-6, WAVE = 0.9e-6, SECOND_LAUNCH = 2.7e-6, TRAFFIC = 1.2e13, PASS = 4e12,
                  ADDING = 1.9e12;
-// Two parts of a tile are a cluster: it starts later, and a block reads what makes up a tile from the shared
-// memory of both, at so many bytes per second.
+// Two parts of a tile are a cluster: it starts later, by PAIR, and each block reads half a tile of sums from
+// its own shared memory and half a tile from the other's, REMOTE bytes per second.
 constexpr double PAIR = 1.2e-6, REMOTE = 2e10;
+// Of large tiles: the launches, a slab, handing over a part of a tile, storing a tile.
 constexpr double LARGE_LAUNCHES = 8e-6, SLAB = 9.4e-6, PART = 1.4e-6, LARGE_STORE = 3.1e-6;
 // For large tiles where rows are not aligned: the launch that packs B, too, and bytes per second of packing.
 constexpr double UNALIGNED_LAUNCH = 7e-6, UNALIGNED_PASS = 2.7e12;

@@ -3,10 +3,10 @@
 // Idea      Tiles that are fast on large matrices leave most of a GPU idle on small ones, and waste work on
 //           narrow ones. A library has many kernels, and its art is to choose among them.
 // Change    Beside step 14's kernel (large_tiles.hpp, which can also compute tiles of C transposed) there is
-//           one like step 11's for seven smaller tiles, with up to four buffers and with split-K, whose parts
-//           a pair of blocks or a second kernel adds up (small_tiles.hpp), and one each for a single row and
-//           a single column (vectors.hpp). choose.hpp estimates the time that each would take, and picks the
-//           fastest.
+//           one like step 11's for seven smaller tiles, with two to four buffers and with split-K, whose
+//           parts are added up by a pair of blocks or by a second kernel (small_tiles.hpp), and one each for
+//           a single row and a single column (vectors.hpp). choose.hpp estimates how long each would take,
+//           and picks the fastest.
 // Bound     Whatever bounds the chosen kernel; for small matrices, the launches themselves.
 // Needs     sm_90+: mbarriers, tensor copies
 

@@ -2,10 +2,10 @@
 
 // Tiles of any size, filled by cp.async as in step 09, for shapes on which large tiles leave the GPU idle.
 // The K terms of a tile may be split among several blocks (split-K). Two of them are a cluster, and add up
-// their sums through each other's shared memory; the sums of more a second kernel adds up. A kernel's blocks
-// start as the last of the launch before end, and wait for what those wrote. That of more than two splits
-// does not: so launched, it was up to 1.4 times slower (4096 x 16 x 4096, the launch before allowing it
-// early).
+// their sums through each other's shared memory; the sums of more are added up by a second kernel. Blocks
+// start while the last ones of the launch before end, and wait for what those write. But not with more than
+// two splits: so launched, the kernel was up to 1.4 times slower (4096 x 16 x 4096, where the launch before
+// lets it start early).
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/cluster.hpp"
@@ -38,9 +38,9 @@ struct Shape {
   };
 };
 
-// C = alpha * sums + beta * C for the tile, by way of shared memory: lanes that follow each other store what
-// does so in a row of C, and the sums of the other block of a cluster are added, each block's to an equal
-// share of the tile.
+// C = alpha * sums + beta * C for the tile, by way of shared memory: neighbouring lanes store neighbours in a
+// row of C, and the sums of the other block of a cluster are added. Each block of a cluster does so for half
+// of the tile.
 template <typename S, bool ALIGNED>
 __device__ __forceinline__ void store_in_order(float* C, std::int64_t ldc, int rows, int cols, int m, int n,
                                                const float (&sums)[S::TM][S::TN], float alpha, float beta) {
@@ -50,8 +50,8 @@ __device__ __forceinline__ void store_in_order(float* C, std::int64_t ldc, int r
   static_assert(EACH % BATCH == 0);
   auto& [mine] = dynamic_shared<typename S::Sums>();
   __syncthreads();  // nobody needs the tiles any more
-  // Scaled already here: the products have registers of their own. Four sums themselves, stored at once,
-  // would have to lie side by side, which suits the main loop badly (step 11).
+  // Scaled here already: the scaled sums have registers of their own. If four sums were stored as they are,
+  // at once, they would have to lie side by side, which does not suit the main loop (step 11).
 #pragma unroll
   for (int i = 0; i < S::TM; ++i) {
 #pragma unroll
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
   float* C =
       (partial != nullptr ? partial + blockIdx.z * size : g.C + matrix * g.strideC) + row0 * ldc + col0;
   const float alpha = partial != nullptr ? 1.0f : g.alpha, beta = partial != nullptr ? 0.0f : g.beta;
-  if (ALIGNED && cluster_size() == 1) {  // four neighbours at a time: in order enough
+  if (ALIGNED && cluster_size() == 1) {  // a lane stores four neighbours: that is in order enough
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
 #pragma unroll
