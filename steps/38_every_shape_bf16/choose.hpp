@@ -86,12 +86,13 @@ constexpr double estimate(const ProductShape& p, const TileTime& t, int splits, 
   const double a = 2.0 * p.M * p.K * p.batch, b = 2.0 * p.K * p.N * p.batch, c = 4.0 * p.M * p.N * p.batch;
 
   // The slower of multiplying a k-tile and fetching one, when all blocks fetch theirs; and of all that and
-  // memory. Rows and groups of columns that do not exist are not fetched. A comes again for each further
-  // column of tiles, B for each further row: mostly from the L2, but a large A in one column is faster.
+  // memory. Rows and groups of columns that do not exist are not fetched.
   const double rows = std::min(t.BM, p.M) * (p.straddles_a ? cost.straddling : 1.0);
   const double columns = std::min<double>(t.BN, 64.0 * static_cast<double>(covers(p.N, 64))) *
                          (p.straddles_b ? cost.straddling : 1.0) / sharers;
   const double fetch = 2.0 * K_TILE * (rows + columns) / cost.block;
+  // All columns of tiles ask for A, all rows of tiles for B. The L2 answers, but not for nothing where A or B
+  // is large: a tall A is multiplied faster by tiles that are as wide as C.
   const double memory = a * (p.N > t.BN ? cost.again : 1.0) + b * (p.M > sharers * t.BM ? cost.again : 1.0) +
                         c * (p.reads_c ? 2 : 1);
   double time = cost.launch + rounds * t.between +
