@@ -2,8 +2,8 @@
 
 // Which tile, and how many parts of K: a model of the time that each choice would take, and the fastest.
 //
-// The numbers of TILES and of `cost` are fitted to the times of all choices at some fifty shapes on an H100
-// (and on an H200, whose memory is faster), so that what is chosen takes little longer than the best: that
+// The numbers of TILES and of `cost` are fitted to the times of all choices at 66 shapes on an H200 and
+// of 18 on an H100, whose memory is slower, so that what is chosen takes little longer than the best: that
 // matters, not how well each time is met. PINNED, beside the kernel, makes every product take one choice.
 
 #include <algorithm>
@@ -36,24 +36,25 @@ struct TileTime {
 };
 
 constexpr TileTime TILES[] = {
-    {Tile::t128x256, 128, 256, 0.654, 2.32}, {Tile::t128x192, 128, 192, 0.524, 1.62},
-    {Tile::t128x128, 128, 128, 0.360, 1.09}, {Tile::t128x64, 128, 64, 0.252, 0.65},
-    {Tile::t64x128, 64, 128, 0.264, 1.24},   {Tile::t32x128, 32, 128, 0.244, 0.92},
-    {Tile::t16x128, 16, 128, 0.206, 0.58},
+    {Tile::t128x256, 128, 256, 0.625, 1.73},  {Tile::t128x192, 128, 192, 0.520, 0.777},
+    {Tile::t128x128, 128, 128, 0.363, 0.518}, {Tile::t128x64, 128, 64, 0.238, 0.259},
+    {Tile::t64x128, 64, 128, 0.243, 0.761},   {Tile::t32x128, 32, 128, 0.213, 0.42},
+    {Tile::t16x128, 16, 128, 0.193, 0.2},
 };
 constexpr int SPLITS[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128};
 constexpr int MOST_WAVES = 4;  // of split tiles: so much at most is the workspace for their sums
 
 // The rest, in microseconds, and in bytes per microsecond (TB/s * 1e6).
 struct Cost {
-  double launch = 5.5;         // the kernel begins, its first copies arrive, and it ends
-  double more_launches = 1.2;  // one that overlaps with the launch before: copies of rows, adding up
-  double block = 9.02e4;       // what comes to one multiprocessor, when all of them fetch
-  double memory = 2.63e6;      // what memory moves: A, B and C once
-  double copying = 2.25e6;     // rows read and written
-  double adding = 2.68e6;      // sums of parts written, read and added up
-  double straddling = 1.41;    // lines of the L2 that are read for one, where rows begin elsewhere
-  double sharing = 0.83;       // two blocks begin and end together
+  double launch = 5.5;          // the kernel begins, its first copies arrive, and it ends
+  double more_launches = 2.07;  // one that overlaps with the launch before: copies of rows, adding up
+  double block = 9.82e4;        // what comes to one multiprocessor, when all of them fetch
+  double memory = 3.26e6;       // what memory moves: A, B and C once
+  double again = 1.05;          // an operand keeps memory busy longer if several tiles of C need its rows
+  double copying = 2.41e6;      // rows read and written
+  double adding = 3.37e6;       // sums of parts written, read and added up
+  double straddling = 1.44;     // lines of the L2 that are read for one, where rows begin elsewhere
+  double sharing = 0.715;       // two blocks begin and end together
 };
 constexpr Cost cost;
 
@@ -90,9 +91,12 @@ constexpr double estimate(const ProductShape& p, const TileTime& t, int splits, 
   const double columns = std::min<double>(t.BN, 64.0 * static_cast<double>(covers(p.N, 64))) *
                          (p.straddles_b ? cost.straddling : 1.0) / sharers;
   const double fetch = 2.0 * K_TILE * (rows + columns) / cost.block;
+  // All columns of tiles ask for A, all rows of tiles for B. The L2 answers, but not for nothing where A or B
+  // is large: a tall A is multiplied faster by tiles that are as wide as C.
+  const double memory = a * (p.N > t.BN ? cost.again : 1.0) + b * (p.M > sharers * t.BM ? cost.again : 1.0) +
+                        c * (p.reads_c ? 2 : 1);
   double time = cost.launch + rounds * t.between +
-                std::max(static_cast<double>(k_tiles) * std::max(t.k_tile, fetch),
-                         (a + b + c * (p.reads_c ? 2 : 1)) / cost.memory);
+                std::max(static_cast<double>(k_tiles) * std::max(t.k_tile, fetch), memory / cost.memory);
   if (sharers > 1) time += cost.sharing;
   if (splits > 1) time += cost.more_launches + c * (splits + 1) / cost.adding;
   const double copied = (p.copies_a ? 2 * a : 0.0) + (p.copies_b ? 2 * b : 0.0);

@@ -115,6 +115,8 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
   const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
 #pragma unroll
   for (int part = 0; part < S::BN / STORED; ++part) {
+    const int col0 = work.col0 + part * STORED;
+    if (!TMA && col0 >= p.N) break;
     auto& buffer = buffers[part % BUFFERS];
     if constexpr (TMA) {
       if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
@@ -128,7 +130,6 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       const float x = swap ? sums[j ^ 8] : sums[j], y = swap ? sums[(j ^ 8) + 1] : sums[j + 1];
       float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(alpha * x, alpha * y);
     }
-    const int col0 = work.col0 + part * STORED;
     if constexpr (TMA) {
       fence_async_proxy();
       named_barrier_sync(1 + warpgroup, 128);  // it is full
@@ -137,17 +138,22 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
         bulk_store_commit();
       }
     } else {
-      // The warp's rows are full, and all its lanes are done with the other buffer.
+      // The warp's rows are full, and all its lanes are done with the other buffer. All are read before the
+      // first is stored: a load does not wait for a store, nor for the load before.
       __syncwarp();
-      const int first = thread / 32 * 16, lane = thread % 32;
-      float* C = p.C + matrix * p.strideC;  // [M][N]
+      const int first = thread / 32 * 16, lane = thread % 32, rows = p.M - row0 - first;
+      float own[16];
 #pragma unroll
-      for (int row = first; row < first + 16; ++row) {
-        if (row0 + row >= p.M || col0 + lane >= p.N) continue;
-        update(C[(row0 + row) * p.ldc + col0 + lane], buffer[row][swizzle_128B(row, lane)], p.alpha, p.beta);
+      for (int row = 0; row < 16; ++row) own[row] = buffer[first + row][swizzle_128B(first + row, lane)];
+      if (col0 + lane >= p.N) continue;
+      float* C = p.C + matrix * p.strideC + (row0 + first) * p.ldc + col0 + lane;  // [M][N]
+#pragma unroll
+      for (int row = 0; row < 16; ++row) {
+        if (row < rows) update(C[row * p.ldc], own[row], p.alpha, p.beta);
       }
     }
   }
+  if constexpr (!TMA) __syncwarp();  // the next tile may be written to either buffer
 }
 
 }  // namespace tiles
