@@ -11,7 +11,7 @@
 
 #include "common/out_of_memory.hpp"
 #include "library/gemm_fp32_tc.h"
-#include "tests/kernels/fp32_by_fp16.cu"  // the step that the library is made of
+#include "steps/47_every_shape/kernel.cu"  // the step that the library is made of
 
 namespace {
 
@@ -50,8 +50,7 @@ Carved carve(Carving& from, int M, int N, int K, int batch) {
   const int matrices = std::min(batch, MOST_MATRICES);
   Carved c{};
   c.ledgers = from.take<Ledger>(chunks_of(batch));
-  c.memory.list =
-      from.take<unsigned>(static_cast<std::size_t>(ceil_div(M, BM)) * ceil_div(N, BN) * matrices * CONSUMERS);
+  c.memory.list = from.take<unsigned>(parts_at_most(M, N, matrices));
   if (K >= SHORTEST) {
     c.memory.a = from.take_lines(M, K, matrices);
     c.memory.b = from.take_lines(N, K, matrices);
@@ -60,9 +59,9 @@ Carved carve(Carving& from, int M, int N, int K, int batch) {
 }
 
 bool too_large(int m, int n, int k, int batch) {
-  const std::int64_t parts = std::int64_t{ceil_div(std::min(m, 1 << 30), BN)} *
-                             ceil_div(std::min(n, 1 << 30), BM) * CONSUMERS * std::min(batch, MOST_MATRICES);
-  return std::max({m, n, k}) > 1 << 30 || parts > MOST_PARTS;
+  constexpr int MOST = 1 << 30;
+  return std::max({m, n, k}) > MOST ||
+         parts_at_most(std::min(n, MOST), std::min(m, MOST), std::min(batch, MOST_MATRICES)) > MOST_PARTS;
 }
 
 }  // namespace

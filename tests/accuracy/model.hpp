@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernel of fp32_by_fp16.cu computes, once more, for small matrices and fast: in the arithmetic of
+// What step 47 computes, once more, for small matrices and fast: in the arithmetic of
 // the CPU device, without its threads. adversary.cpp holds the two against each other, bit for bit.
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/cpu_device/tensor_core.hpp"
+#include "steps/47_every_shape/split.hpp"
 #include "tests/accuracy/classes.hpp"
-#include "tests/kernels/fp32_by_fp16/split.hpp"
 
 // In an unnamed namespace, as what it takes from split.hpp is.
 namespace {

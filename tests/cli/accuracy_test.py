@@ -1,19 +1,16 @@
 """--accuracy of a program whose kernel emulates FP32: what it prints and writes, and who refuses the option.
 
-KERNELS in the environment: among others the program fp32_by_fp16.
+STEPS in the environment: among others step 47.
 """
 
 import json
-import os
 import subprocess
 
 import numpy as np
 import pytest
 from conftest import LIMIT_S, PROGRAMS, STEP
 
-[EMULATED] = [
-    path for path in os.environ["KERNELS"].split(os.pathsep) if os.path.basename(path) == "fp32_by_fp16"
-]
+EMULATED = PROGRAMS["47_every_shape"]
 FAST = "by FP16 products"
 
 

@@ -167,6 +167,11 @@ def without_namespaces(kernel: str) -> str:
     return re.sub(r"\w+::", "", kernel)
 
 
+def alike(kernel: str) -> str:
+    """The same for nvdisasm's spelling and ncu's, which has `>>`, and bool for an int argument of 0 or 1."""
+    return short_name(without_namespaces(kernel)).replace("> >", ">>")
+
+
 def opcodes(code: list[Instruction]) -> list[str]:
     return [i.opcode for i in code]
 
@@ -182,7 +187,7 @@ def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: 
     for arch in sass.archs(program):
         for built in sass.kernels(program, arch):
             ways = built.instructions, without_notes(built.instructions)
-            if without_namespaces(built.name) == kernel and value in map(figure, ways):
+            if alike(built.name) == alike(kernel) and value in map(figure, ways):
                 return built
     said = f"{program} is not the program that was profiled: it has no {kernel} of the same instructions"
     raise UsageError(f"{step}: {said}", FAILED)
@@ -234,6 +239,7 @@ def convert(step: str, raw: Path, build: Path, facts: dict[str, str]) -> dict[st
         if not is_library(step):  # the code of a library's kernel is not ours to print
             parsed = [parse_instruction(item["sass"]) for item in instructions]
             built = profiled_code(step, run["kernel"], build, opcodes, opcodes(parsed))
+            run["kernel"] = without_namespaces(built.name)  # which tells 1 from true
             add_lines(instructions, built)
             run |= {"arch": built.arch, "sass_sha256": sass_sha256(built.instructions)}
             memory = [
