@@ -6,12 +6,13 @@ import pytest
 K = 128
 
 
-def graded(powers):
-    """A falls along k by so many powers of two, and B rises by as many: all products are alike."""
+def in_turn(powers):
+    """A is so many powers of two smaller at odd k, B at even k: every product has one small operand."""
     rng = np.random.default_rng(1)
-    fall = 2.0 ** -np.round(np.linspace(0, powers, K))
-    a = rng.uniform(0.5, 1, (16, K)) * fall
-    b = rng.uniform(0.5, 1, (K, 16)) / fall[:, None] * 2.0**-powers
+    odd = np.arange(K) % 2 == 1
+    large_a, large_b = rng.uniform(0.5, 1, (16, K)), rng.uniform(0.5, 1, (K, 16))
+    small = 0.7 * 2.0**-powers
+    a, b = np.where(odd, small, large_a), np.where(odd[:, None], large_b, small)
     return a.astype(np.float32), b.astype(np.float32)
 
 
@@ -30,13 +31,13 @@ def error(run, tmp_path):
 
 
 def test_low_parts_are_subnormal_without_the_factor(error):
-    """Where an element may be 2^24 times smaller than its line's largest."""
-    a, b = graded(24)
+    """Where half of a line is 2^24 times smaller than the rest."""
+    a, b = in_turn(24)
     as_it_is, scaled = (error(step, a, b) for step in ("44_splitting_pass", "45_scaled_low_parts"))
     assert as_it_is > 100 * scaled
     assert scaled < 8 * 2.0**-24
 
 
 def test_where_all_bits_fit_the_factor_changes_little(error):
-    a, b = graded(14)
+    a, b = in_turn(14)
     assert all(error(step, a, b) < 8 * 2.0**-24 for step in ("44_splitting_pass", "45_scaled_low_parts"))
