@@ -4,7 +4,7 @@
 //           way, and grow with K. A short sum has seen few of them. So wgmma adds up one k-tile at a time,
 //           and the threads add the results up by FADD, which rounds to nearest.
 // Change    A second set of sums. The tile has half the columns, so that both sets fit into the registers.
-// Bound     The tensor cores; three passes, each of which reads A, B and C again.
+// Bound     What is not hidden of a promotion, and three passes over A, B and C: slower than step 40.
 // Needs     sm_90a: wgmma, setmaxnreg
 
 #include "common/cuda/dynamic_shared.hpp"

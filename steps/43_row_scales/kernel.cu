@@ -5,7 +5,7 @@
 //           multiplied by any power of two, which rounds nothing, if the product is divided by both.
 // Change    Two kernels more look for the largest element of each row of A and column of B; the splitting
 //           pass brings it to FP16's upper end. The epilogue takes the scales out.
-// Bound     Of the time, the splitting pass takes a growing share: it reads A and B twice.
+// Bound     Of small and middling matrices, looking for the largest elements: slower than step 42.
 // Needs     sm_90a: wgmma, setmaxnreg
 
 #include "common/cuda/dynamic_shared.hpp"

@@ -280,6 +280,8 @@ def test_a_float_in_two_parts():
     assert [n.value for n in split_bits.parts(3.0)] == [3, 3, 0]
     small = split_bits.parts(2.0**-24 * 1.75, unscaled=True)
     assert [float(n.value) for n in small[1:]] == [2.0**-23, 0]  # what is left is a quarter of the unit
+    _, _, lo = split_bits.parts(0.007, unscaled=True)
+    assert (lo.value, lo.bits) == (2.0**-24, "1")  # more than half of the least number
     assert "nothing is lost" in split_bits.picture("3") and "2^-24 and 2^-23" in split_bits.picture("0.7")
     assert "lo is zero" in split_bits.describe("0.0007", unscaled=True)
     raised = split_bits.raised_low(2.0**-24 * 1.75)  # less than hi: lo is minus a quarter of the unit

@@ -31,15 +31,15 @@ def rounded(value: Fraction, bits: int, least_unit: Fraction = Fraction(0)) -> N
         exponent += 1
     while abs(value) < Fraction(2) ** exponent:
         exponent -= 1
-    unit = Fraction(2) ** (exponent - bits + 1)
+    unit, full = Fraction(2) ** (exponent - bits + 1), bits
     if unit < least_unit:
         bits -= round(least_unit / unit).bit_length() - 1
         unit = least_unit
-    if bits < 1:
-        return Number(Fraction(0), 0, "")
     whole = round(abs(value) / unit)  # ties to even
-    if whole == 2**bits:
-        return rounded(whole * unit * (1 if value > 0 else -1), bits, least_unit)
+    if whole == 0:
+        return Number(Fraction(0), 0, "")
+    if whole >= 2 ** max(bits, 0):  # rounded up to the next power of two
+        return rounded(whole * unit * (1 if value > 0 else -1), full, least_unit)
     return Number(whole * unit * (1 if value > 0 else -1), exponent, f"{whole:0{bits}b}")
 
 
