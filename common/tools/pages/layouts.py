@@ -231,7 +231,9 @@ def make_cluster_split(request: Request) -> str:
     if not file.exists():
         raise UsageError(f"{request.step} has no split.hpp")
     of = cluster_split.split_of(file.read_text(), int(words[0]))
-    return request.figure([request.step, "cluster_split"], cluster_split.picture(of), cluster_split.describe(of))
+    return request.figure(
+        [request.step, "cluster_split"], cluster_split.picture(of), cluster_split.describe(of)
+    )
 
 
 @block()
