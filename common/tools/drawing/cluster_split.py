@@ -1,4 +1,4 @@
-"""Draws how the blocks of a cluster split lines that they read once: slices, their largest elements, parts."""
+"""Draws how the blocks of a cluster split lines that they read once: slices, largest elements, parts."""
 
 import re
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def picture(of: Split) -> str:
     sheet.body.append(rectangle(left, rows[2], of.blocks * wide - 2, HIGH, class_="empty"))
     told = "each tells all the largest of every line"
     sheet.body.append(text(middle, rows[2] + 18, told, 13, text_anchor="middle"))
-    sheet.body.append(text(left, rows[0] + HIGH + 22, "  read once", 13, class_="soft", dx=6))
+    sheet.body.append(text(middle, rows[0] + 18, "read once", 13, text_anchor="middle"))
     y = rows[2] + HIGH + GAP
     for name, strength in (("hi", 0.6), ("lo", 0.3)):
         sheet.body.append(text(MARGIN, y + 13, name))
