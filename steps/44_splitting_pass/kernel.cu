@@ -3,9 +3,9 @@
 // Idea      A line's scale is known when all of it has been read; then it is read again. Unless it is still
 //           at hand: eight blocks of a cluster hold 32 lines of 8192 elements in their shared memory. They
 //           tell each other their largest elements, and split what lies there already.
-// Change    The splitting pass, in split.hpp beside this file. As it has a strip of lines in shared memory,
-// it
-//           can write B column by column, as A's rows: for wgmma, both are K-major.
+// Change    The splitting pass, in split.hpp beside this file. As it has a strip of lines in shared
+//           memory, it can write B column by column, as A's rows:
+//           for wgmma, both are K-major.
 // Bound     Of the time, the tensor cores' power again. Of the accuracy: lo is subnormal where an element is
 //           small beside its line's largest.
 // Needs     sm_90a: wgmma, setmaxnreg

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from picture_test import shared
 from svg_checks import cells, check_colours, check_legible, words
-from tools.base import UsageError
+from tools.base import ROOT, UsageError
 from tools.claims.context import Context
 from tools.claims.objects import NotAvailable
 from tools.claims.recording import Element, Line, Recording
 from tools.claims.recording import Request as Access
 from tools.drawing import (
+    cluster_split,
     descriptors,
     error_over_k,
     fragments,
@@ -243,6 +244,7 @@ def test_descriptor():
         ("shape_tiles 512 32 65", "no tile of 32 x 65"),
         ("split_bits x", "is a number or a fraction, not x"),
         ("split_bits 1 scaled", "write `split_bits NUMBER"),
+        ("cluster_split K", "is a number"),
         ("swizzle Cs load", "no tile of A or B"),
     ],
 )
@@ -282,6 +284,21 @@ def test_a_float_in_two_parts():
     assert (lo.value, lo.bits) == (2.0**-24, "1")  # more than half of the least number
     assert "nothing is lost" in split_bits.picture("3") and "2^-24 and 2^-23" in split_bits.picture("0.7")
     assert "lo is zero" in split_bits.describe("0.0007", unscaled=True)
+    raised = split_bits.raised_low(2.0**-24 * 1.75)  # less than hi: lo is minus a quarter of the unit
+    assert (float(raised.value), raised.exponent, raised.bits) == (-(2.0**-26), -26, "1000000000")
+    texts = [split_bits.picture("0.003", True, raised).count("<text") for raised in (False, True)]
+    assert texts[0] < texts[1]
+
+
+def test_a_cluster_splits_lines():
+    """The shape that split() chooses by K, and no more blocks than a line has slices."""
+    source = (ROOT / "steps" / "44_splitting_pass" / "split.hpp").read_text()
+    of = cluster_split.split_of(source, 8192)
+    assert (of.strip, of.slice, of.blocks, of.kib) == (16, 1024, 8, 64)
+    assert [cluster_split.split_of(source, k).blocks for k in (1, 128, 129, 4096, 16384)] == [1, 1, 2, 8, 8]
+    assert "16 lines of 8192 terms. Each of 8 blocks" in cluster_split.picture(of)
+    with pytest.raises(UsageError, match="launches no launch_split"):
+        cluster_split.split_of("", 64)
 
 
 def test_errors_are_drawn_from_the_least_k():

@@ -9,6 +9,7 @@ from tools.drawing.tiling import filled
 
 FLOAT_BITS, FP16_BITS = 24, 11  # of a significand, its leading 1 included
 LEAST_FP16 = Fraction(1, 2**24)
+RAISED = 11  # exponent of the factor by which step 45 stores lo
 ROW, HEIGHT, NAMES = 44, 22, 34  # from row to row; of a cell; the width of the rows' names
 
 
@@ -50,26 +51,37 @@ def parts(x: float, unscaled: bool = False) -> tuple[Number, Number, Number]:
     return whole, hi, rounded(whole.value - hi.value, FP16_BITS, unit)
 
 
-def picture(said: str, unscaled: bool = False) -> str:
+def raised_low(x: float) -> Number:
+    """lo as step 45 stores it, 2^11 times as large; its bits are shown where lo's are."""
+    whole, hi, _ = parts(x, unscaled=True)
+    raised = rounded((whole.value - hi.value) * 2**RAISED, FP16_BITS, LEAST_FP16)
+    return Number(raised.value / 2**RAISED, raised.exponent - RAISED, raised.bits)
+
+
+def picture(said: str, unscaled: bool = False, raised: bool = False) -> str:
     numbers = parts(float(Fraction(said)), unscaled)
     whole, hi, lo = numbers
+    rows = [("x", whole, "there"), ("hi", hi, "here"), ("lo", lo, "here")]
+    if raised:
+        rows.append(("lo·2¹¹", raised_low(float(Fraction(said))), "here"))
     sheet = Sheet(f"{said} as a float, and as two FP16 numbers")
-    wide = (PHONE - 2 * MARGIN - NAMES) / (FLOAT_BITS + 2)
+    names = NAMES + (20 if raised else 0)
+    wide = (PHONE - 2 * MARGIN - names) / (FLOAT_BITS + 2)
     top = sheet.y + 20
-    for row, (name, number, color) in enumerate(
-        [("x", whole, "there"), ("hi", hi, "here"), ("lo", lo, "here")]
-    ):
+    for row, (name, number, color) in enumerate(rows):
         y = top + row * ROW
         sheet.body.append(text(MARGIN, y + 16, ("−" if number.value < 0 else "") + name))
         for i, bit in enumerate(number.bits):
             column = whole.exponent - number.exponent + i
-            box = MARGIN + NAMES + column * wide, y, wide - 1.5, HEIGHT
+            box = MARGIN + names + column * wide, y, wide - 1.5, HEIGHT
             look = filled(color, 0.55) if bit == "1" else {"class_": "empty"}
             sheet.body.append(rectangle(*box, **look))
             sheet.body.append(text(box[0] + wide / 2 - 0.75, y + 16, bit, 12, text_anchor="middle"))
-    sheet.y = top + 2 * ROW + HEIGHT + 24
+    sheet.y = top + (len(rows) - 1) * ROW + HEIGHT + 24
     sheet.body.append(text(MARGIN, sheet.y, ending(numbers)))
-    return sheet.document(describe(said, unscaled), MARGIN)
+    if raised:
+        sheet.write(f"Of hi and the last row: {ending((whole, hi, rows[-1][1]))}")
+    return sheet.document(describe(said, unscaled, raised), MARGIN)
 
 
 def ending(numbers: tuple[Number, Number, Number]) -> str:
@@ -81,9 +93,15 @@ def ending(numbers: tuple[Number, Number, Number]) -> str:
     return f"What is lost is between 2^{power} and 2^{power + 1} of x."
 
 
-def describe(said: str, unscaled: bool = False) -> str:
+def describe(said: str, unscaled: bool = False, raised: bool = False) -> str:
     """The picture in words, for those who cannot see it."""
     whole, hi, lo = numbers = parts(float(Fraction(said)), unscaled)
+    if raised:
+        more = raised_low(float(Fraction(said)))
+        return (
+            f"{describe(said, unscaled)} Stored 2^{RAISED} times as large, lo is {more.bits}. "
+            f"{ending((whole, hi, more))}"
+        )
     sign = "minus " if lo.value < 0 else ""
     return (
         f"{said} as a float has the significand {whole.bits}. hi has its first bits, rounded: {hi.bits}. "

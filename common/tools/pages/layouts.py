@@ -11,6 +11,7 @@ from tools.claims.constants import constants, extents
 from tools.claims.objects import NotAvailable, NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
 from tools.drawing import (
+    cluster_split,
     descriptors,
     error_over_k,
     fragments,
@@ -208,16 +209,31 @@ def make_shape_tiles(request: Request) -> str:
 
 @block("step")
 def make_split_bits(request: Request) -> str:
-    number, *more = request.words("split_bits NUMBER [unscaled]")
+    number, *more = request.words("split_bits NUMBER [unscaled [raised]]")
     try:
         float(Fraction(number))
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"NUMBER of `split_bits` is a number or a fraction, not {number}") from None
-    if more not in ([], ["unscaled"]):
-        raise UsageError("write `split_bits NUMBER [unscaled]`")
+    if more not in ([], ["unscaled"], ["unscaled", "raised"]):
+        raise UsageError("write `split_bits NUMBER [unscaled [raised]]`")
     words = [request.step, "bits", number.replace("/", "_").replace(".", "_"), *more]
-    drawn = number, bool(more)
+    drawn = number, "unscaled" in more, "raised" in more
     return request.figure(words, split_bits.picture(*drawn), split_bits.describe(*drawn))
+
+
+@block("step")
+def make_cluster_split(request: Request) -> str:
+    """How the split.hpp beside the step's kernel splits lines of K terms."""
+    words = request.words("cluster_split K")
+    if len(words) != 1 or not words[0].isdigit():
+        raise UsageError("K of `cluster_split` is a number")
+    file = request.context.root / "steps" / request.step / "split.hpp"
+    if not file.exists():
+        raise UsageError(f"{request.step} has no split.hpp")
+    of = cluster_split.split_of(file.read_text(), int(words[0]))
+    return request.figure(
+        [request.step, "cluster_split"], cluster_split.picture(of), cluster_split.describe(of)
+    )
 
 
 @block()
