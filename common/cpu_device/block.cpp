@@ -31,6 +31,7 @@ void Block::begin(std::uint64_t block_number) {
   bulk_stores.clear();
   tile_layout.begin();
   for (auto& unit : matrix_units) unit = nullptr;
+  has_matrix_units = false;
   if (launch.checked) {
     calls.resize(count);
     for (auto& of_thread : calls) {

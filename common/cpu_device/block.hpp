@@ -62,6 +62,7 @@ struct Block {
   BulkStoresOfBlock bulk_stores;
   TileLayout tile_layout;              // checked launches only
   MatrixUnits matrix_units;            // of the warpgroups that have used theirs
+  bool has_matrix_units = false;       // any of them
   unsigned current = 0;                // the running thread
   unsigned alive = 0;                  // threads that have not left the kernel
   const char* stack_bottom = nullptr;  // of the running thread

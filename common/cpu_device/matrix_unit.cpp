@@ -317,6 +317,7 @@ constexpr std::uint32_t all_lanes = 0xffffffff;
 MatrixUnit& unit_of(Block& block, unsigned thread) {
   const unsigned group = thread / MatrixUnit::threads;
   auto& unit = block.matrix_units[group];
+  block.has_matrix_units = true;
   if (unit == nullptr) unit = std::make_unique<MatrixUnit>(group * MatrixUnit::threads);
   return *unit;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "common/cpu_device/cluster.hpp"
+#include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/untrusted.hpp"
 
@@ -122,38 +123,61 @@ std::atomic<std::uintptr_t> above_kernel = 0;
 }
 
 // Whether this is on the thread's own stack, which stands for registers and local memory.
-inline bool on_stack(const Block& block, std::uintptr_t address, bool write) {
-  const auto bottom = reinterpret_cast<std::uintptr_t>(block.stack_bottom);
-  const auto top = reinterpret_cast<std::uintptr_t>(block.stack_top);
-  if (address - bottom >= top - bottom) return false;
-  if (write && confined && address >= top - above_kernel.load(std::memory_order_relaxed)) {
+[[gnu::always_inline]] inline bool on_stack(const Block& block, std::uintptr_t address, bool write) {
+  const std::uintptr_t above_bottom = address - reinterpret_cast<std::uintptr_t>(block.stack_bottom);
+  if (above_bottom >= Stacks::bytes) return false;
+  if (write && confined && Stacks::bytes - above_bottom <= above_kernel.load(std::memory_order_relaxed))
+      [[unlikely]] {
     stop_program("a thread writes to its stack outside of its variables");
   }
   return true;
 }
 
-// Most accesses are to the thread's own stack: not observed, but where a wgmma adds to what lies there.
-inline void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy,
-                           std::uintptr_t source) {
-  Block* block = current_block;
-  if (block == nullptr) return;
-  if (on_stack(*block, address, write)) {
-    const auto& unit = block->matrix_units[block->current / MatrixUnit::threads];
-    if (unit != nullptr && unit->holds_sums() && block->launch.checked) {
-      unit->check_access(*block, address, write, pc);
-    }
-    return;
-  }
-  if (block->watch != Watch::checked) {
-    if (block->watch == Watch::overdue) report_overdue(pc);
+[[gnu::always_inline]] inline void observe_elsewhere(Block& block, std::uintptr_t address, unsigned bytes,
+                                                     bool write, const void* pc, bool copy,
+                                                     std::uintptr_t source) {
+  if (block.watch != Watch::checked) {
+    if (block.watch == Watch::overdue) report_overdue(pc);
     return;
   }
   if (write) {
-    block->spin.end();
+    block.spin.end();
   } else {
-    block->spin.read(address, block->current, pc);
+    block.spin.read(address, block.current, pc);
   }
-  observe_memory(*block, address, bytes, write, pc, copy, source);
+  observe_memory(block, address, bytes, write, pc, copy, source);
+}
+
+[[gnu::noinline]] void observe_plain(Block& block, std::uintptr_t address, unsigned bytes, bool write,
+                                     const void* pc) {
+  observe_elsewhere(block, address, bytes, write, pc, false, 0);
+}
+
+[[gnu::noinline]] void observe_stack(Block& block, std::uintptr_t address, bool write, const void* pc) {
+  const auto& unit = block.matrix_units[block.current / MatrixUnit::threads];
+  if (unit != nullptr && unit->holds_sums() && block.launch.checked) {
+    unit->check_access(block, address, write, pc);
+  }
+}
+
+// Most accesses are to the thread's own stack: not observed, but where a wgmma adds to what lies there. For
+// them this is all that runs, so that what needs a frame of its own is in functions that are called last.
+[[gnu::always_inline]] inline void observe_access(std::uintptr_t address, unsigned bytes, bool write,
+                                                  const void* pc) {
+  Block* block = current_block;
+  if (block == nullptr) return;
+  if (!on_stack(*block, address, write)) return observe_plain(*block, address, bytes, write, pc);
+  if (block->has_matrix_units) observe_stack(*block, address, write, pc);
+}
+
+// One side of an asynchronous copy; source: where it reads.
+void observe_copy_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc,
+                         std::uintptr_t source) {
+  Block* block = current_block;
+  if (block == nullptr) return;
+  if (!on_stack(*block, address, write))
+    return observe_elsewhere(*block, address, bytes, write, pc, true, source);
+  if (block->has_matrix_units) observe_stack(*block, address, write, pc);
 }
 
 }  // namespace
@@ -167,7 +191,7 @@ void observe_volatile(std::uintptr_t address, unsigned bytes, bool write, const 
   const bool word = bytes == 4 && address % 4 == 0;
   if (!word || block == nullptr || !block->launch.checked || on_stack(*block, address, write) ||
       find_shared(*block, address, bytes).block != nullptr) {
-    return observe_access(address, bytes, write, pc, false, 0);
+    return observe_access(address, bytes, write, pc);
   }
   block->note_turn(pc);
   tell(*block, pc, address, bytes, Space::global, write, false, 0);
@@ -186,7 +210,7 @@ void observe_volatile(std::uintptr_t address, unsigned bytes, bool write, const 
 }  // namespace
 
 void observe(std::uintptr_t address, unsigned bytes, bool write, const void* pc) {
-  observe_access(address, bytes, write, pc, false, 0);
+  observe_access(address, bytes, write, pc);
 }
 
 std::unique_lock<std::mutex> observe_atomic(const void* pointer, bool reads, const void* pc) {
@@ -231,8 +255,8 @@ void check_store_target(std::uintptr_t address, unsigned bytes, const void* pc) 
 
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
   const std::uintptr_t source = valid ? reinterpret_cast<std::uintptr_t>(global) : 0;
-  if (valid) observe_access(source, bytes, false, pc, true, source);
-  observe_access(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc, true, source);
+  if (valid) observe_copy_access(source, bytes, false, pc, source);
+  observe_copy_access(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc, source);
 }
 
 void tell_launch(const LaunchShape& shape) {
@@ -304,7 +328,7 @@ void copy_vector(void* to, const void* from, unsigned bytes) {
 #define OBSERVE(name, bytes, write)                                                     \
   void name(void* address) {                                                            \
     cpu_device::observe_access(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
-                               __builtin_return_address(0), false, 0);                  \
+                               __builtin_return_address(0));                            \
   }
 
 extern "C" {
