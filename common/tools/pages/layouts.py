@@ -1,6 +1,7 @@
 """The kinds of generated blocks for warp-wide instructions: who holds which element, which rows and banks an
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -199,7 +200,10 @@ def make_shape_tiles(request: Request) -> str:
         raise UsageError("N, ROWS and COLS of `shape_tiles` are numbers")
     n, rows, cols = map(int, words)
     source = "\n".join(request.source(step))
-    if f"Shape<{rows}, {cols}, " not in source and f"run<{cols}>(" not in source:
+    of_a_warpgroup = None
+    with suppress(NoValue):
+        of_a_warpgroup = request.context.const(step, "MM"), request.context.const(step, "BN")
+    if f"Shape<{rows}, {cols}, " not in source and of_a_warpgroup != (rows, cols):
         raise UsageError(f"{step} has no tile of {rows} x {cols}")
     before = constants("\n".join(request.source(request.context.at(step).previous())))
     large = before["BM"], before["BN"], before.get("MAX_PARTS", 1)
