@@ -1,13 +1,12 @@
 """The kinds of generated blocks for warp-wide instructions: who holds which element, which rows and banks an
 access reads, and where a tile's elements lie. Pictures by tools.drawing.fragments and .layouts."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from tools.base import UsageError, markdown, read_text
+from tools.base import ROOT, UsageError, markdown, read_text
 from tools.claims.constants import constants, extents
 from tools.claims.objects import NotAvailable, NoValue
 from tools.claims.recording import MOST, MOST_PRODUCTS, Recording
@@ -200,10 +199,9 @@ def make_shape_tiles(request: Request) -> str:
         raise UsageError("N, ROWS and COLS of `shape_tiles` are numbers")
     n, rows, cols = map(int, words)
     source = "\n".join(request.source(step))
-    of_a_warpgroup = None
-    with suppress(NoValue):
-        of_a_warpgroup = request.context.const(step, "MM"), request.context.const(step, "BN")
-    if f"Shape<{rows}, {cols}, " not in source and of_a_warpgroup != (rows, cols):
+    parts = "".join(read_text(path) for path in sorted((ROOT / "steps" / step).glob("*.hpp")))
+    has_parts = f"MM = {rows};" in parts and f"BN = {cols};" in parts  # a warpgroup's, each a tile or half of one
+    if f"Shape<{rows}, {cols}, " not in source and not has_parts:
         raise UsageError(f"{step} has no tile of {rows} x {cols}")
     before = constants("\n".join(request.source(request.context.at(step).previous())))
     large = before["BM"], before["BN"], before.get("MAX_PARTS", 1)
