@@ -29,10 +29,10 @@ def picture(curves: Mapping[str, Errors]) -> str:
     for power in range(low, high + 1):
         y = at(ks[0], 10.0**power)[1]
         sheet.body.append(line(MARGIN + LEFT, y, MARGIN + LEFT + wide, y, class_="rule"))
-        sheet.body.append(text(MARGIN + LEFT - 6, y + 4, f"1e{power}", 12, text_anchor="end"))
+        sheet.body.append(text(MARGIN + LEFT - 6, y + 4, f"1e{power}", 13, text_anchor="end"))
     for n, k in enumerate(ks):
         if n % 2 == 0 or len(ks) < 8:
-            sheet.body.append(text(at(k, 1)[0], top + HIGH + 18, str(k), 12, text_anchor="middle"))
+            sheet.body.append(text(at(k, 1)[0], top + HIGH + 18, str(k), 13, text_anchor="middle"))
     for curve, look in zip(curves.values(), LOOKS, strict=False):
         points = [at(k, curve[k]) for k in sorted(curve)]
         path = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
