@@ -200,7 +200,9 @@ def make_shape_tiles(request: Request) -> str:
     n, rows, cols = map(int, words)
     source = "\n".join(request.source(step))
     parts = "".join(read_text(path) for path in sorted((ROOT / "steps" / step).glob("*.hpp")))
-    has_parts = f"MM = {rows};" in parts and f"BN = {cols};" in parts  # a warpgroup's, each a tile or half of one
+    has_parts = (
+        f"MM = {rows};" in parts and f"BN = {cols};" in parts
+    )  # a warpgroup's, each a tile or half of one
     if f"Shape<{rows}, {cols}, " not in source and not has_parts:
         raise UsageError(f"{step} has no tile of {rows} x {cols}")
     before = constants("\n".join(request.source(request.context.at(step).previous())))
