@@ -117,7 +117,7 @@ def test_whose_instructions_are_kept(tmp_path, monkeypatch, step, ours):
         base = f"{step}.{'x'.join(map(str, problem))}"
         (tmp_path / f"{base}.raw.csv").write_text(RAW_OF_TENSOR_CORES)
         (tmp_path / f"{base}.source.csv").write_text(SOURCE_OF_TENSOR_CORES)
-    built = SimpleNamespace(arch="sm_90a", instructions=[])
+    built = SimpleNamespace(name="gemm", arch="sm_90a", instructions=[])
     monkeypatch.setattr(counters_record, "profiled_code", lambda *_: built)
     monkeypatch.setattr(counters_record, "add_lines", lambda *_: None)
     record = counters_record.convert(step, tmp_path, tmp_path, {})

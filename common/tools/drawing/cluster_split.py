@@ -61,8 +61,8 @@ def picture(of: Split) -> str:
         sheet.body.append(line(at, rows[1] + HIGH, at, rows[2], class_="soft-rule"))
     sheet.body.append(rectangle(left, rows[2], of.blocks * wide - 2, HIGH, class_="empty"))
     told = "each tells all the largest of every line"
-    sheet.body.append(text(middle, rows[2] + 18, told, 13, text_anchor="middle"))
-    sheet.body.append(text(middle, rows[0] + 18, "read once", 13, text_anchor="middle"))
+    sheet.body.append(text(middle, rows[2] + 18, told, text_anchor="middle"))
+    sheet.body.append(text(middle, rows[0] + 18, "read once", text_anchor="middle"))
     y = rows[2] + HIGH + GAP
     for name, strength in (("hi", 0.6), ("lo", 0.3)):
         sheet.body.append(text(MARGIN, y + 13, name))

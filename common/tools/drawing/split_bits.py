@@ -76,7 +76,7 @@ def picture(said: str, unscaled: bool = False, raised: bool = False) -> str:
             box = MARGIN + names + column * wide, y, wide - 1.5, HEIGHT
             look = filled(color, 0.55) if bit == "1" else {"class_": "empty"}
             sheet.body.append(rectangle(*box, **look))
-            sheet.body.append(text(box[0] + wide / 2 - 0.75, y + 16, bit, 13, text_anchor="middle"))
+            sheet.body.append(text(box[0] + wide / 2 - 0.75, y + 16, bit, text_anchor="middle"))
     sheet.y = top + (len(rows) - 1) * ROW + HEIGHT + 24
     sheet.body.append(text(MARGIN, sheet.y, ending(numbers)))
     if raised:
