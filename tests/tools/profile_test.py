@@ -298,3 +298,9 @@ def test_mistakes(tool, environment, tmp_path):
     (tmp_path / "empty").mkdir()
     result = tool("profile", "variants", "empty", "--out", "out.json", env=environment)
     assert result.returncode == 2
+
+
+def test_names_that_ncu_spells_otherwise():
+    alike = counters_record.alike
+    assert alike("_::fp32::gemm<1, true, _::Find<1> >") == alike("gemm<true, true, Find<true>>")
+    assert alike("gemm<2, true>") != alike("gemm<1, true>")

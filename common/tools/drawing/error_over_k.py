@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from tools.drawing.picture import MARGIN, Sheet, width_of
+from tools.drawing.picture import MARGIN, Sheet
 from tools.drawing.svg import PHONE, circle, element, line, text
 
-HIGH, LEFT, RIGHT = 230, 48, 8  # the plot's height; beside it, the scale's numbers
+HIGH, LEFT, RIGHT = 230, 48, 18  # the plot's height; beside it, the scale's numbers
 LOOKS = ("here", "there", "soft", "mark", "ink")  # classes of curves, in the order of the steps
 Errors = Mapping[int, float]  # by K
 
@@ -32,8 +32,7 @@ def picture(curves: Mapping[str, Errors]) -> str:
         sheet.body.append(text(MARGIN + LEFT - 6, y + 4, f"1e{power}", text_anchor="end"))
     for n, k in enumerate(ks):
         if n % 2 == 0 or len(ks) < 8:
-            middle = min(at(k, 1)[0], MARGIN + LEFT + wide - width_of(str(k)) / 2)
-            sheet.body.append(text(middle, top + HIGH + 18, str(k), text_anchor="middle"))
+            sheet.body.append(text(at(k, 1)[0], top + HIGH + 18, str(k), text_anchor="middle"))
     for curve, look in zip(curves.values(), LOOKS, strict=False):
         points = [at(k, curve[k]) for k in sorted(curve)]
         path = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
