@@ -18,6 +18,7 @@ from tools.drawing import (
     error_over_k,
     fragments,
     layouts,
+    pipeline,
     schedule,
     shape_tiles,
     split_bits,
@@ -282,7 +283,7 @@ def test_a_float_in_two_parts():
     assert [float(n.value) for n in small[1:]] == [2.0**-23, 0]  # what is left is a quarter of the unit
     _, _, lo = split_bits.parts(0.007, unscaled=True)
     assert (lo.value, lo.bits) == (2.0**-24, "1")  # more than half of the least number
-    assert "nothing is lost" in split_bits.picture("3") and "2^-24 and 2^-23" in split_bits.picture("0.7")
+    assert "nothing is lost" in split_bits.picture("3") and "2⁻²⁴ and 2⁻²³" in split_bits.picture("0.7")
     assert "lo is zero" in split_bits.describe("0.0007", unscaled=True)
     raised = split_bits.raised_low(2.0**-24 * 1.75)  # less than hi: lo is minus a quarter of the unit
     assert (float(raised.value), raised.exponent, raised.bits) == (-(2.0**-26), -26, "1000000000")
@@ -299,6 +300,19 @@ def test_a_cluster_splits_lines():
     assert "16 lines of 8192 terms. Each of 8 blocks" in cluster_split.picture(of)
     with pytest.raises(UsageError, match="launches no launch_split"):
         cluster_split.split_of("", 64)
+
+
+def test_a_ring_by_when_its_stages_are_handed_back():
+    """At once, or when the next products have begun; with both parts of the operands in a stage, or not."""
+    found = {}
+    for step in ("34_warp_specialisation", "42_one_kernel"):
+        of = pipeline.ring_of(step, (ROOT / "steps" / step / "kernel.cu").read_text(), 3, 2)
+        found[step] = [state for _, state in sorted(of.states(5))], pipeline.ring(of)
+    late, at_once = found.values()
+    assert late[0] == ["last read", "being read", "full or coming"]
+    assert at_once[0] == ["being read", "full or coming", "full or coming"]
+    assert "not yet empty" in late[1] and "3 products" not in late[1]
+    assert "not yet empty" not in at_once[1] and "3 products" in at_once[1]
 
 
 def test_errors_are_drawn_from_the_least_k():

@@ -49,7 +49,7 @@ def picture(of: Split) -> str:
     top, left = sheet.y + 18, MARGIN + NAMES
     rows = [top + n * (HIGH + GAP) for n in range(3)]
     middle = left + of.blocks * wide / 2
-    for name, y in zip(("memory", "blocks", "largest"), rows, strict=True):
+    for name, y in zip(("memory", "blocks", "cluster"), rows, strict=True):
         sheet.body.append(text(MARGIN, y + 18, name))
     for block in range(of.blocks):
         x = left + block * wide
@@ -59,10 +59,10 @@ def picture(of: Split) -> str:
         at = x + wide / 2 - 1
         sheet.body.append(line(at, rows[0] + HIGH, at, rows[1], class_="soft-rule"))
         sheet.body.append(line(at, rows[1] + HIGH, at, rows[2], class_="soft-rule"))
+        sheet.body.append(line(at, rows[2] + HIGH, at, rows[2] + HIGH + GAP, class_="soft-rule"))
     sheet.body.append(rectangle(left, rows[2], of.blocks * wide - 2, HIGH, class_="empty"))
-    told = "each tells all the largest of every line"
+    told = "maxima of each line, exchanged"
     sheet.body.append(text(middle, rows[2] + 18, told, text_anchor="middle"))
-    sheet.body.append(text(middle, rows[0] + 18, "read once", text_anchor="middle"))
     y = rows[2] + HIGH + GAP
     for name, strength in (("hi", 0.6), ("lo", 0.3)):
         sheet.body.append(text(MARGIN, y + 13, name))
@@ -72,7 +72,7 @@ def picture(of: Split) -> str:
             )
         y += HIGH / 2 + 10
     sheet.y = y + 10
-    sheet.explain(f"A block keeps {of.strip} × {of.slice} floats in shared memory, {of.kib} KiB.")
+    sheet.explain(f"Each block reads {of.strip} × {of.slice} floats once, and keeps them: {of.kib} KiB.")
     return sheet.document(describe(of), MARGIN)
 
 
@@ -80,6 +80,6 @@ def describe(of: Split) -> str:
     """The picture in words, for those who cannot see it."""
     return (
         f"{of.strip} lines of {of.k} terms. Each of {of.blocks} blocks of a cluster reads a slice of "
-        f"{of.slice} terms of every line into shared memory, {of.kib} KiB. The blocks tell one another the "
-        "largest elements, then split what they have, and write hi and lo."
+        f"{of.slice} terms of every line into shared memory, {of.kib} KiB. The blocks exchange the maxima of "
+        "each line, then split the elements they hold and write hi and lo."
     )

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tools.drawing.picture import MARGIN, Sheet
-from tools.drawing.svg import PHONE, circle, element, line, text
+from tools.drawing.svg import COLORS, PHONE, circle, element, line, text
 
 HIGH, LEFT, RIGHT = 230, 48, 18  # the plot's height; beside it, the scale's numbers
 LOOKS = ("here", "there", "soft", "mark", "ink")  # classes of curves, in the order of the steps
+RULES = {"soft": "soft-rule", "ink": "strong"}  # looks whose lines change with the surroundings
 Errors = Mapping[int, float]  # by K
 
 
@@ -30,14 +31,17 @@ def picture(curves: Mapping[str, Errors]) -> str:
         y = at(ks[0], 10.0**power)[1]
         sheet.body.append(line(MARGIN + LEFT, y, MARGIN + LEFT + wide, y, class_="rule"))
         sheet.body.append(text(MARGIN + LEFT - 6, y + 4, f"1e{power}", text_anchor="end"))
+    sheet.body.append(text(MARGIN, top + HIGH + 18, "K ="))
     for n, k in enumerate(ks):
         if n % 2 == 0 or len(ks) < 8:
             sheet.body.append(text(at(k, 1)[0], top + HIGH + 18, str(k), text_anchor="middle"))
-    for curve, look in zip(curves.values(), LOOKS, strict=False):
+    for n, (curve, look) in enumerate(zip(curves.values(), LOOKS, strict=False)):
         points = [at(k, curve[k]) for k in sorted(curve)]
         path = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
-        sheet.body.append(element("path", d=path, class_="soft-rule", stroke_width=1.5))
-        sheet.body += [circle(x, y, 3.5, class_=look) for x, y in points]
+        under = len(curves) - 1 - n  # curves drawn over this one: it stays visible where they coincide
+        colour = {"class_": RULES[look]} if look in RULES else {"stroke": COLORS[look][1]}
+        sheet.body.append(element("path", d=path, stroke_width=1.5 + under, **colour))
+        sheet.body += [circle(x, y, 3 + under, class_=look) for x, y in points]
     sheet.y = top + HIGH + 24
     return sheet.document(describe(curves), MARGIN)
 

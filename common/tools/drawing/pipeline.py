@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from math import cos, pi, sin
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,38 @@ RADIUS, CELL = 58.0, 33.0  # of the ring; of a stage
 SHOWN = 5  # the k-tile that is multiplied in the picture
 
 
-def ring_states(stages: int, k_tile: int) -> list[tuple[int, str]]:
-    """Of each stage, which k-tile it holds and how, when the consumers have begun with k_tile."""
-    found = {}
-    for tile in range(k_tile - 1, k_tile - 1 + stages):
-        state = "being read" if tile == k_tile else "last read" if tile < k_tile else "full or coming"
-        found[tile % stages] = tile, state
-    return [found[stage] for stage in range(stages)]
+@dataclass(frozen=True)
+class Ring:
+    """A pipeline: its stages, and the warpgroups that multiply what is in them."""
+
+    step: str
+    stages: int
+    consumers: int
+    late: bool  # a stage is handed back when the next k-tile's products have begun, not at once
+    parts: bool  # a stage has hi and lo of both operands
+
+    def states(self, k_tile: int) -> list[tuple[int, str]]:
+        """Of each stage, which k-tile it holds and how, when the consumers have begun with k_tile."""
+        found = {}
+        first = k_tile - 1 if self.late else k_tile
+        for tile in range(first, first + self.stages):
+            state = "being read" if tile == k_tile else "last read" if tile < k_tile else "full or coming"
+            found[tile % self.stages] = tile, state
+        return [found[stage] for stage in range(self.stages)]
 
 
-def describe_ring(step: str, stages: int, consumers: int, k_tile: int = SHOWN) -> str:
-    states = "; ".join(
-        f"stage {n}: k-tile {t}, {state}" for n, (t, state) in enumerate(ring_states(stages, k_tile))
-    )
+def ring_of(step: str, source: str, stages: int, consumers: int) -> Ring:
+    """By a kernel: a wait that leaves a group of wgmma under way hands stages back late."""
+    return Ring(step, stages, consumers, "wgmma_wait<1>" in source, "A[STAGES][PARTS]" in source)
+
+
+def describe_ring(of: Ring, k_tile: int = SHOWN) -> str:
+    states = "; ".join(f"stage {n}: k-tile {t}, {state}" for n, (t, state) in enumerate(of.states(k_tile)))
+    parts = " From each stage, three products: hi · lo, lo · hi and hi · hi." if of.parts else ""
     return (
-        f"{step}: a ring of {stages} stages between a producer and {consumers} consumers. The producer waits "
-        "until one is empty, then a copy fills it, and full says so; the consumers wait for full, and the "
-        f"last of them says empty. While k-tile {k_tile} is multiplied: {states}."
+        f"{of.step}: a ring of {of.stages} stages between a producer and {of.consumers} consumers. The producer "
+        "waits until one is empty, then a copy fills it, and full says so; the consumers wait for full, and the "
+        f"last of them says empty. While k-tile {k_tile} is multiplied: {states}.{parts}"
     )
 
 
@@ -53,13 +69,13 @@ def arrow(x1: float, y1: float, x2: float, y2: float) -> list[str]:
     ]
 
 
-def ring(step: str, stages: int, consumers: int, k_tile: int = SHOWN) -> str:
-    sheet = Sheet(f"{stages} stages, a producer, {consumers} consumers")
+def ring(of: Ring, k_tile: int = SHOWN) -> str:
+    sheet = Sheet(f"{of.stages} stages, a producer, {of.consumers} consumers")
     middle = PHONE / 2
     y = sheet.y + 8 + RADIUS + CELL
     looks = {"being read": ("here", 0.6), "last read": ("here", 0.25), "full or coming": ("there", 0.45)}
-    for stage, (tile, state) in enumerate(ring_states(stages, k_tile)):
-        angle = 2 * pi * stage / stages - pi / 2
+    for stage, (tile, state) in enumerate(of.states(k_tile)):
+        angle = 2 * pi * stage / of.stages - pi / 2
         cx, cy = middle + RADIUS * cos(angle), y + RADIUS * sin(angle)
         sheet.body.append(circle(cx, cy, CELL, class_="empty"))
         color, opacity = looks[state]
@@ -68,7 +84,7 @@ def ring(step: str, stages: int, consumers: int, k_tile: int = SHOWN) -> str:
         sheet.over(cx, cy + 14, f"k-tile {tile}", font_weight="bold" if state == "being read" else None)
     for x, wide, names in (
         (50, 88, ["producer", "1 thread"]),
-        (384, 100, ["consumers", f"{consumers} warpgroups"]),
+        (384, 100, ["consumers", f"{of.consumers} warpgroups"]),
     ):
         sheet.body.append(rectangle(x - wide / 2, y - 24, wide, 48, class_="empty", rx=4))
         for n, name in enumerate(names):
@@ -80,12 +96,32 @@ def ring(step: str, stages: int, consumers: int, k_tile: int = SHOWN) -> str:
             sheet.over((begin + end) / 2, at, name)
     sheet.y = y + RADIUS + CELL + 8
     sheet.explain(f"multiplied now: k-tile {k_tile}", **filled("here", 0.6))
-    sheet.explain(
-        "multiplied before: its products may still be under way, so it is not yet empty",
-        **filled("here", 0.25),
-    )
+    if of.late:
+        sheet.explain(
+            "multiplied before: its products may still be under way, so it is not yet empty",
+            **filled("here", 0.25),
+        )
     sheet.explain("copied, or on its way", **filled("there", 0.45))
-    return sheet.document(describe_ring(step, stages, consumers, k_tile), MARGIN + 4)
+    if of.parts:
+        draw_products(sheet)
+    return sheet.document(describe_ring(of, k_tile), MARGIN + 4)
+
+
+def draw_products(sheet: Sheet) -> None:
+    """The parts of A and of B in a stage, and a line for each pair that is multiplied."""
+    wide, high, left, right = 74, 24, 120, 246
+    top = sheet.y + 18
+    ways = {"hi": top, "lo": top + high + 10}
+    sheet.body.append(text(MARGIN, top + 17, "in a stage:"))
+    for a, b in (("hi", "hi"), ("hi", "lo"), ("lo", "hi")):
+        ends = left + wide, ways[a] + high / 2, right, ways[b] + high / 2
+        sheet.body.append(line(*ends, class_="strong", stroke_width="1.6"))
+    for part, y in ways.items():
+        for x, name in ((left, "A"), (right, "B")):
+            sheet.body.append(rectangle(x, y, wide, high, class_="empty", rx=4))
+            sheet.over(x + wide / 2, y + 17, f"{part} of {name}")
+    sheet.body.append(text(right + wide + 10, top + 17, "3 products"))
+    sheet.y = ways["lo"] + high
 
 
 # ---- The order of tiles ----------------------------------------------------------------------------------

@@ -80,8 +80,12 @@ def picture(said: str, unscaled: bool = False, raised: bool = False) -> str:
     sheet.y = top + (len(rows) - 1) * ROW + HEIGHT + 24
     sheet.body.append(text(MARGIN, sheet.y, ending(numbers)))
     if raised:
-        sheet.write(f"Of hi and the last row: {ending((whole, hi, rows[-1][1]))}")
+        sheet.write(f"With the last row: {ending((whole, hi, rows[-1][1]))}")
     return sheet.document(describe(said, unscaled, raised), MARGIN)
+
+
+def raised_digits(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def ending(numbers: tuple[Number, Number, Number]) -> str:
@@ -90,7 +94,7 @@ def ending(numbers: tuple[Number, Number, Number]) -> str:
     if rest == 0:
         return "hi + lo = x: nothing is lost."
     power = rounded(rest / whole.value, FLOAT_BITS).exponent
-    return f"What is lost is between 2^{power} and 2^{power + 1} of x."
+    return f"Lost: between 2{raised_digits(power)} and 2{raised_digits(power + 1)} of x."
 
 
 def describe(said: str, unscaled: bool = False, raised: bool = False) -> str:

@@ -278,10 +278,10 @@ def make_timeline(request: Request) -> str:
 @block("step", alone=True)
 def make_ring(request: Request) -> str:
     step = request.step
-    found = constants("\n".join(request.source(step)))
-    stages, consumers = found["STAGES"], found["CONSUMERS"]
-    says = pipeline.describe_ring(step, stages, consumers)
-    return request.figure([step, "ring"], pipeline.ring(step, stages, consumers), says)
+    source = "\n".join(request.source(step))
+    found = constants(source)
+    of = pipeline.ring_of(step, source, found["STAGES"], found["CONSUMERS"])
+    return request.figure([step, "ring"], pipeline.ring(of), pipeline.describe_ring(of))
 
 
 @block("step")
