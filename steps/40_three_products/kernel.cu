@@ -1,8 +1,8 @@
 // Step 40: FP32 from tensor cores: each float is split into two FP16 numbers, which make three products.
 //
-// Idea      An FP16 number has 11 bits of a float's 24. What it leaves, rounded to FP16 again, has the next
-//           11: x = hi + lo. So a * b is hi * hi + hi * lo + lo * hi, but for lo * lo, 2^-22 of it, and the
-//           tensor cores do sixteen times as many operations per cycle as the FP32 units.
+// Idea      An FP16 number has 11 bits of a float's 24. The remainder, rounded to FP16 again, has the next
+//           11: x = hi + lo. So a * b is hi * hi + hi * lo + lo * hi, except for lo * lo, 2^-22 of it, and
+//           tensor cores do sixteen times as many operations per cycle as FP32 units.
 // Change    A splitting pass writes both parts of A and of B. Then step 37's kernel, without its TMA stores,
 //           runs three times and adds to C.
 // Bound     The tensor cores. But the sums are not those of FP32 arithmetic: the error grows with K.

@@ -1,8 +1,8 @@
 // Step 41: promotion: every 64 terms the tensor cores' sums are added to FP32 sums of the thread's own.
 //
-// Idea      Tensor cores do not round a sum to the nearest float; they cut it off, so that errors all go one
-//           way, and grow with K. A short sum has seen few of them. So wgmma adds up one k-tile at a time,
-//           and the threads add the results up by FADD, which rounds to nearest.
+// Idea      Tensor cores do not round a sum to the nearest float; they truncate it, so that all errors go one
+//           way and grow with K. A short sum has few of them. So wgmma adds up one k-tile at a time, and the
+//           threads add up its results by FADD, which rounds to nearest.
 // Change    A second set of sums. The tile has half the columns, so that both sets fit into the registers.
 // Bound     What is not hidden of a promotion, and three passes over A, B and C: slower than step 40.
 // Needs     sm_90a: wgmma, setmaxnreg

@@ -2,8 +2,8 @@
 //
 // Idea      Each part is a factor of two products. With all four in a stage, a byte from global memory serves
 //           three products instead of two, C is written once, and three times as many wgmma hide each
-//           promotion.
-//           Of a k-tile the small products come first: added last, they would be cut off most.
+//           promotion. The small products of a k-tile come first: added last, they would be truncated at the
+//           last place of the large ones.
 // Change    Three products in the main loop instead of three launches.
 // Bound     The tensor cores' power. And FP16's few exponents: a fixed scale fits few matrices.
 // Needs     sm_90a: wgmma, setmaxnreg

@@ -1,11 +1,11 @@
 // Step 43: every row of A and every column of B has a scale of its own, a power of two.
 //
-// Idea      FP16 has five bits of exponent: with a fixed scale, large elements become infinite, and of small
-//           ones nothing is left. An element of C is a row of A times a column of B; so each of these may be
+// Idea      FP16 has five bits of exponent: with a fixed scale, large elements become infinite, and small
+//           ones vanish. An element of C is a row of A times a column of B; so each of these may be
 //           multiplied by any power of two, which rounds nothing, if the product is divided by both.
-// Change    Two kernels more look for the largest element of each row of A and column of B; the splitting
-//           pass brings it to FP16's upper end. The epilogue takes the scales out.
-// Bound     Of small and middling matrices, looking for the largest elements: slower than step 42.
+// Change    Two more kernels find the largest element of each row of A and column of B; the splitting pass
+//           brings it to FP16's upper end. The epilogue takes the scales out.
+// Bound     For small and medium matrices, finding the largest elements: slower than step 42.
 // Needs     sm_90a: wgmma, setmaxnreg
 
 #include "common/cuda/dynamic_shared.hpp"

@@ -1,11 +1,11 @@
 // Step 44: the splitting pass reads A and B once: a cluster finds the largest elements, and splits them.
 //
-// Idea      A line's scale is known when all of it has been read; then it is read again. Unless it is still
-//           at hand: eight blocks of a cluster hold 32 lines of 8192 elements in their shared memory. They
-//           tell each other their largest elements, and split what lies there already.
-// Change    The splitting pass, in split.hpp beside this file. As it has a strip of lines in shared
-//           memory, it can write B column by column, as A's rows:
-//           for wgmma, both are K-major.
+// Idea      The scale of a line, a row of A or a column of B, is known when all of it has been read; then it
+//           is read again. Unless it is still in shared memory: the eight blocks of a cluster have room for
+//           16 lines of 8192 elements. They exchange the maxima, and split what they already hold.
+// Change    The splitting pass, in split.hpp beside this file. Its strip of lines lies in shared memory, from
+//           which it can also write columns of B as it writes rows of A, terms side by side: for wgmma, both
+//           operands are K-major.
 // Bound     Of the time, the tensor cores' power again. Of the accuracy: lo is subnormal where an element is
 //           small beside its line's largest.
 // Needs     sm_90a: wgmma, setmaxnreg

@@ -1,13 +1,13 @@
 // Step 45: lo is stored 2^11 times as large, and the small products have an accumulator of their own.
 //
-// Idea      lo is at least 2^11 times smaller than hi, and leaves FP16's range first:
-//           where an element is more than 2^16 times smaller than its line's largest,
-//           lo loses bits, and 2^28 times smaller, it is zero. Scaled
-//           by 2^11 it lies where hi does. Its products then cannot be added to hi * hi before they are
-//           divided by 2^11.
-// Change    A factor in the splitting pass, a third set of sums.
-//           As small as they are, the small products
-//           need no promotion.
+// Idea      lo is at least 2^11 times smaller than hi, and leaves FP16's range first: where an element is
+//           more than 2^16 times smaller than its line's largest, lo loses bits; where it is 2^28 times
+//           smaller, lo is zero. Stored 2^11 times as large, lo lies where hi does. Its products then cannot
+//           be added to those of hi * hi before they are divided by 2^11, so they have an accumulator of
+//           their own.
+// Change    A factor in the splitting pass, and a third set of sums. What the tensor cores truncate of the
+//           small products is 2^11 times smaller beside the result, and does not show: they need no
+//           promotion.
 // Bound     Of the accuracy: elements more than 2^27 times smaller than their line's largest, and sums of few
 //           products. Nothing tells when that happens.
 // Needs     sm_90a: wgmma, setmaxnreg
