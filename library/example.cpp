@@ -1,4 +1,5 @@
-// A product by the library, compared with one in double. From the project's root, for a Hopper GPU:
+// A product by the library, compared with one in double. From the project's root, for a Hopper GPU (-x cu: nvcc
+// compiles both files as CUDA):
 //
 //   nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -I. -o example
 //     -x cu library/example.cpp library/gemm_fp32_tc.cu
@@ -42,8 +43,8 @@ int main() {
   float *a = on_device(A), *b = on_device(B), *c = on_device(C);
 
   gemm_fp32_tc_handle_t handle;
-  if (gemm_fp32_tc_create(&handle) != GEMM_FP32_TC_SUCCESS) {
-    std::printf("no handle: this needs a Hopper GPU\n");
+  if (const auto created = gemm_fp32_tc_create(&handle); created != GEMM_FP32_TC_SUCCESS) {
+    std::printf("no handle: %s\n", gemm_fp32_tc_status_string(created));
     return 1;
   }
   const float alpha = 1, beta = 0;

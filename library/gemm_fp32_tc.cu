@@ -306,6 +306,22 @@ gemm_fp32_tc_status_t gemm_fp32_tc_report(gemm_fp32_tc_handle_t handle, gemm_fp3
   });
 }
 
+const char* gemm_fp32_tc_status_string(gemm_fp32_tc_status_t status) {
+  switch (status) {
+    case GEMM_FP32_TC_SUCCESS:
+      return "success";
+    case GEMM_FP32_TC_INVALID_VALUE:
+      return "invalid value: a null pointer, a negative size or too small a leading dimension";
+    case GEMM_FP32_TC_NOT_SUPPORTED:
+      return "not supported: no Hopper GPU, or too large a problem";
+    case GEMM_FP32_TC_ALLOC_FAILED:
+      return "out of memory, or too small a workspace";
+    case GEMM_FP32_TC_EXECUTION_FAILED:
+      return "CUDA reports an error";
+  }
+  return "unknown status";
+}
+
 const char* gemm_fp32_tc_message(gemm_fp32_tc_handle_t handle) {
   return handle == nullptr ? "" : handle->message.c_str();
 }

@@ -1,8 +1,8 @@
-"""matmul(a, b) by gemm_fp32_tc: of CuPy, PyTorch or other arrays on a GPU, or of NumPy's, on the CPU device.
+"""matmul(a, b) by gemm_fp32_tc: for arrays of CuPy, PyTorch or others on a GPU, or NumPy's on the CPU device.
 
 import gemm_fp32_tc
 gemm = gemm_fp32_tc.Gemm("build/library/libgemm_fp32_tc.so")       # ..._cpu.so: no GPU needed
-c = gemm.matmul(a, b)                                              # or matmul(a, b, out=c)
+c = gemm.matmul(a, b)                                              # or matmul(a, b, out=c, alpha=1, beta=1)
 """
 
 import ctypes
@@ -11,23 +11,26 @@ import importlib
 
 class Gemm:
     def __init__(self, library: str, accuracy: str = "checked", stream: int = 0):
-        self.lib, self.handle = ctypes.CDLL(library), ctypes.c_void_p()
-        self.lib.gemm_fp32_tc_message.restype = ctypes.c_char_p
+        self.handle, self.lib = ctypes.c_void_p(), ctypes.CDLL(library)
+        for name in ("message", "status_string", "built_for"):
+            getattr(self.lib, "gemm_fp32_tc_" + name).restype = ctypes.c_char_p
+        on_gpu = self.lib.gemm_fp32_tc_built_for() == b"GPU"
+        self.interface = "__cuda_array_interface__" if on_gpu else "__array_interface__"
         self.call("create", ctypes.byref(self.handle))
         self.call("set_accuracy", self.handle, ["fast", "checked", "strict"].index(accuracy))
         self.call("set_stream", self.handle, ctypes.c_void_p(stream))
 
     def call(self, name, *args):
         if status := getattr(self.lib, "gemm_fp32_tc_" + name)(*args):
-            raise RuntimeError(
-                f"{name}: status {status} {self.lib.gemm_fp32_tc_message(self.handle).decode()}"
-            )
+            said = self.lib.gemm_fp32_tc_status_string(status), self.lib.gemm_fp32_tc_message(self.handle)
+            raise RuntimeError(f"{name}: {'; '.join(s.decode() for s in said if s)}")
 
     def view(self, x):
         """Rows, columns, address, leading dimension, whether rows are contiguous (else columns are)."""
         if not hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__"):
             x = importlib.import_module("cupy" if x.__dlpack_device__()[0] == 2 else "numpy").from_dlpack(x)
-        of = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
+        if (of := getattr(x, self.interface, None)) is None:
+            raise ValueError(f"{type(x).__name__} has no {self.interface}: is it on the library's device?")
         (rows, cols), strides = of["shape"], of.get("strides") or (4 * of["shape"][1], 4)
         by_rows = strides[1] == 4 or cols == 1
         if of["typestr"] != "<f4" or (by_rows or rows == 1 or strides[0] == 4) is False:
@@ -37,6 +40,8 @@ class Gemm:
     def matmul(self, a, b, out=None, alpha=1.0, beta=0.0):
         (m, k, a_at, lda, a_rows), (k_of_b, n, b_at, ldb, b_rows) = self.view(a), self.view(b)
         if out is None:
+            if beta != 0:
+                raise ValueError("beta scales out: give one")
             of = importlib.import_module(type(a).__module__.split(".")[0])
             out = of.empty(
                 (m, n), dtype=of.float32, **({"device": a.device} if of.__name__ == "torch" else {})
@@ -53,4 +58,5 @@ class Gemm:
         return out
 
     def __del__(self):
-        self.lib.gemm_fp32_tc_destroy(self.handle)
+        if self.handle:
+            self.lib.gemm_fp32_tc_destroy(self.handle)

@@ -147,6 +147,16 @@ def test_alpha_and_beta(gemm):
     assert error(got, a, b) < 1e-6
 
 
+def test_what_is_refused_says_why(gemm):
+    a, b = random(40, 128), random(128, 30)
+    with pytest.raises(ValueError, match="give one"):
+        gemm.matmul(a, b, beta=1)
+    with pytest.raises(RuntimeError, match="sgemm: invalid value: .* leading dimension"):
+        gemm.call("sgemm", gemm.handle, 0, 0, 5, 5, 5, *[None] * 8)
+    with pytest.raises(ValueError, match="has no __array_interface__"):
+        gemm.matmul(type("OnGpu", (), {"__cuda_array_interface__": a.__array_interface__})(), b)
+
+
 def test_alpha_zero_reads_neither(gemm):
     a, c = np.full((40, 128), np.nan, np.float32), random(40, 30)
     assert np.array_equal(gemm.matmul(a, random(128, 30), out=c.copy(), alpha=0, beta=2), 2 * c)
@@ -304,7 +314,7 @@ def test_workspace(gemm):
     assert re.fullmatch(
         r"the workspace has \d+ bytes, the call needs \d+", own.lib.gemm_fp32_tc_message(own.handle).decode()
     )
-    with pytest.raises(RuntimeError, match="status 1"):
+    with pytest.raises(RuntimeError, match="invalid value"):
         own.call("set_workspace", own.handle, ctypes.c_void_p(memory.ctypes.data + offset + 4), 1)
     own.call("set_workspace", own.handle, None, ctypes.c_size_t(0))
     call.C[:] = 0
