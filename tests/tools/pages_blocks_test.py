@@ -124,7 +124,17 @@ def test_stalls(project):
     rows = [line for line in project.block("stalls").splitlines() if line.startswith("| `")]
     assert [row.split("|")[1].strip() for row in rows] == ["`wait`", "`barrier`", "`long_scoreboard`"]
     assert rows[0].endswith("| 0.2 % | 75.0 % |")
+    assert rows[1] == "| `barrier` | waits for the block's other warps at a barrier | 25.0 % | 12.5 % |"
     assert rows[2] == ("| `long_scoreboard` | waits for data from global or local memory | 50.0 % | 0.0 % |")
+
+
+def test_stalls_with_wgmma(project):
+    """A warp that waits for its wgmma counts as one at a barrier; the row says so."""
+    record = json.loads((project.root / "evidence" / "02_second.json").read_text())
+    waiting = {"sass": "WARPGROUP.DEPBAR.LE gsb0, 0x1", "stalls": {"barrier": 3}}
+    record["runs"][0]["instructions"].append({"offset": 240, "line": 9, "executed": 64, **waiting})
+    project.write("evidence/02_second.json", json.dumps(record))
+    assert "at a barrier, or for its own `wgmma` | 25.0 % | 12.5 % |" in project.block("stalls")
 
 
 def test_speed(project):

@@ -1,5 +1,5 @@
-"""What the pages of steps 24 and 26 say of PTX and machine code of variants that the record of an experiment
-does not hold. Needs nvcc, of the version that the record is of, and no GPU."""
+"""What pages say of PTX and machine code of variants that the record of an experiment does not hold. Needs
+nvcc, of the version that the record is of, and no GPU."""
 
 import json
 import os
@@ -161,16 +161,36 @@ LOADS = {
 STORES = {K3: 32 + 1, "kernel 4: 32 lanes store to one bank": 32 + 1, "no bank conflict": 1 + 1}
 
 
-def test_wavefronts_of_the_turing_ladder(compiled):
-    """Concept page on five ladders: its sums follow from the instructions that nvcc makes, not from the
-    source, which loads one float at a time; and no kernel is faster than its wavefronts allow."""
+def stated_sums():
+    """Of the table of wavefronts in the concept page on five ladders: variant, what its cells say of loads
+    and of stores, and the two numbers with their sum."""
     page = (ROOT / "docs" / "concepts" / "five_ladders.md").read_text()
-    stated = re.findall(
+    rows = re.findall(
         r"^\| (?:kernel|a reader).*?\| ([^|]*)\| ([^|]*)\| (\d+) \+ (\d+) = (\d+) \|", page, re.M
     )
-    assert len(stated) == len(LOADS)
+    return zip(LOADS, rows, strict=True)
+
+
+def test_wavefronts_of_the_turing_ladder_as_counted():
+    """The page's sums against Nsight Compute's counters, which hold up to one more of stores."""
+    text = (ROOT / "docs" / "evidence" / "h200" / "turing_ladder.json").read_text()
+    counters = {record["variant"]: record for record in json.loads(text)}
+    for variant, (*_, loads, stores, total) in stated_sums():
+        shared = "shared_load_wavefronts" if variant in STORES else "lsu_wavefronts"
+        counted = [
+            counters[variant][name] / ((4096 // 32) ** 3 * 32) for name in (shared, "shared_store_wavefronts")
+        ]
+        assert counted[0] == pytest.approx(int(loads), rel=0.002), variant
+        assert int(stores) <= counted[1] < int(stores) + 1, variant
+        assert sum(counted) == pytest.approx(int(total), rel=0.01), variant
+
+
+def test_wavefronts_of_the_turing_ladder(compiled):
+    """Its sums follow from the instructions that nvcc makes, not from the source, which loads one float at a
+    time; and no kernel is faster than its wavefronts allow."""
     records = recorded("turing_ladder")
-    for (variant, loads), row in zip(LOADS.items(), stated, strict=True):
+    for variant, row in stated_sums():
+        loads = LOADS[variant]
         loop = main_kernel(compiled("turing_ladder", variant, "cubin")).loop
         opcodes = [i.text.split()[i.text.startswith("@")] for i in loop.instructions]
         terms = opcodes.count("FFMA")  # of one element, so as many as k has in a round of the loop

@@ -226,7 +226,7 @@ def make_code(request: Request) -> str:
 OPERATIONS = {"load": "load", "store": "store", "copy": "`cp.async`", "ldmatrix": "`ldmatrix`"}
 COPIES = (
     "A copy takes as many wavefronts as its dearer side: here the words that it reads lie in the same banks "
-    "of the L1 cache; that is no conflict of the shared memory that it writes."
+    "of the L1 cache; that is not a conflict in the shared memory that it writes."
 )
 
 

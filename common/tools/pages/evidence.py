@@ -102,6 +102,12 @@ def profile_facts(request: Request, steps: Sequence[str]) -> str:
     return f"Nsight Compute at M = N = K = {N}. {' '.join(filter(None, lines))}".strip()
 
 
+def waits_for_wgmma(request: Request, step: str) -> bool:
+    """Nsight Compute counts a warp that waits for its own wgmma with those at a barrier."""
+    instructions = request.context.profile_run(step).get("instructions", [])
+    return any("WARPGROUP.DEPBAR" in i["sass"] and "barrier" in i.get("stalls", {}) for i in instructions)
+
+
 @block()
 def make_stalls(request: Request) -> str:
     steps = request.steps(before=True)
@@ -116,6 +122,8 @@ def make_stalls(request: Request) -> str:
     }
     reasons = sorted(top, key=lambda r: (-stalls[steps[-1]].get(r, 0), r))
     words = {reason: STALLS.get(re.sub("_stall$|s$", "", reason), ("", ""))[1] for reason in reasons}
+    if "barrier" in words and any(waits_for_wgmma(request, step) for step in steps):
+        words["barrier"] += ", or for its own `wgmma`"
     rows = [
         [f"`{r}`", words[r], *(f"{100 * stalls[step].get(r, 0):.1f} %" for step in steps)] for r in reasons
     ]
