@@ -4,8 +4,8 @@
   exercises/find_the_fault/NAME/{exercise.toml, starter.toml, solution.cu}
   exercises/predict/NAME/{exercise.toml, answers.toml, solution.md}
 
-starter.toml is an edit (tools/edits.py) of the solution. A fault's solution may be one itself: solution.toml
-in place of solution.cu. What export.py makes has starter.cu and no solution. docs/adding_a_step.md describes
+starter.toml is an edit (tools/edits.py) of the solution. A solution may be one itself: solution.toml, an edit
+of any kernel. What export.py makes has starter.cu and no solution. docs/adding_a_step.md describes
 exercise.toml. Standard library only.
 """
 
@@ -139,10 +139,10 @@ class Exercise:
         """A kernel, or what explains the answers. Raises UsageError, also where solutions were left out."""
         if not self.has_solution:
             raise UsageError(f"{self.name}: the solutions were left out here")
-        if self.kind == "kernel":
-            return read_text(self.folder.parent / "kernel.cu")
         if (edit := self.folder / "solution.toml").exists():
             return read_fields(EditedKernel, read_toml(edit), edit).source()
+        if self.kind == "kernel":
+            return read_text(self.folder.parent / "kernel.cu")
         return read_text(self.folder / ("solution.md" if self.kind == "predict" else "solution.cu"))
 
     @property
