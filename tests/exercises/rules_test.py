@@ -1,6 +1,8 @@
 """What a file may hold: words and marks, in the source and in what the compiler made of it. The cheats
 (cheats_test.py) get by something; here are honest lines, messages that are to be true, odd spellings."""
 
+import subprocess
+
 import pytest
 from tools.grading import object_file
 from tools.grading.build import Toolchain
@@ -260,5 +262,13 @@ def test_what_nvcc_alone_finds(compiles, build):
 
 def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
-    with pytest.raises(OSError, match="nm"):
+    with pytest.raises(OSError, match="objdump"):
         object_file.check_objects(tmp_path / "plain.o", tmp_path / "plain.o", "")
+
+
+def test_a_function_that_is_chosen_before_the_program_begins(tmp_path):
+    made = tmp_path / "plain.o"
+    source = 'extern "C" void* choose() { return nullptr; }\nint one() __attribute__((ifunc("choose")));\n'
+    subprocess.run(["g++", "-c", "-x", "c++", "-", "-o", made], input=source, text=True, check=True)
+    with pytest.raises(Failed, match="before or after"):
+        object_file.check_objects(made, made, "")
