@@ -233,10 +233,7 @@ def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
         ("__device__ constexpr float w[] = {1, 2};", "C[0] = w[row % 2];"),
         ("constexpr int n[] = {3, 4};", "float x[n[1]] = {}; C[0] = x[0] + sizeof(n);"),
         ("__device__ __noinline__ float twice(float x) { return 2 * x; }", "C[0] = twice(A[0]);"),
-        (
-            "",
-            "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;",
-        ),
+        ("", "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;"),
         ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
         ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
         ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),

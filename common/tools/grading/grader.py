@@ -22,13 +22,7 @@ from tools.grading.budget import Budget
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import COMMAND, Failed, Finding, Grade, graded
-from tools.grading.goals import (
-    Elsewhere,
-    check_elsewhere,
-    check_goal,
-    holds_nearly,
-    is_mine,
-)
+from tools.grading.goals import Elsewhere, check_elsewhere, check_goal, holds_nearly, is_mine
 from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.predict import grade_answers
 from tools.grading.run import (
@@ -45,13 +39,7 @@ from tools.grading.run import (
 )
 from tools.grading.source import read
 from tools.grading.state import version_of
-from tools.grading.words import (
-    FIRST,
-    ended_finding,
-    fault_finding,
-    forgotten_shared,
-    wrong_finding,
-)
+from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_shared, wrong_finding
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
