@@ -108,7 +108,7 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
 [[gnu::always_inline]] inline void observe_memory(Block& block, std::uintptr_t address, unsigned bytes,
                                                   bool write, const void* pc, bool copy,
                                                   std::uintptr_t source) {
-  if ((bytes & (bytes - 1)) == 0 && address % bytes != 0) report_misaligned(bytes, write, pc);
+  if ((bytes & (bytes - 1)) == 0 && (address & (bytes - 1)) != 0) report_misaligned(bytes, write, pc);
   tell_and_check(block, address, bytes, write, pc, false, copy, source);
 }
 

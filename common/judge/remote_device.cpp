@@ -62,6 +62,8 @@ class RemoteDevice : public Device {
   }
   std::vector<std::string> faults() override { return std::exchange(faults_, {}); }
   std::optional<double> last_run_us() const override { return last_run_us_; }
+  void set_schedule(unsigned schedule) override { schedule_ = schedule; }
+  std::vector<unsigned> take_schedules() override { return std::exchange(schedules_, {}); }
 
   void run(const harness::Step&, const AnyGemm& gemm) override { order(gemm, Do::run); }
   harness::Observation observe(const harness::Step&, const AnyGemm& gemm, const harness::XrayPlan&) override {
@@ -108,6 +110,7 @@ class RemoteDevice : public Device {
     }
     const auto start = std::chrono::steady_clock::now();
     order.what = what;
+    order.schedule = schedule_;
     const nlohmann::json answer = worker_.tell(order, launches);
     last_run_us_ =
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
@@ -155,6 +158,12 @@ class RemoteDevice : public Device {
       const bool fits = fault.is_string() && fault.get_ref<const std::string&>().size() <= longest_fault;
       faults_.push_back(fits ? fault.get<std::string>() : "a fault without words");
     }
+    schedules_.clear();
+    if (const auto schedules = answer.find("schedules"); schedules != answer.end()) {
+      for (const nlohmann::json& one : *schedules) {
+        if (one.is_number_unsigned()) schedules_.push_back(one.get<unsigned>());
+      }
+    }
   }
 
   std::unique_ptr<Device> local_;
@@ -162,6 +171,8 @@ class RemoteDevice : public Device {
   WorkerProcess worker_;                        // the device
   std::optional<WorkerProcess> host_;           // with a GPU, the same process
   std::vector<std::string> faults_;
+  unsigned schedule_ = 0;
+  std::vector<unsigned> schedules_;  // which the device would be run under, too
   std::optional<double> last_run_us_;
 };
 

@@ -11,7 +11,8 @@
 //   {"device": "...", "kind": "cpu"}   to the first, Do::hello
 //   {"buffers": [...]}                 the device's addresses of the three buffers, to Do::load
 //   {"launches": [...]}                what the host asks for, to Do::call, and what Do::run does
-//   {"faults": ["..."], "xray": {...}} to Do::run, run_observed; what --json of a step's program has, too
+//   {"faults": ["..."], "xray": {...}, "schedules": [...]}  to Do::run, run_observed; as --json of a step's
+//                                      program, and which other schedules would show more
 //   {"error": "...", "status": 1}      whatever went wrong
 // A program that ends, or does not answer in time, has failed. Nothing that it says makes a result right.
 
@@ -45,6 +46,7 @@ struct Order {
   std::uint64_t memory = 0;      // how many bytes are shared now
   Place a = {}, b = {}, c = {};  // of load and call
   harness::AnyGemm gemm = {};    // its pointers mean something to Do::call only
+  unsigned schedule = 0;         // of run: see cpu_device::set_schedule()
   std::uint64_t follow = 0;      // bytes of JSON behind this order
 };
 

@@ -95,8 +95,9 @@ class Worker {
         return {};
       }
       case Do::run:
+        device_->set_schedule(order.schedule);
         device_->run(step_, gemm_);
-        return {{"faults", device_->faults()}};
+        return {{"faults", device_->faults()}, {"schedules", device_->take_schedules()}};
       case Do::run_observed: {
         const harness::XrayPlan all;
         const auto report = harness::run_xray(*device_, step_, gemm_, all);

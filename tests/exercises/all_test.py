@@ -2,10 +2,10 @@
 PART in the environment: which of the exercises."""
 
 import os
-import resource
 from pathlib import Path
 
 import pytest
+from conftest import processor_seconds
 from tools.grading.content import read_all
 from tools.grading.grader import grade_file
 from tools.grading.verify import NO_BEGINNING, solution_of
@@ -25,12 +25,6 @@ PARTS = {
     "predictions": [exercise for exercise in ALL if exercise.kind == "predict"],
 }
 CHOSEN = PARTS[PART]
-
-
-def processor_seconds() -> float:
-    """Of this process and of those that it has waited for: what a busy machine does not add waiting to."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def grade(exercise, build: Path, source: str):

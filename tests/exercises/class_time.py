@@ -9,23 +9,17 @@ bubblewrap, whose processes leave their times to nobody, adds little.
 """
 
 import os
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 os.environ["EXERCISES_ISOLATION"] = "limits"
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "common"))
+from conftest import processor_seconds
 from tools.grading.class_report import grade_class
 from tools.grading.content import read_all
 
 STUDENTS, CORES = 30, 2
-
-
-def processor_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> int:

@@ -109,24 +109,19 @@ def test_a_file_is_missing(kernel, name):
         read_exercise(folder)
 
 
-def test_a_starter_that_is_the_solution(kernel):
+@pytest.mark.parametrize(
+    ("file", "old", "new", "words"),
+    [
+        ("starter.toml", r"[\s\S]+", 'header = "TODO: something"', ["is the solution"]),
+        ("../kernel.cu", "int row = ", "int y = ", ["starter.toml", "0 places like 'const int row"]),
+        ("starter.toml", "TODO", "LATER", ["TODO"]),
+    ],
+)
+def test_a_starter_that_does_not_fit(kernel, file, old, new, words):
     folder = kernel()
-    (folder / "starter.toml").write_text('header = "TODO: something"')
-    rejected(folder, "is the solution")
-
-
-def test_a_starter_of_another_kernel(kernel):
-    folder = kernel()
-    path = folder.parent / "kernel.cu"
-    path.write_text(path.read_text().replace("int row = ", "int y = "))
-    rejected(folder, "starter.toml", "0 places like 'const int row")
-
-
-def test_a_starter_without_todo(kernel):
-    folder = kernel()
-    path = folder / "starter.toml"
-    path.write_text(path.read_text().replace("TODO", "LATER"))
-    rejected(folder, "TODO")
+    path = folder / file
+    path.write_text(re.sub(old, new, path.read_text()))
+    rejected(folder, *words)
 
 
 @pytest.mark.parametrize("where", ["hints = [", "task = ", "look = ", "title = "])

@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from conftest import line_with
+from conftest import ROOT, line_with
+from tools.edits import read_edited
 from tools.grading import run
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Entry, Goal, entry_of_step
@@ -15,6 +16,7 @@ from tools.grading.finding import Finding, Grade, wrapped
 from tools.grading.grader import Grader
 from tools.grading.source import read
 from tools.grading.verify import verify
+from tools.grading.words import fault_finding
 
 
 @pytest.fixture
@@ -98,6 +100,20 @@ def test_other_problems_each_time(exercises):
 def test_a_problem_in_words_names_every_option():
     problem = run.Problem("--m 33 --n 40 --k 21 --stride-a 700 --beta -0.5 --seed 7")
     assert str(problem) == "M = 33, N = 40, K = 21, stride-a = 700, beta = -0.5"
+
+
+def test_the_judge_starves_warps_in_turn(build):
+    """As --check of a step's program does: one schedule alone does not show this mistake."""
+    source = read_edited(ROOT / "tests" / "planted_bugs" / "full_phase_unwatched.toml").source()
+    built = Toolchain(build, "01_naive").compile(read(source, source), source)
+    problem = run.Problem("--m 40 --n 32 --k 160")
+    [record] = run.run(built, [problem], "--check").records
+    [complaint] = [text for text in record["complaints"] if "--schedule" in text]
+    finding = fault_finding(complaint, "kernel.cu", problem)
+    assert finding.code == "deadlock"
+    assert "under schedule" in finding.details[0]
+    [record] = run.run(built, [problem], "--check", "--schedule", "0").records
+    assert record["pass"]
 
 
 def test_what_was_compiled_is_used_again(build, exercises, monkeypatch):

@@ -109,25 +109,11 @@ def test_the_walk_of_the_page_goes_as_the_page_says(build, tmp_path):
         arguments = command.removeprefix("$ ./build/exercises ").split()
         if arguments[0] == "check":
             arguments += ["--device", "cpu"]
+        words = [sys.executable, "-m", "tools", "exercises", "--build", build, "--workspace", workspace]
         result = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "tools",
-                "exercises",
-                "--build",
-                build,
-                "--workspace",
-                workspace,
-                *arguments,
-            ],
-            env=os.environ | {"EXERCISES_COMMAND": "./build/exercises"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+            [*words, *arguments], env=os.environ | {"EXERCISES_COMMAND": "./build/exercises"}, cwd=tmp_path,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
         assert result.stderr == ""
         output = result.stdout.replace(f" --workspace {workspace}", "")
         output = re.sub(rf"{re.escape(str(workspace))}|\bwork(?=/02)", "my_exercises", output)

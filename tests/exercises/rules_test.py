@@ -1,6 +1,8 @@
 """What a file may hold: words and marks, in the source and in what the compiler made of it. The cheats
 (cheats_test.py) get by something; here are honest lines, messages that are to be true, odd spellings."""
 
+import subprocess
+
 import pytest
 from tools.grading import object_file
 from tools.grading.build import Toolchain
@@ -231,10 +233,7 @@ def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
         ("__device__ constexpr float w[] = {1, 2};", "C[0] = w[row % 2];"),
         ("constexpr int n[] = {3, 4};", "float x[n[1]] = {}; C[0] = x[0] + sizeof(n);"),
         ("__device__ __noinline__ float twice(float x) { return 2 * x; }", "C[0] = twice(A[0]);"),
-        (
-            "",
-            "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;",
-        ),
+        ("", "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;"),
         ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
         ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
         ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),
@@ -260,5 +259,13 @@ def test_what_nvcc_alone_finds(compiles, build):
 
 def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
-    with pytest.raises(OSError, match="nm"):
+    with pytest.raises(OSError, match="objdump"):
         object_file.check_objects(tmp_path / "plain.o", tmp_path / "plain.o", "")
+
+
+def test_a_function_that_is_chosen_before_the_program_begins(tmp_path):
+    made = tmp_path / "plain.o"
+    source = 'extern "C" void* choose() { return nullptr; }\nint one() __attribute__((ifunc("choose")));\n'
+    subprocess.run(["g++", "-c", "-x", "c++", "-", "-o", made], input=source, text=True, check=True)
+    with pytest.raises(Failed, match="before or after"):
+        object_file.check_objects(made, made, "")

@@ -7,8 +7,8 @@ import pytest
 from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.content import read_all
 from tools.grading.goals import Elsewhere, check_goal, clauses, of_other_sizes
-from tools.grading.grader import UNITS, Grader
-from tools.grading.run import ABOVE, BELOW, OBSERVED, aligned_problem, observed_problems, ragged_problem
+from tools.grading.grader import RAGGED, UNITS, Grader
+from tools.grading.run import OBSERVED, aligned_problem, observed_problems, ragged_problem
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -62,7 +62,7 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
         assert (m, n) != (256, 256)
 
 
-@pytest.mark.parametrize("below", [ABOVE, BELOW])
+@pytest.mark.parametrize("below", RAGGED)
 def test_ragged_problems_take_as_many_tiles_as_the_sizes_above(below):
     for seed in range(50):
         sizes = list(map(int, re.findall(r"\d+", ragged_problem(random.Random(seed), below).without_seed)))

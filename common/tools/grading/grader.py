@@ -22,18 +22,13 @@ from tools.grading.budget import Budget
 from tools.grading.build import BuildError, Built, Toolchain
 from tools.grading.content import Exercise
 from tools.grading.finding import COMMAND, Failed, Finding, Grade, graded
-from tools.grading.goals import (
-    Elsewhere,
-    check_elsewhere,
-    check_goal,
-    holds_nearly,
-    is_mine,
-)
+from tools.grading.goals import Elsewhere, check_elsewhere, check_goal, holds_nearly, is_mine
 from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.predict import grade_answers
 from tools.grading.run import (
     ABOVE,
     BELOW,
+    NARROW,
     Outcome,
     Problem,
     aligned_problem,
@@ -44,18 +39,12 @@ from tools.grading.run import (
 )
 from tools.grading.source import read
 from tools.grading.state import version_of
-from tools.grading.words import (
-    FIRST,
-    ended_finding,
-    fault_finding,
-    forgotten_shared,
-    wrong_finding,
-)
+from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_shared, wrong_finding
 
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
 Sizes = tuple[int, int, int]
-RAGGED = ABOVE, BELOW  # of the ragged problems
+RAGGED = ABOVE, NARROW, BELOW  # of the ragged problems
 EXPECTED: dict[tuple[Path, str, str], list[list[bool]]] = {}  # of Grader.expected(), for a class
 
 
@@ -188,18 +177,19 @@ class Grader:
     def _check_work(self) -> tuple[Elsewhere, dict[Sizes, Elsewhere]]:
         """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of one of
         whole tiles, and of ragged ones."""
-        drawn = {sizes: ragged_problem(self.chooser, sizes) for sizes in RAGGED}
-        ragged = dict(zip(drawn, self._take_xrays(list(drawn.values())), strict=True))
+        problems = [ragged_problem(self.chooser, BELOW)]
+        records = self._take_xrays(problems)
         # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
-        edge = (ABOVE[0] * ABOVE[1] / max(ragged[ABOVE]["xray"]["blocks"], 1)) ** 0.5
-        for unit in [u for u in UNITS if u >= edge] or UNITS[-1:]:
-            problem = aligned_problem(self.chooser, unit)
-            [record] = self._take_xrays([problem])
-            if _whole_tiles(record, ragged[ABOVE]):
+        edge = (BELOW[0] * BELOW[1] / max(records[0]["xray"]["blocks"], 1)) ** 0.5
+        large = NARROW if 2 * edge <= NARROW[1] else ABOVE
+        problems.append(ragged_problem(self.chooser, large))
+        for unit in [u for u in UNITS if u >= edge]:
+            problems.append(aligned_problem(self.chooser, unit))
+            records += self._take_xrays(problems[len(records) :])
+            if _whole_tiles(records[-1], records[1], large):
                 break
-        return self._elsewhere(record, problem), {
-            sizes: self._elsewhere(ragged[sizes], drawn[sizes]) for sizes in drawn
-        }
+        below, above, *_, whole = map(self._elsewhere, records, problems)
+        return whole, {large: above, BELOW: below}
 
     def _check_goals(
         self, toolchain: Toolchain, whole: Elsewhere, ragged: dict[Sizes, Elsewhere], grade: Grade
@@ -277,7 +267,7 @@ def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: Record, ragged: Record) -> bool:
+def _whole_tiles(record: Record, ragged: Record, sizes: Sizes) -> bool:
     """Whether blocks that divide the sizes just above the ragged problem's divide this one."""
-    (m, n, _), (m0, n0, _) = _shape(record), ABOVE
+    (m, n, _), (m0, n0, _) = _shape(record), sizes
     return record["xray"]["blocks"] * m0 * n0 == ragged["xray"]["blocks"] * m * n

@@ -25,6 +25,8 @@ NEEDED = re.compile(
     r"|std::(?:__glibcxx_assert_fail|terminate|invalid_argument)\b.*"
     r"|(?!std::|operator (?:new|delete)).*(?:\(|::).*"
 )
+# Of objdump's table: flags, section, size and name.
+ROW = re.compile(r"^[0-9a-f]+ (.{7}) (\S+)\t([0-9a-f]+) (?:\.hidden )?(\S+)$", re.MULTILINE)
 SLOW_S = 120  # for objects of at most MOST_BYTES, binutils take less
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
 OWN = "exercise.kernel."  # how names begin that no C++ has
@@ -37,13 +39,17 @@ OUTLIVES = "the variable: constexpr makes a constant; in a function, without sta
 
 @dataclass(frozen=True)
 class Symbol:
-    """A row of nm's table. name: in C++; linker: as the linker knows it."""
+    """A row of objdump's table. name: in C++; linker: as the linker knows it; flags: as it shows them."""
 
     name: str
     linker: str
-    kind: str  # OBJECT, TLS, FUNC, ...
+    flags: str
     bytes: int
     section: str
+
+    @property
+    def is_function(self) -> bool:
+        return self.flags.endswith("F") and self.section != "*UND*"
 
     @property
     def last(self) -> str:
@@ -57,9 +63,10 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
     the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches it so: the
     linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
     with the first thing wrong, OSError if an object cannot be read."""
-    symbols = symbols_of(plain, binutils)
+    said = _said(f"{binutils}objdump", "-ht", plain)
+    symbols = symbols_of(said)
     _nothing_outlives(symbols, source)
-    _nothing_runs_before(plain, binutils)
+    _nothing_runs_before(said, symbols)
     _shared_memory_fits(symbols, source)
     for symbol in symbols:
         if symbol.section == "*UND*" and not NEEDED.fullmatch(symbol.name):
@@ -76,7 +83,7 @@ def kernels_of(symbols: list[Symbol]) -> dict[str, str]:
     return {
         s.linker: spreads.get(_parameters(s.name), "")
         for s in symbols
-        if s.kind == "FUNC" and f"{s.section}.".startswith(KERNELS)
+        if s.is_function and f"{s.section}.".startswith(KERNELS)
     }
 
 
@@ -124,7 +131,7 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
     written = re.compile(r"\.t?(?:bss|data)(?!\.rel\.ro)")
     hidden = re.compile(r"exercise_guard::|guard variable for|DW\.ref")
     kept = [
-        s for s in symbols if s.kind == "OBJECT" and written.match(s.section) and not hidden.match(s.name)
+        s for s in symbols if s.flags.endswith("O") and written.match(s.section) and not hidden.match(s.name)
     ]
     if kept:
         first = min(kept, key=lambda symbol: line_of(symbol, source))
@@ -132,11 +139,10 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
         raise Failed(Finding("rule", says, line_of(first, source), look=OUTLIVES))
 
 
-def _nothing_runs_before(path: Path, binutils: str) -> None:
-    if found := re.search(
-        r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b|\bi FUNC",
-        _said(f"{binutils}objdump", "-ht", path),
-    ):
+def _nothing_runs_before(said: str, symbols: list[Symbol]) -> None:
+    found = re.findall(r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b", said)
+    found += [s.last for s in symbols if "i" in s.flags]  # a function chooses them as the program begins
+    if found:
         says = "Something of the file runs before or after the program: the work is the kernel's alone."
         look = f"variables outside of functions: only constexpr ones need no code ({found[0]})."
         raise Failed(Finding("rule", says, look=look))
@@ -145,7 +151,7 @@ def _nothing_runs_before(path: Path, binutils: str) -> None:
 def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
     shared: dict[str, list[Symbol]] = defaultdict(list)  # of each function
     for symbol in symbols:
-        if symbol.kind == "TLS" and symbol.section != "*UND*":
+        if symbol.section.startswith((".tbss", ".tdata")):
             shared[symbol.name.rpartition("::")[0]].append(symbol)
     for function, arrays in shared.items():
         if not function.startswith("(anonymous namespace)"):
@@ -165,9 +171,10 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
 def _kernels_are_whole(path: Path, binutils: str) -> None:
     """A kernel calls nothing of the file, as all of it is inlined, and nothing by its address: only then are
     all of its reads and writes observed."""
-    own = {s.linker for s in symbols_of(path, binutils) if s.kind == "FUNC" and s.section != "*UND*"}
+    said = _said(f"{binutils}objdump", "-tdrlw", "--no-show-raw-insn", path)
+    own = {row[3] for row in ROW.findall(said) if row[0].endswith("F") and row[1] != "*UND*"}
     line, kernel = 0, ""
-    for text in _said(f"{binutils}objdump", "-drlw", "--no-show-raw-insn", path).splitlines():
+    for text in said.splitlines():
         if section := re.match(r"Disassembly of section (\S+):", text):
             kernel = section[1].removeprefix(KERNELS) if section[1].startswith(KERNELS) else ""
         if not kernel:
@@ -190,17 +197,13 @@ def demangled(name: str) -> str:
     return _said("c++filt", name).strip().replace("(anonymous namespace)::", "").partition("(")[0] or name
 
 
-def symbols_of(path: Path, binutils: str = "") -> list[Symbol]:
-    rows = re.findall(
-        r"^([^|\s]*) *\|[^|]*\|[^|]*\| *(\w*)\|([0-9a-f]*) *\|[^|]*\|(\S+)",
-        _said(f"{binutils}nm", "--format=sysv", path),
-        re.MULTILINE,
-    )
-    named = [row for row in rows if not row[0].startswith(".")]  # not the compiler's own, such as .LANCHOR0
-    names = _said("c++filt", given="\n".join(row[0] for row in named)).split("\n")
+def symbols_of(said: str) -> list[Symbol]:
+    """Of objdump's table, but for the compiler's own, such as .LANCHOR0."""
+    rows = [row for row in ROW.findall(said) if not row[3].startswith(".")]
+    names = _said("c++filt", given="\n".join(row[3] for row in rows)).split("\n")
     return [
-        Symbol(name, linker, kind, int(size or "0", 16), section)
-        for name, (linker, kind, size, section) in zip(names, named, strict=True)
+        Symbol(name, linker, flags, int(size, 16), section)
+        for name, (flags, section, size, linker) in zip(names, rows, strict=True)
     ]
 
 

@@ -62,10 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--roster": {"metavar": "FILE.csv", "help": "the class, as Moodle or Canvas exports it"},
     "--due": {"metavar": "TIME", "default": "", "help": "the deadline, as '2026-12-01 23:59'"},
     "--late": {"type": float, "default": 0, "metavar": "PERCENT", "help": "taken off for each day begun"},
-    "--gradescope": {
-        "metavar": "FILE.zip",
-        "help": "the autograder; a folder without .zip",
-    },
+    "--gradescope": {"metavar": "FILE.zip", "help": "the autograder; a folder without .zip"},
     "--github-classroom": {"metavar": "DIR", "help": "a template repository, without solutions"},
     "--assignment": {"metavar": "NAME", "default": "", "help": "the gradebook's column, of Canvas"},
     "folder": {"metavar": "FOLDER", "help": "holds a folder or a zip file for each student"},

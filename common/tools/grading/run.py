@@ -125,8 +125,9 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 # Just below these sizes, which tiles divide, edges waste little: one above all whose accesses are counted
-# otherwise, with few terms, so that it takes no longer, and one below.
-ABOVE, BELOW = (768, 256, 32), (128, 128, 64)
+# otherwise, with few terms, so that it takes no longer, and one below. Small tiles read more of what an X-ray
+# looks at, and fewer of them show as much.
+ABOVE, NARROW, BELOW = (768, 256, 32), (768, 128, 32), (128, 128, 64)
 
 
 def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
@@ -142,7 +143,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     count more."""
     m, n, k = STANDARD_PROBLEM
     # Above 2^25 products the X-ray looks at a sample only; small units need fewer for as many choices.
-    most = {64: 3 << 20, 128: 3 << 21}.get(unit, 1 << 25)
+    most = {64: 1 << 21, 128: 3 << 21}.get(unit, 1 << 25)
     sizes = [
         (a, b, c)
         for a, b in product((unit, 2 * unit, 3 * unit), repeat=2)
@@ -155,7 +156,7 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
 
 def plain_problems(chooser: random.Random) -> list[Problem]:
     """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    drawn = [random_problem(chooser, *limits) for limits in ((150, 60), (270, 130)) * 4]
+    drawn = [random_problem(chooser, *limits) for limits in ((270, 130), *[(150, 60)] * 3) * 2]
     again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
     return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
 

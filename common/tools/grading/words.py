@@ -33,7 +33,7 @@ def fault_finding(complaint: str, file: str, problem: Problem) -> Finding | None
     says, look = WORDS["fault"][match["kind"]].values()
     line = int(match["line"]) if match["line"] and match["where"] == file else 0
     look = _where_options_point(look, problem) if "global" in match["kind"] else look
-    detail = re.sub(r" \(and \d+ more at this line\)$", "", match["detail"])
+    detail = re.sub(r" \(and \d+ more at this line\)", "", match["detail"])
     where = f"Thread {match['thread']} of block {match['block']} {detail}."
     return Finding(
         match["kind"], f"{says} ({match['kind']}).", line, [where, *table, f"Seen with {problem}."], look
