@@ -211,9 +211,9 @@ int main(int argc, char** argv) {
     const model::Outcome o = model::run(p);
     const Found f{p, score(p, o.C), o.path == Path::fast};
     conclude("by hand: one product dominates, K = 256", f,
-             f.passed == 0                               ? "the guard refuses it"
+             f.passed == 0                             ? "the guard refuses it"
              : f.score.excess() <= more_than_summation ? "as accurate as FP32 summation"
-                                                         : try_kernel(p, true));
+                                                       : try_kernel(p, true));
   }
   struct Weakened {
     const char* what;
