@@ -1,5 +1,5 @@
-// A product by the library, compared with one in double. From the project's root, for a Hopper GPU (-x cu: nvcc
-// compiles both files as CUDA):
+// A product by the library, compared with one in double. From the project's root, for a Hopper GPU (-x cu:
+// nvcc compiles both files as CUDA):
 //
 //   nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -I. -o example
 //     -x cu library/example.cpp library/gemm_fp32_tc.cu

@@ -11,7 +11,8 @@ import importlib
 
 class Gemm:
     def __init__(self, library: str, accuracy: str = "checked", stream: int = 0):
-        self.handle, self.lib = ctypes.c_void_p(), ctypes.CDLL(library)
+        self.handle = ctypes.c_void_p()
+        self.lib = ctypes.CDLL(library)
         for name in ("message", "status_string", "built_for"):
             getattr(self.lib, "gemm_fp32_tc_" + name).restype = ctypes.c_char_p
         on_gpu = self.lib.gemm_fp32_tc_built_for() == b"GPU"

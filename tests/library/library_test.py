@@ -147,11 +147,19 @@ def test_alpha_and_beta(gemm):
     assert error(got, a, b) < 1e-6
 
 
+def test_no_library_is_one_error(tmp_path):
+    program = f"import gemm_fp32_tc\ngemm_fp32_tc.Gemm({str(tmp_path / 'none.so')!r})"
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT / "library", capture_output=True, text=True
+    )
+    assert "cannot open shared object file" in run.stderr and "Exception ignored" not in run.stderr
+
+
 def test_what_is_refused_says_why(gemm):
     a, b = random(40, 128), random(128, 30)
     with pytest.raises(ValueError, match="give one"):
         gemm.matmul(a, b, beta=1)
-    with pytest.raises(RuntimeError, match="sgemm: invalid value: .* leading dimension"):
+    with pytest.raises(RuntimeError, match=r"sgemm: invalid value: .* leading dimension"):
         gemm.call("sgemm", gemm.handle, 0, 0, 5, 5, 5, *[None] * 8)
     with pytest.raises(ValueError, match="has no __array_interface__"):
         gemm.matmul(type("OnGpu", (), {"__cuda_array_interface__": a.__array_interface__})(), b)

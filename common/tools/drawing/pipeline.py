@@ -51,9 +51,9 @@ def describe_ring(of: Ring, k_tile: int = SHOWN) -> str:
     states = "; ".join(f"stage {n}: k-tile {t}, {state}" for n, (t, state) in enumerate(of.states(k_tile)))
     parts = " From each stage, three products: hi · lo, lo · hi and hi · hi." if of.parts else ""
     return (
-        f"{of.step}: a ring of {of.stages} stages between a producer and {of.consumers} consumers. The producer "
-        "waits until one is empty, then a copy fills it, and full says so; the consumers wait for full, and the "
-        f"last of them says empty. While k-tile {k_tile} is multiplied: {states}.{parts}"
+        f"{of.step}: a ring of {of.stages} stages between a producer and {of.consumers} consumers. The "
+        "producer waits until one is empty, then a copy fills it, and full says so; the consumers wait for "
+        f"full, and the last of them says empty. While k-tile {k_tile} is multiplied: {states}.{parts}"
     )
 
 
