@@ -45,6 +45,6 @@ def describe(n: int, apart_us: float, overlapping_us: float) -> str:
     """The picture in words, for those who cannot see it."""
     return (
         f"{SHOWN} products of {n} × {n} × {n}, a launch each. Where each launch waits for the end of the one "
-        f"before, they end {apart_us:.1f} µs apart. Where launches overlap, {overlapping_us:.1f} µs: the next "
-        f"one's beginning, {apart_us - overlapping_us:.1f} µs, runs beside the end of the one before."
+        f"before, they end {apart_us:.1f} µs apart. Where launches overlap, {overlapping_us:.1f} µs: the "
+        f"next one's beginning, {apart_us - overlapping_us:.1f} µs, runs beside the end of the one before."
     )
