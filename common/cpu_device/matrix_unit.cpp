@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/cluster.hpp"
@@ -19,6 +20,7 @@ namespace cpu_device {
 namespace {
 
 constexpr int M = 64;
+constexpr int registers_of_a = 4;  // of a thread
 
 const Wgmma& operands_of(const Rendezvous& r, unsigned index) {
   return *static_cast<const Wgmma*>(r.operand(index));
@@ -139,18 +141,34 @@ void MatrixUnit::deliver(Block& block, unsigned warp, unsigned pending) {
 
 void MatrixUnit::check_access(Block& block, std::uintptr_t address, bool write, const void* pc) {
   const unsigned thread = block.current - first_, warp = thread / warpSize;
+  // The number of the element, if it is one of these.
+  const auto element = [&](const void* first, int count) -> std::optional<std::uintptr_t> {
+    const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(first);
+    if (first == nullptr || offset >= sizeof(float) * static_cast<std::size_t>(count)) return std::nullopt;
+    return offset / sizeof(float);
+  };
+  const auto touched = [&](const std::string& what, const OfWarps& group) {
+    if (reported_before(FaultKind::wgmma_misuse, pc)) return;
+    report(FaultKind::wgmma_misuse, pc,
+           what + (group[warp] < groups_[warp]
+                       ? ": nobody has waited for its group (wgmma_wait)"
+                       : ": its group has not been closed (wgmma_commit), so no wait covers it"));
+  };
   for (const auto& sums : sums_) {
     if (sums->delivered[warp]) continue;
-    const std::uintptr_t offset = address - reinterpret_cast<std::uintptr_t>(sums->at[thread]);
-    if (offset >= sizeof(float) * static_cast<std::size_t>(sums->count)) continue;
-    if (reported_before(FaultKind::wgmma_misuse, pc)) return;
-    const bool closed = sums->group[warp] < groups_[warp];
-    report(FaultKind::wgmma_misuse, pc,
-           fmt::format("{} sum {} of those that the wgmma begun at {} still adds to: {}",
-                       write ? "writes to" : "reads", offset / sizeof(float), place_of(sums->pc),
-                       closed ? "nobody has waited for its group (wgmma_wait)"
-                              : "its group has not been closed (wgmma_commit), so no wait covers it"));
-    return;
+    const auto sum = element(sums->at[thread], sums->count);
+    if (!sum) continue;
+    return touched(fmt::format("{} sum {} of those that the wgmma begun at {} still adds to",
+                               write ? "writes to" : "reads", *sum, place_of(sums->pc)),
+                   sums->group);
+  }
+  if (!write) return;
+  for (const Work& work : work_) {
+    const auto number = element(work.from[thread], registers_of_a);
+    if (!number || work.covered[warp]) continue;
+    return touched(fmt::format("writes to register {} of A, which the wgmma begun at {} still reads", *number,
+                               place_of(work.pc)),
+                   work.group);
   }
 }
 
@@ -171,13 +189,14 @@ void MatrixUnit::begin(Block& block, const Rendezvous& r) {
   if (!in_registers) check_descriptor(r, 'A', first.a);
   check_descriptor(r, 'B', first.b);
 
-  Work work{first, {}, described(first.b, first.b_major, first.type), {}, nullptr, groups_, r.pc(0)};
+  Work work{first, {}, described(first.b, first.b_major, first.type), {}, {}, nullptr, groups_, r.pc(0)};
   if (in_registers) {
     work.registers.resize(M * 8);
     for (unsigned thread = 0; thread < threads; ++thread) {
       const auto take =
           first.type == OperandType::tf32 ? take_fragment<MmaTf32Shape> : take_fragment<MmaBf16Shape>;
-      take(work.registers.data(), static_cast<int>(thread), operands_of(r, thread).registers);
+      work.from[thread] = operands_of(r, thread).registers;
+      take(work.registers.data(), static_cast<int>(thread), work.from[thread]);
     }
     work.a = rows_of(first.type, work.registers.data(), terms_of(first.type));
   } else {

@@ -33,7 +33,8 @@ class MatrixUnit {
   // All threads have left the kernel: reports what nobody has waited for.
   void end_block(Block& block) const;
 
-  // The running thread touches its stack, which holds its registers: reports sums that a wgmma still adds to.
+  // The running thread touches its stack, which holds its registers: reports sums that a wgmma still adds to,
+  // and writes to registers of A that one still reads.
   void check_access(Block& block, std::uintptr_t address, bool write, const void* pc);
   bool holds_sums() const { return pending_sums_ > 0; }
 
@@ -58,7 +59,8 @@ class MatrixUnit {
   struct Work {
     Wgmma operands;  // of the first thread
     Operand a, b;
-    std::vector<std::uint32_t> registers;  // A, packed [64][K], if it comes from there
+    std::vector<std::uint32_t> registers;                 // A, packed [64][K], if it comes from there
+    std::array<const std::uint32_t*, threads> from = {};  // where each thread holds its own
     Sums* sums;
     OfWarps group;
     const void* pc;

@@ -45,7 +45,8 @@ using TensorMap = cpu_device::TensorMap;
 template <typename T>
 __forceinline__ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch,
                                      std::int64_t stride, int box_rows, int box_cols,
-                                     Swizzle swizzle = Swizzle::none, Convert convert = Convert::nothing) {
+                                     Swizzle swizzle = Swizzle::none, Convert convert = Convert::nothing,
+                                     Fetch = Fetch::as_rows_lie) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
   return cpu_device::make_tensor_map(
       {matrix, sizeof(T), rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert});

@@ -25,8 +25,8 @@ struct MatricesOf {
   }
   // Of TF32 numbers, in the 128-byte swizzle (tensor_shape.hpp).
   TensorMap tf32_map(int batch, int box_rows, int box_cols, Swizzle swizzle = Swizzle::of_128_bytes,
-                     Convert convert = Convert::to_tf32) const {
-    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert);
+                     Convert convert = Convert::to_tf32, Fetch fetch = Fetch::as_rows_lie) const {
+    return tensor_map(data, rows, cols, ld, batch, stride, box_rows, box_cols, swizzle, convert, fetch);
   }
 };
 using Matrices = MatricesOf<float>;

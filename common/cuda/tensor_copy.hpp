@@ -67,7 +67,7 @@ inline CUtensorMapSwizzle tensor_map_swizzle(Swizzle swizzle) {
 template <typename T>
 TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
                      int box_rows, int box_cols, Swizzle swizzle = Swizzle::none,
-                     Convert convert = Convert::nothing) {
+                     Convert convert = Convert::nothing, Fetch fetch = Fetch::as_rows_lie) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>);
   const TensorShape shape{matrix, sizeof(T), rows,     cols,    ld,     batch,
                           stride, box_rows,  box_cols, swizzle, convert};
@@ -85,11 +85,12 @@ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int b
                                    : std::is_same_v<T, fp16>     ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                    : convert == Convert::to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
                                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  // So much at least comes into the L2. Where rows do not begin at lines of 128 bytes, two pieces of 256
-  // would come for one row of a box: measured, large BF16 products take up to a quarter longer.
+  // Where rows do not begin at lines, two pieces of 256 bytes would come for one row of a box: measured,
+  // large BF16 products take up to a quarter longer.
   const bool in_lines = shape.row_pitch() % 128 == 0;
+  const bool by_256 = fetch == Fetch::of_256_bytes || (fetch == Fetch::as_rows_lie && in_lines);
   const CUtensorMapL2promotion fetched =
-      in_lines ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+      by_256 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
   const CUresult status = tensor_map_encoder()(
       &result.map, type, 3, const_cast<T*>(matrix), sizes, pitches, box, every_element,
       CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(swizzle), fetched, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

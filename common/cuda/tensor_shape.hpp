@@ -43,6 +43,13 @@ enum class Convert {
   to_tf32,  // the nearest TF32 number; of two equally near ones that whose last bit is zero; NaN: 0x7fffe000
 };
 
+// How much of a row comes into the L2 at least, where a copy reads a piece of it.
+enum class Fetch {
+  as_rows_lie,  // 256 bytes, but 128, a line of the L2, where rows do not begin at lines
+  of_128_bytes,
+  of_256_bytes,
+};
+
 // A batch of row-major matrices, and the box that a copy takes out of one of them. Sizes are in elements.
 struct TensorShape {
   const void* matrix;

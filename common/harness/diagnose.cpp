@@ -45,7 +45,7 @@ std::vector<float> fetch_inputs(Device& device, const AnyGemm& g, const void* ma
 }
 
 // The sums of kernels that take elements from the wrong places: matrices or tiles transposed, always the
-// first tile.
+// first tile, terms of A that meet other terms of B.
 void add_other_sums(const AnyGemm& g, const auto& a_at, const auto& b_at, Element& e) {
   const auto add = [&](std::string mistake, const auto& term) {
     double sum = 0;
@@ -69,6 +69,17 @@ void add_other_sums(const AnyGemm& g, const auto& a_at, const auto& b_at, Elemen
         [&](int k) { return a_at(e.row, k % tile) * b_at(k, e.col); });
     add(fmt::format(fmt::runtime(first), "B", tile),
         [&](int k) { return a_at(e.row, k) * b_at(k % tile, e.col); });
+  }
+  // Of a k-tile with rows of 128 bytes, a wgmma takes 32 bytes' terms at a time.
+  const int terms = static_cast<int>(32 / traits(g.input).bytes), tile = 4 * terms;
+  for (const int step : {0, terms / 2}) {
+    const auto met = [&](int k) { return k / tile * tile + k % tile / terms * step + k % terms; };
+    const char* const text = "fits terms of {} that advance by {} from wgmma to wgmma, and those of {} by {}";
+    if (g.K <= terms) return;
+    add(fmt::format(fmt::runtime(text), "A", step, "B", terms),
+        [&](int k) { return a_at(e.row, met(k)) * b_at(k, e.col); });
+    add(fmt::format(fmt::runtime(text), "B", step, "A", terms),
+        [&](int k) { return a_at(e.row, k) * b_at(met(k), e.col); });
   }
 }
 

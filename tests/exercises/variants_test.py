@@ -31,4 +31,7 @@ def test_enough_is_tried():
     assert sum(not variant.found for variant in VARIANTS.values()) >= 30
     missed = [variant.of for variant in VARIANTS.values() if variant.found]
     assert {name[:2] for name in missed} >= {f"{n:02}" for n in range(6, 13)}
-    assert all(missed.count(name) >= 2 for name in ("21_tensor_cores", "23_swizzle", "25_ldmatrix", "34_warp_specialisation"))
+    assert all(
+        missed.count(name) >= 2
+        for name in ("21_tensor_cores", "23_swizzle", "25_ldmatrix", "34_warp_specialisation")
+    )

@@ -36,6 +36,7 @@ SYNCHRONISING = re.compile(
     r"|\bmbarrier_(?:wait|arrive|fence_init)\([^;{}]*\);|\bnamed_barrier_sync\([^;{}]*\);"
     r"|\bwgmma_(?:fence|commit|wait<[^>]*>)\(\w*\);|\bfence_async_proxy\(\);"
     r"|\bbulk_store_(?:commit|wait_read<[^>]*>)\(\);|\bwarpgroup_reg_(?:de)?alloc<\w+>\(\);"
+    r"|\bwait_for_previous_launch\(\);"
 )
 DECLARED = re.compile(
     r"(?:\b(?:int|float|float4|bool|auto|int64_t|Matrices)\b|__global__ void)[*& ]*$|\[\w*\]\[$|\bGemm $"

@@ -17,6 +17,7 @@ from tools.drawing import (
     descriptors,
     error_over_k,
     fragments,
+    launches,
     layouts,
     pipeline,
     schedule,
@@ -51,6 +52,7 @@ DRAWINGS = {
     "descriptor": descriptors.picture(MAPS["wgmma_bf16"], 1),
     "tiles": descriptors.tiles_picture([descriptors.Tile("32_wgmma", 128, 128, 64, 1)]),
     "compared, letters": layouts.compared({"22_before": shared(4, lambda i: 512 * (i % 4) + 4 * (i // 4))}),
+    "launches": launches.picture(512, 5.0, 4.0),
     "swizzle": layouts.swizzle(Layout("As", "swizzle_128B", GROUPS, COLUMN, "what one load touches")),
 }
 
@@ -243,6 +245,8 @@ def test_descriptor():
         ("compare load A 23", "no access `load A`"),
         ("swizzle", "write `swizzle ARRAY"),
         ("shape_tiles 512 32 65", "no tile of 32 x 65"),
+        ("launches dependent_launches", "write `launches NAME N`"),
+        ("launches stages 4096 step=38", "no one variant that lacks something"),
         ("split_bits x", "is a number or a fraction, not x"),
         ("split_bits 1 scaled", "write `split_bits NUMBER"),
         ("cluster_split K", "is a number"),
@@ -272,6 +276,18 @@ def test_tiles_keep_multiprocessors_busy():
     tiles, idle = 8 + 128, 2 * 132 - 32 - 128
     assert drawing.count('class="empty"') == idle
     assert drawing.count("<rect") == 1 + tiles + 2 * 132  # the paper is one
+
+
+def test_launches_overlap_by_what_that_gains():
+    """Where launches wait, one begins where the one before ends; where they overlap, as much earlier as they
+    end closer together."""
+    boxes = [(x, x + wide) for (x, _, wide, _), *_ in cells(DRAWINGS["launches"])][:12]
+    for begins, works, early in ((boxes[:6:2], boxes[1:6:2], 0), (boxes[6::2], boxes[7::2], 1)):
+        unit = (begins[0][1] - begins[0][0]) * early
+        for before, (begin, _) in zip(works[:2], begins[1:], strict=True):
+            assert begin == pytest.approx(before[1] - unit, abs=0.1)
+    apart, overlapping = boxes[3][1] - boxes[1][1], boxes[9][1] - boxes[7][1]
+    assert overlapping / apart == pytest.approx(4 / 5, abs=0.01)
 
 
 def test_a_float_in_two_parts():

@@ -5,6 +5,7 @@ from typing import Any
 
 from tools.base import UsageError, markdown, plural, read_toml
 from tools.claims.context import N, NotAvailable
+from tools.drawing import launches
 from tools.pages.blocks import Record, Request, block, facts_line, number, percent, time
 
 
@@ -65,6 +66,22 @@ def make_experiment(request: Request) -> str:
     batch = f", {plural(count, 'product')}" if (count := variants[0].get("batch", 1)) > 1 else ""
     at = f"`{variants[0]['step']}` at M = N = K = {n}{batch}."
     return f"{text}\n\n{same}{at} {facts_line(variants[0])}"
+
+
+@block("step")
+def make_launches(request: Request) -> str:
+    """An experiment's first variant, whose launches overlap, beside the one that lacks that."""
+    words = request.words("launches NAME N")
+    if len(words) != 2 or not words[1].isdigit():
+        raise UsageError("write `launches NAME N`, with an experiment and a size")
+    name, n = words[0], int(words[1])
+    lacking = [v["name"] for v in experiment_file(request, name)["variant"] if "lacks" in v]
+    if len(lacking) != 1:
+        raise UsageError(f"{name} has no one variant that lacks something")
+    first, *others = request.context.experiment_records(name, n)
+    [apart] = (record for record in others if record["variant"] == lacking[0])
+    drawn = n, apart["time_us"], first["time_us"]
+    return request.figure([request.step, "launches"], launches.picture(*drawn), launches.describe(*drawn))
 
 
 @block()

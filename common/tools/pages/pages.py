@@ -24,6 +24,7 @@ before. Generated parts are blocks
   stream_k                   which block works when on which k-tiles (of step 14); on the site with other
                              numbers of tiles and multiprocessors, figures/play/NN_name_schedule.js
   shape_tiles N ROWS COLS    N x N of C in the tiles of the step before and in smaller ones: how many SMs work
+  launches NAME N            products of N in a row, as an experiment's launches overlap, and as they do not
   split_bits NUMBER [unscaled [raised]]    a float split into two FP16 numbers, bit by bit, e.g.
                              `split_bits 1/3`; raised: with the low part times 2^11, too
   cluster_split K            how the blocks of a cluster split lines of K terms, by split.hpp
