@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
-#include <string>
+
+#include "common/formatted_error.hpp"
 
 // A kernel's block needs more shared memory than this GPU allows: it cannot run here.
-struct TooLittleShared : std::runtime_error {
+struct TooLittleShared : FormattedError<TooLittleShared> {
   TooLittleShared(std::size_t bytes, int most)
-      : std::runtime_error("a block of this kernel takes " + std::to_string(bytes) +
-                           " bytes of shared memory, and this GPU gives it " + std::to_string(most) +
-                           " at most") {}
+      : FormattedError(
+            "a block of this kernel takes %zu bytes of shared memory, and this GPU gives it %d at most",
+            bytes, most) {}
 };

@@ -4,6 +4,8 @@
 // parameter what A and B are; a second one, Accuracy, that it has several modes. harness/precision.hpp says
 // what a new precision takes.
 
+#include <initializer_list>
+
 #include "common/harness/entry.hpp"
 
 // Each name also has an overload that no file defines, so that find_step() can mention all of them, whichever

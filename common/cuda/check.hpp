@@ -2,18 +2,15 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
-#include <string>
+#include "common/formatted_error.hpp"
 
 // A call to the CUDA runtime that failed: what() names the call, the place and CUDA's own message.
-struct CudaError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using CudaError = FormattedError<struct OfCuda>;
 
 inline void cuda_check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
-  throw CudaError(std::string(call) + " at " + file + ":" + std::to_string(line) + ": " +
-                  cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
+  throw CudaError("%s at %s:%d: %s: %s", call, file, line, cudaGetErrorName(status),
+                  cudaGetErrorString(status));
 }
 
 // A macro only because it must know the text and the place of the call.

@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <string>
 
 #include "common/cuda/check.hpp"
 #include "common/cuda/launch_config.hpp"
@@ -36,8 +35,11 @@ inline void check_launch_bounds(const void* kernel, dim3 block) {
   const unsigned threads = block.x * block.y * block.z;
   const auto most = static_cast<unsigned>(attributes.maxThreadsPerBlock);
   if (threads > most) {
-    throw CudaError("launch: a block has " + std::to_string(threads) + " threads, more than the " +
-                    std::to_string(most) + " that the kernel's __launch_bounds__ and its registers allow");
+    throw CudaError(
+        "launch: a block has %u threads, more than the %u that the kernel's __launch_bounds__ and its "
+        "registers "
+        "allow",
+        threads, most);
   }
 }
 

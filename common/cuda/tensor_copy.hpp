@@ -18,7 +18,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#include <string>
 #include <type_traits>
 
 #include "common/cuda/check.hpp"
@@ -61,8 +60,8 @@ inline CUtensorMapSwizzle tensor_map_swizzle(Swizzle swizzle) {
 // A batch of row-major matrices [batch][rows][cols] of float, bf16 or fp16, whose rows lie ld and whose
 // matrices lie stride elements apart, and of which a kernel copies boxes [box_rows][box_cols]. Of an empty
 // matrix nothing can be copied, not even zeros, but the map can be handed over. How the boxes lie in shared
-// memory, and what becomes of the elements on their way: tensor_shape.hpp. Throws std::invalid_argument if
-// the hardware cannot copy like this (tensor_shape.hpp says what it wants: multiples of 16 bytes, above all),
+// memory, and what becomes of the elements on their way: tensor_shape.hpp. Throws ImpossibleTensor if the
+// hardware cannot copy like this (tensor_shape.hpp says what it wants: multiples of 16 bytes, above all),
 // CudaError if the driver refuses the map.
 template <typename T>
 TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int batch, std::int64_t stride,
@@ -95,10 +94,9 @@ TensorMap tensor_map(const T* matrix, int rows, int cols, std::int64_t ld, int b
       &result.map, type, 3, const_cast<T*>(matrix), sizes, pitches, box, every_element,
       CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(swizzle), fetched, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
-    throw CudaError("cuTensorMapEncodeTiled refuses " + std::to_string(rows) + " x " + std::to_string(cols) +
-                    ", leading dimension " + std::to_string(ld) + ", batch " + std::to_string(batch) +
-                    ", stride " + std::to_string(stride) + ", box " + std::to_string(box_rows) + " x " +
-                    std::to_string(box_cols) + ": error " + std::to_string(status));
+    throw CudaError("cuTensorMapEncodeTiled refuses %d x %d, leading dimension %" PRId64
+                    ", batch %d, stride %" PRId64 ", box %d x %d: error %d",
+                    rows, cols, ld, batch, stride, box_rows, box_cols, static_cast<int>(status));
   }
   return result;
 }

@@ -6,10 +6,8 @@
 #include <cinttypes>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <stdexcept>
-#include <string>
 
+#include "common/formatted_error.hpp"
 #include "common/host_device.hpp"
 
 // How the rows of a box lie in shared memory. A swizzle permutes groups of 16 bytes within spans of 32, 64 or
@@ -67,46 +65,47 @@ struct TensorShape {
   std::int64_t matrix_pitch() const { return batch > 1 ? stride * element_bytes : row_pitch(); }
 };
 
-// Throws std::invalid_argument, with the rule that is broken, if the hardware cannot copy like this.
+using ImpossibleTensor = FormattedError<struct OfTensorShape>;
+
+// Throws ImpossibleTensor, with the rule that is broken, if the hardware cannot copy like this.
 inline void check_tensor_shape(const TensorShape& t) {
-  const auto refuse = [](const std::string& text) { throw std::invalid_argument("tensor map: " + text); };
-  const auto elements = [&](std::int64_t count) {
-    return std::to_string(count) + " elements of " + std::to_string(t.element_bytes) + " bytes";
-  };
-  const auto product = [](std::int64_t a, std::int64_t b) {
-    return std::to_string(a) + " x " + std::to_string(b);
-  };
   constexpr int unit = 16;  // bytes
   constexpr int largest_side = 256;
   constexpr std::int64_t pitch_end = std::int64_t{1} << 40;
   const auto check_pitch = [&](const char* what, std::int64_t pitch) {
-    const std::string text = std::string("the ") + what + ", " + elements(pitch) + ", ";
-    if (pitch < 0) refuse(text + "is negative");
-    if (pitch >= pitch_end / t.element_bytes) refuse(text + "is not below 2^40 bytes");
-    if (pitch * t.element_bytes % unit != 0) refuse(text + "is no multiple of 16 bytes");
+    const char* rule = pitch < 0                              ? "is negative"
+                       : pitch >= pitch_end / t.element_bytes ? "is not below 2^40 bytes"
+                       : pitch * t.element_bytes % unit != 0  ? "is no multiple of 16 bytes"
+                                                              : nullptr;
+    if (rule == nullptr) return;
+    throw ImpossibleTensor("tensor map: the %s, %" PRId64 " elements of %u bytes, %s", what, pitch,
+                           t.element_bytes, rule);
   };
 
   if (t.rows < 0 || t.cols < 0 || t.batch < 0) {
-    refuse("a size is negative: " + product(t.rows, t.cols) + ", batch " + std::to_string(t.batch));
+    throw ImpossibleTensor("tensor map: a size is negative: %d x %d, batch %d", t.rows, t.cols, t.batch);
   }
   if (t.box_rows < 1 || t.box_cols < 1 || t.box_rows > largest_side || t.box_cols > largest_side) {
-    refuse("the box is " + product(t.box_rows, t.box_cols) + "; each side can be 1 to 256");
+    throw ImpossibleTensor("tensor map: the box is %d x %d; each side can be 1 to 256", t.box_rows,
+                           t.box_cols);
   }
   if (t.box_cols * t.element_bytes % unit != 0) {
-    refuse("a row of the box, " + elements(t.box_cols) + ", is no multiple of 16 bytes");
+    throw ImpossibleTensor(
+        "tensor map: a row of the box, %d elements of %u bytes, is no multiple of 16 bytes", t.box_cols,
+        t.element_bytes);
   }
   if (const unsigned bytes = bytes_of(t.swizzle); bytes != 0 && t.box_cols * t.element_bytes != bytes) {
-    refuse("a row of the box, " + elements(t.box_cols) + ", does not have the " + std::to_string(bytes) +
-           " bytes that are swizzled");
+    throw ImpossibleTensor(
+        "tensor map: a row of the box, %d elements of %u bytes, does not have the %u bytes that are swizzled",
+        t.box_cols, t.element_bytes, bytes);
   }
   if (t.convert == Convert::to_tf32 && t.element_bytes != sizeof(float)) {
-    refuse(elements(1) + " cannot be rounded to TF32, which are floats");
+    throw ImpossibleTensor("tensor map: elements of %u bytes cannot be rounded to TF32, which are floats",
+                           t.element_bytes);
   }
   if (t.empty()) return;  // of the matrix nothing will be read
   if (const auto address = reinterpret_cast<std::uintptr_t>(t.matrix); address % unit != 0) {
-    char text[2 + 16 + 1];
-    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
-    refuse("the address " + std::string(text) + " is no multiple of 16 bytes");
+    throw ImpossibleTensor("tensor map: the address 0x%" PRIxPTR " is no multiple of 16 bytes", address);
   }
   check_pitch("leading dimension", t.ld);
   if (t.batch > 1) check_pitch("stride of the batch", t.stride);

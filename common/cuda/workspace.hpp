@@ -17,7 +17,6 @@ enum class Fill {
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
 
 #include "common/cuda/check.hpp"
@@ -39,7 +38,7 @@ class Workspace {
     if (memory_ != nullptr && elements <= capacity_) return memory_;
     CUDA_CHECK(cudaFree(memory_));
     memory_ = nullptr;
-    const std::size_t wanted = std::max(elements, std::size_t{1}), bytes = wanted * sizeof(T);
+    const std::size_t wanted = elements == 0 ? 1 : elements, bytes = wanted * sizeof(T);
     const bool possible = bytes / sizeof(T) == wanted;
     const cudaError_t status = possible ? cudaMalloc(&memory_, bytes) : cudaErrorMemoryAllocation;
     if (status == cudaErrorMemoryAllocation) {

@@ -4,7 +4,6 @@
 // problem, AnyGemm, and calls any step with it through an Entry.
 
 #include <exception>
-#include <variant>
 
 #include "common/accuracy.hpp"
 #include "common/gemm.hpp"
@@ -50,33 +49,36 @@ struct AnyGemm : GemmOf<void> {
 };
 
 // A step's function, which launches its kernel on the whole problem, and what it computes in; empty: there is
-// none.
+// none. Not a std::variant: <variant> takes long to compile.
 class Entry {
  public:
   constexpr Entry() = default;
-  template <typename T>
-  constexpr Entry(void (*step)(const GemmOf<T>&), Precision precision = usual_precision(input_of<T>))
-      : step_(step), precision_(precision) {}
+  constexpr Entry(void (*step)(const Gemm&), Precision precision = Precision::fp32)
+      : takes_(Takes::fp32), fp32_(step), precision_(precision) {}
+  constexpr Entry(void (*step)(const GemmBf16&), Precision precision = Precision::bf16)
+      : takes_(Takes::bf16), bf16_(step), precision_(precision) {}
   constexpr Entry(Ways (*step)(const Gemm&, Accuracy), Precision precision)
-      : step_(step), precision_(precision) {}
+      : takes_(Takes::fp32_and_accuracy), fp32_and_accuracy_(step), precision_(precision) {}
 
-  constexpr explicit operator bool() const { return step_.index() != 0; }
-  // Whether the step takes an Accuracy.
-  bool has_accuracies() const { return std::holds_alternative<WithAccuracy>(step_); }
-  Input input() const { return has_accuracies() ? Input::fp32 : static_cast<Input>(step_.index() - 1); }
+  constexpr explicit operator bool() const { return takes_ != Takes::nothing; }
+  bool has_accuracies() const { return takes_ == Takes::fp32_and_accuracy; }
+  Input input() const { return takes_ == Takes::bf16 ? Input::bf16 : Input::fp32; }
   Precision precision() const { return precision_; }
 
   Ways operator()(const AnyGemm& gemm) const {
-    if (has_accuracies()) return std::get<WithAccuracy>(step_)(gemm.as<float>(), gemm.accuracy);
-    with_element(input(), [&]<typename T>(T) { std::get<Function<T>>(step_)(gemm.as<T>()); });
+    if (takes_ == Takes::fp32_and_accuracy) return fp32_and_accuracy_(gemm.as<float>(), gemm.accuracy);
+    if (takes_ == Takes::fp32) fp32_(gemm.as<float>());
+    if (takes_ == Takes::bf16) bf16_(gemm.as<bf16>());
     return {};
   }
 
  private:
-  template <typename T>
-  using Function = void (*)(const GemmOf<T>&);
-  using WithAccuracy = Ways (*)(const Gemm&, Accuracy);
-  std::variant<std::monostate, Function<float>, Function<bf16>, WithAccuracy> step_;  // in the order of Input
+  enum class Takes { nothing, fp32, bf16, fp32_and_accuracy } takes_ = Takes::nothing;
+  union {
+    void (*fp32_)(const Gemm&) = nullptr;
+    void (*bf16_)(const GemmBf16&);
+    Ways (*fp32_and_accuracy_)(const Gemm&, Accuracy);
+  };
   Precision precision_ = Precision::fp32;
 };
 

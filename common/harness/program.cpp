@@ -18,7 +18,11 @@ const harness::Program program{
 #else
     nullptr,
 #endif
+#ifdef ONLY_OBSERVED
+    &run_on_cpu_observed,
+#else
     &run_on_cpu,
+#endif
 #ifdef HAVE_OBSERVED
     &run_on_cpu_observed,
 #else

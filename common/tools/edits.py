@@ -19,9 +19,9 @@ A file that holds an edited kernel also names its base, a step or the path of an
 
 From such files the build makes whole kernels (a row with `edited` in common/programs/meson.build):
 
-  python -m tools.edits FILE.toml KERNEL DEPFILE
+  python -m tools.edits FOLDER DEPFILE FILE.toml...
 
-writes the kernel's file, and for Ninja what it was made of. Standard library only.
+writes FOLDER/NAME.cuh for each that has changed, and for Ninja what they were made of. Standard library only.
 """
 
 import re
@@ -120,15 +120,21 @@ def with_header(source: str, header: str) -> str:
 
 
 def main() -> int:
-    file, made, depfile = map(Path, sys.argv[1:])
-    kernel = read_edited(file)
-    base = base_path(kernel.base)
-    try:
-        text = kernel.source()
-    except UsageError as problem:
-        raise UsageError(f"{file}: {problem}") from None
-    made.write_text(f"// {base}, changed by {file.name}: edit these, not this file.\n//\n{text}", "utf-8")
-    depfile.write_text(f"{made}: " + str(ROOT / base).replace(" ", "\\ ") + "\n", "utf-8")
+    folder, depfile, *files = map(Path, sys.argv[1:])
+    made_of = []
+    for file in files:
+        kernel = read_edited(file)
+        base = base_path(kernel.base)
+        try:
+            text = kernel.source()
+        except UsageError as problem:
+            raise UsageError(f"{file}: {problem}") from None
+        text = f"// {base}, changed by {file.name}: edit these, not this file.\n//\n{text}"
+        made = folder / f"{file.stem}.cuh"
+        if not made.exists() or made.read_text("utf-8") != text:  # what is older need not be compiled again
+            made.write_text(text, "utf-8")
+        made_of.append(f"{made}: " + str(ROOT / base).replace(" ", "\\ ") + "\n")
+    depfile.write_text("".join(made_of), "utf-8")
     return 0
 
 

@@ -1,7 +1,10 @@
 """On 64-bit ARM the CPU device counts as on any other processor, and the exercises are graded. A build for
 another processor (setup.sh --arm64) runs it in an emulator."""
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +19,17 @@ from cheats_test import CHEATS
 
 BUILD = Path(os.environ["BUILD"])
 EXERCISES = {exercise.name: exercise for exercise in read_all()}
+
+
+def test_every_step_compiles():
+    """Few are linked here; what comes before the machine code is the compiler's work on each."""
+    commands = json.loads((BUILD / "compile_commands.json").read_text())
+    units = [c["command"] for c in commands if re.match(r"common/programs/libcpu_\d\d_", c["output"])]
+    assert len(units) == len(list(ROOT.glob("steps/*/kernel.cu")))
+    for unit in units:
+        words = [*shlex.split(re.sub(r" -M(D|[FQT] \S+)", "", unit)), "-fsyntax-only"]
+        result = subprocess.run(words, cwd=BUILD, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("step", ["05_2d_tiling", "09_async_copy", "26_warp_tiles"])

@@ -64,7 +64,7 @@ constants = { BK = 4 }
 def make(tmp_path, text=EDITED):
     """What the build does with a file of an edited kernel."""
     (tmp_path / "a.toml").write_text(text)
-    command = [sys.executable, "-P", "-m", "tools.edits", "a.toml", "a.cuh", "deps"]
+    command = [sys.executable, "-P", "-m", "tools.edits", ".", "deps", "a.toml"]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 

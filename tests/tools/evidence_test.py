@@ -4,14 +4,14 @@ import itertools
 import json
 import os
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 from tools.base import UsageError
-from tools.claims.context import all_steps, evidence_of
+from tools.claims.context import Context, all_steps, evidence_of
+from tools.claims.objects import NotAvailable
 from tools.machine_code import sass
 from tools.machine_code.architectures import find_compiler
 from tools.machine_code.binary import find_tool
@@ -220,7 +220,7 @@ def test_calibration_needs_the_records_it_is_asked_for(refused, tmp_path):
     refused(*calibrate, "--steps", "02_coalescing", words=["02_coalescing.json"])
 
 
-def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):
+def test_all_wavefronts_of_aligned_kernels(profiles):
     """Shared memory and the L1 cache share 32 banks: the X-ray's wavefronts add up to the counter."""
     if not os.environ.get("BUILD"):
         pytest.skip("BUILD names no build directory")
@@ -229,14 +229,12 @@ def test_all_wavefronts_of_aligned_kernels(profiles, tmp_path):
         if grid_depends_on_device(step):
             continue
         run = profiles[step]["runs"][1]
-        size = ["--m", run["m"], "--n", run["n"], "--k", run["k"]]
-        program = Path(os.environ["BUILD"]) / "steps" / step / "run"
-        command = [program, "--xray", *map(str, size), "--json", tmp_path / "xray.json"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode == 3:
-            pytest.skip(done.stderr)
-        assert done.returncode == 0, done.stderr
-        kernel, *others = json.loads((tmp_path / "xray.json").read_text())[0]["xray"]["kernels"]
+        context = Context(Path(os.environ["BUILD"]), step)
+        try:
+            record = context.xray_record(step, run["m"], run["n"], run["k"])
+        except NotAvailable as lacking:
+            pytest.skip(str(lacking))
+        kernel, *others = record["xray"]["kernels"]
         if others:
             continue  # of which one was profiled
         # A copy's two sides are one access: its wavefronts stand on the shared side.

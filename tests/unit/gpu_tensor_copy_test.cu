@@ -109,7 +109,7 @@ void expect_refused() {
     bool refused = false;
     try {
       tensor_map(x.data() + (ld == 7 ? 0 : 1), 8, 7, ld, 1, 0, 8, 4);
-    } catch (const std::invalid_argument&) {
+    } catch (const ImpossibleTensor&) {
       refused = true;
     }
     expect(refused, "what is not aligned is refused");

@@ -12,7 +12,7 @@ namespace {
 std::string refusal(const std::function<void()>& body) {
   try {
     body();
-  } catch (const std::invalid_argument& error) {
+  } catch (const ImpossibleTensor& error) {
     return error.what();
   }
   return "none";

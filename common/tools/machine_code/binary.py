@@ -1,11 +1,14 @@
 """Gets machine code out of a program: runs NVIDIA's cuobjdump and nvdisasm, and c++filt for the names."""
 
+import hashlib
 import os
+import pickle
 import re
 import shutil
 import subprocess
 import sysconfig
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -105,10 +108,42 @@ def launches(cubin: Path) -> dict[str, int | None]:
     return found
 
 
-def disassemble(
-    program: Path, arch: str, wanted: set[str]
-) -> dict[str, tuple[list[Instruction], int | None]]:
-    """Of the kernels with these symbols, the instructions and the threads of a block, if they are known."""
+# By symbol, the instructions of a kernel and the threads of a block, if they are known.
+Disassembly = dict[str, tuple[list[Instruction], int | None]]
+
+
+@cache
+def reader() -> str:
+    """What reads machine code: the disassembler and this package, in a word."""
+    own = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+    tool = Path(find_tool("nvdisasm")).stat()
+    return hashlib.sha256(own + f"{tool.st_mtime_ns} {tool.st_size}".encode()).hexdigest()[:16]
+
+
+def disassemble(program: Path, arch: str, wanted: set[str]) -> Disassembly:
+    """Of the kernels with these symbols. What a program of a build holds is kept in <build>/sass-cache for
+    as long as neither it nor what reads it changes: many tools ask, each in a process of its own."""
+    folder, status = program.absolute().parent, program.stat()
+    build = folder.parent.parent
+    if program.suffix == ".cubin" or not (build / "build.ninja").exists():
+        return _disassemble(program, arch, wanted)
+    prefix = f"{folder.name}-{program.name}-{arch}-"
+    kept = build / "sass-cache" / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}-{reader()}"
+    with suppress(OSError, ValueError, EOFError, pickle.UnpicklingError):
+        return pickle.loads(kept.read_bytes())
+    found = _disassemble(program, arch, wanted)
+    with suppress(OSError):  # a build directory that cannot be written to costs time only
+        kept.parent.mkdir(exist_ok=True)
+        new = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
+        new.write_bytes(pickle.dumps(found))
+        new.replace(kept)
+        for old in kept.parent.glob(f"{prefix}*"):
+            if old != kept and old.suffix != ".tmp":
+                old.unlink(missing_ok=True)
+    return found
+
+
+def _disassemble(program: Path, arch: str, wanted: set[str]) -> Disassembly:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         cubins = [program.resolve()]
