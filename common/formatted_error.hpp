@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <exception>
 
-// An exception whose message is formatted as by printf(); Kind tells one sort of error from the others. For what
-// kernels' files include: to read <string> and <stdexcept> takes nvcc longer than to compile most kernels.
+// An exception whose message is formatted as by printf(); Kind tells one sort of error from the others. For
+// what kernels' files include: to read <string> and <stdexcept> takes nvcc longer than to compile most
+// kernels.
 template <typename Kind>
 class FormattedError : public std::exception {
  public:

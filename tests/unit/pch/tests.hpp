@@ -1,5 +1,5 @@
-// What every test includes, compiled once for each executable of several files: to read it takes the compiler longer
-// than the tests' own code.
+// What every test includes, compiled once for each executable of several files: to read it takes the compiler
+// longer than the tests' own code.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
