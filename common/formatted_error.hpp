@@ -10,7 +10,8 @@
 template <typename Kind>
 class FormattedError : public std::exception {
  public:
-  [[gnu::format(printf, 2, 3)]] explicit FormattedError(const char* format, ...) {
+  // Not printf: that is a macro where exercises are compiled.
+  [[gnu::format(__printf__, 2, 3)]] explicit FormattedError(const char* format, ...) {
     std::va_list values;
     va_start(values, format);
     std::vsnprintf(text_, sizeof text_, format, values);

@@ -278,7 +278,8 @@ class Toolchain:
         result = program.link_program(folder / name, **objects)
         if result.returncode == 0:
             return
-        match = re.search(r"undefined reference to [`'](.*?)'", result.stdout, re.IGNORECASE)
+        # GNU's linkers, and LLVM's.
+        match = re.search(r"undefined (?:reference to [`']|symbol: )(.*?)'?$", result.stdout, re.MULTILINE)
         if match is None:
             raise BuildError(f"the linker fails: {first_error(result)}")
         says = f"the program does not link: `{match[1]}` is declared and nowhere defined."

@@ -154,6 +154,7 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
         if symbol.section.startswith((".tbss", ".tdata")):
             shared[symbol.name.rpartition("::")[0]].append(symbol)
     for function, arrays in shared.items():
+        arrays.sort(key=lambda array: line_of(array, source))
         if not function.startswith("(anonymous namespace)"):
             says = f"`{arrays[0].last}` lies outside of `namespace {{`; declare it within the kernel."
             raise Failed(Finding("rule", says, line_of(arrays[0], source), look="its declaration."))
