@@ -28,7 +28,6 @@ from tools.grading.predict import grade_answers
 from tools.grading.run import (
     ABOVE,
     BELOW,
-    NARROW,
     Outcome,
     Problem,
     aligned_problem,
@@ -44,7 +43,7 @@ from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_s
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
 Sizes = tuple[int, int, int]
-RAGGED = ABOVE, NARROW, BELOW  # of the ragged problems
+RAGGED = ABOVE, BELOW  # of the ragged problems
 EXPECTED: dict[tuple[Path, str, str], list[list[bool]]] = {}  # of Grader.expected(), for a class
 
 
@@ -181,15 +180,14 @@ class Grader:
         records = self._take_xrays(problems)
         # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
         edge = (BELOW[0] * BELOW[1] / max(records[0]["xray"]["blocks"], 1)) ** 0.5
-        large = NARROW if 2 * edge <= NARROW[1] else ABOVE
-        problems.append(ragged_problem(self.chooser, large))
+        problems.append(ragged_problem(self.chooser, ABOVE))
         for unit in [u for u in UNITS if u >= edge]:
             problems.append(aligned_problem(self.chooser, unit))
             records += self._take_xrays(problems[len(records) :])
-            if _whole_tiles(records[-1], records[1], large):
+            if _whole_tiles(records[-1], records[1]):
                 break
         below, above, *_, whole = map(self._elsewhere, records, problems)
-        return whole, {large: above, BELOW: below}
+        return whole, {ABOVE: above, BELOW: below}
 
     def _check_goals(
         self, toolchain: Toolchain, whole: Elsewhere, ragged: dict[Sizes, Elsewhere], grade: Grade
@@ -267,7 +265,7 @@ def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: Record, ragged: Record, sizes: Sizes) -> bool:
+def _whole_tiles(record: Record, ragged: Record) -> bool:
     """Whether blocks that divide the sizes just above the ragged problem's divide this one."""
-    (m, n, _), (m0, n0, _) = _shape(record), sizes
+    (m, n, _), (m0, n0, _) = _shape(record), ABOVE
     return record["xray"]["blocks"] * m0 * n0 == ragged["xray"]["blocks"] * m * n

@@ -125,9 +125,8 @@ def observed_problems(chooser: random.Random) -> list[Problem]:
 
 
 # Just below these sizes, which tiles divide, edges waste little: one above all whose accesses are counted
-# otherwise, with few terms, so that it takes no longer, and one below. Small tiles read more of what an X-ray
-# looks at, and fewer of them show as much.
-ABOVE, NARROW, BELOW = (768, 256, 32), (768, 128, 32), (128, 128, 64)
+# otherwise, with few terms, so that it takes no longer, and one below.
+ABOVE, BELOW = (768, 256, 32), (128, 128, 64)
 
 
 def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
