@@ -72,6 +72,27 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
+// What the guard needs to know of several lines: the most lossy elements, and zeros, in one of them. Of rows
+// and columns together: at an element of C.
+struct Most {
+  unsigned lossy, zeros;
+};
+__device__ __forceinline__ Most operator+(const Most& rows, const Most& cols) {
+  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros};
+}
+template <int LINES>
+__device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
+  Most most{};
+  for (int i = threadIdx.x % 32; i < LINES; i += 32) {
+    most = {max(most.lossy, lines[i].lossy), max(most.zeros, lines[i].zeros)};
+  }
+  for (int apart = 1; apart < 32; apart *= 2) {
+    most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
+            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart))};
+  }
+  return most;
+}
+
 template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
 __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
@@ -87,6 +108,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const unsigned most_zeros = accuracy == Accuracy::strict ? max(g.K - least_proved(g.K), 0) : ~0u;
 
   if (threadIdx.x == 0) {
+    prefetch_tensor_map(parts_a);
+    prefetch_tensor_map(parts_b);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(&full[stage], 1);
       mbarrier_init(&empty[stage], CONSUMERS);
@@ -144,17 +167,27 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const auto release = [&](int read) {
     if (thread == 0) mbarrier_arrive(&empty[read]);
   };
+  // Requested a tile ahead: behind the products nothing would hide the latency.
+  const auto request_facts = [&](int number, int set) {
+    const Part tile = find_tile<BM>(g, number);
+    const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
+                       col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
+    const int rows = number < tiles ? g.M - tile.row0 - m : 0, cols = number < tiles ? g.N - tile.col0 : 0;
+    if (thread < MM)
+      async_copy<sizeof(Line)>(&all_rows[warpgroup][set][thread], lines_a + row0 + thread, thread < rows);
+    async_copy<sizeof(Line)>(&all_cols[warpgroup][set][thread], lines_b + col0 + thread, thread < cols);
+    async_copy_commit();
+  };
+  request_facts(blockIdx.x, 0);
   int turn = 0;  // this block's tiles so far
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    // Requested before the products: behind them nothing would hide the latency.
-    Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
-    const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
-                       col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
-    if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
-    async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
-    async_copy_commit();
+    async_copy_wait<0>();
+    named_barrier_sync(1 + warpgroup, 128);  // facts are there, and nobody needs those of the tile before
+    request_facts(number + gridDim.x, (turn + 1) % 2);
+    const Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
+    const Most most = guarded ? most_of(of_rows) + most_of(of_cols) : Most{};
     float products[BN / 2], small[BN / 2], sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
@@ -197,43 +230,27 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       next();
     }
 
-    async_copy_wait<0>();
-    named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
-    // A thread has two rows, eight apart, and of every eight columns two neighbours.
-    Line of_row[2];
-    bool exists[2];
-    for (int r = 0; r < 2; ++r) {
-      const int row = wgmma_place(thread, 2 * r).row;
-      exists[r] = row < rows;
-      of_row[r] = of_rows[row];
-    }
-    bool few_terms = false, shows = false, special = false, unproved = false;
-#pragma unroll
-    for (int j = 0; j < BN / 2; j += 4) {
-      const int col = wgmma_place(thread, j).col;
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const unsigned of_col = of_cols[col + c].lossy;
-        const unsigned zeros = of_cols[col + c].zeros;
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int i = j + 2 * r + c;
-          const bool here = exists[r] & (col + c < cols);
-          const unsigned lossy = of_row[r].lossy + of_col;
-          few_terms |= here & (products[i] < LEAST_TERMS);
-          shows |= here & (fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy));
-          special |= here & (lossy >= SPECIAL);
-          unproved |= here & (of_row[r].zeros + zeros > most_zeros);
-        }
-      }
-    }
     auto path = Path::fast;
     if (guarded) {
-      path = unproved    ? Path::unproved
-             : special   ? Path::special
-             : shows     ? Path::lossy
-             : few_terms ? Path::few_terms
-                         : Path::fast;
+      bool few_terms = false, shows = false;
+#pragma unroll
+      for (int i = 0; i < BN / 2; ++i) {
+        const auto [row, col] = wgmma_place(thread, i);
+        few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+      }
+      if (most.lossy > 0) {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) {
+          const auto [row, col] = wgmma_place(thread, i);
+          const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
+          shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
+        }
+      }
+      path = most.zeros > most_zeros ? Path::unproved
+             : most.lossy >= SPECIAL ? Path::special
+             : shows                 ? Path::lossy
+             : few_terms             ? Path::few_terms
+                                     : Path::fast;
       unsigned& of_part = worst[warpgroup][turn % 3];
       if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
       named_barrier_sync(1 + warpgroup, 128);
@@ -250,17 +267,18 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 4) {
-      const int col = wgmma_place(thread, j).col;
-      if (col >= cols) continue;
-      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[col + 1].exponent;
+    for (int first = 0; first < BN / 2; first += 16) {
+      int exponents[8];  // of the columns of 16 sums: all are loaded before the first is needed
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (!exists[r]) continue;
-        const int i = j + 2 * r;
-        update2<ALIGNED>(&C[wgmma_place(thread, i).row * g.ldc + col], cols - col,
-                         scaled(sums[i], of_row[r].exponent + exponent0),
-                         scaled(sums[i + 1], of_row[r].exponent + exponent1), g.alpha, g.beta);
+      for (int c = 0; c < 8; ++c)
+        exponents[c] = of_cols[wgmma_place(thread, first + c / 2 * 4 + c % 2).col].exponent;
+#pragma unroll
+      for (int i = first; i < first + 16; i += 2) {
+        const auto [row, col] = wgmma_place(thread, i);
+        const int of_row = of_rows[row].exponent, *of_col = &exponents[(i - first) / 4 * 2];
+        update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0,
+                         scaled(sums[i], of_row + of_col[0]), scaled(sums[i + 1], of_row + of_col[1]),
+                         g.alpha, g.beta);
       }
     }
   }
@@ -319,9 +337,9 @@ void multiply(const Gemm& g, Transposed transposed, Accuracy accuracy, const Mem
     launch_fp32<1, true>(g, transposed, memory);
     return;
   }
-  const bool aligned = is_aligned(g);
-  split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a, aligned && (!transposed.a || g.M % 4 == 0)}, memory.a,
-        {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b, aligned}, memory.b, g.batch, memory.ledger);
+  split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a}, memory.a,
+        {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b}, memory.b,
+        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.ledger);
   // Half a tile takes more than half the time, by a fifth. It is worth it where it saves a half-empty wave.
   const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
   const auto launches = 6 * waves(small) < 5 * 2 * waves(large) ? launch_all<1> : launch_all<2>;

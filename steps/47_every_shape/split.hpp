@@ -46,7 +46,6 @@ struct Lines {
   int lines, K;
   std::int64_t ld, stride;
   bool columns;  // of the matrix as it lies in memory; otherwise they are its rows
-  bool aligned;
 };
 
 // Where their parts go. Pitches are multiples of 8 elements: 16 bytes.
@@ -101,16 +100,6 @@ __device__ __forceinline__ void load(float (&x)[TL][TK], const Lines& from, cons
     for (int j = 0; j < 4; ++j) (COLUMNS ? x[j][e] : x[l][e + j]) = of_four[j];
   }
 }
-template <bool COLUMNS>
-__device__ __forceinline__ void load(float (&x)[TL][TK], const Lines& from, const float* data, int line,
-                                     int k) {
-  if (from.aligned) {
-    load<COLUMNS, true>(x, from, data, line, k);
-  } else {
-    load<COLUMNS, false>(x, from, data, line, k);
-  }
-}
-
 // Over so many threads of a warp that have the same lines.
 template <int COUNT>
 __device__ __forceinline__ unsigned sum_of(unsigned value) {
@@ -151,7 +140,7 @@ __device__ __forceinline__ unsigned byte_of(unsigned four, int l) { return four 
 
 // What a cluster does: splits STRIP lines. Each of its blocks has every gridDim-th slice of their terms, and
 // reads it once if it has no more than one.
-template <bool COLUMNS>
+template <bool COLUMNS, bool ALIGNED>
 __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, const SplitLines& to,
                                             int blocks) {
   auto& [largest, lossy, zeros, all_lossy, all_zeros] = shared;
@@ -170,8 +159,9 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
 
   float x[TL][TK];
   unsigned most[TL] = {};  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
+#pragma unroll 1
   for (int slice = 0; slice < slices; ++slice) {
-    load<COLUMNS>(x, from, data, line, k_of(slice));
+    load<COLUMNS, ALIGNED>(x, from, data, line, k_of(slice));
 #pragma unroll
     for (int i = 0; i < TL * TK; ++i) {
       most[i / TK] = max(most[i / TK], __float_as_uint(x[i / TK][i % TK]) & 0x7fffffff);
@@ -183,15 +173,17 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
     if (speaks) atomicMax(&largest[first + l], most[l]);
   }
   cluster_sync();
+#pragma unroll 1
   for (int block = 0; block < blocks; ++block) {
 #pragma unroll
     for (int l = 0; l < TL; ++l) most[l] = max(most[l], *cluster_map_shared(&largest[first + l], block));
   }
 
   const std::int64_t plane = from.lines * to.pitch;
+#pragma unroll 1
   for (int slice = slices - 1; slice >= 0; --slice) {  // the last one is still here
     const int k = k_of(slice);
-    if (slice < slices - 1) load<COLUMNS>(x, from, data, line, k);
+    if (slice < slices - 1) load<COLUMNS, ALIGNED>(x, from, data, line, k);
     unsigned counts = 0, lost = 0, none = 0;  // of the four lines, a byte each
 #pragma unroll
     for (int l = 0; l < TL; ++l) {
@@ -255,6 +247,7 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
       if (line + l >= from.lines) continue;
       const bool special = most[l] >= 0x7f800000;
       unsigned lost = 0, none = 0;
+#pragma unroll 1
       for (int block = 0; block < blocks; ++block) {
         lost += all_lossy[block][first + l];
         none += all_zeros[block][first + l];
@@ -265,8 +258,9 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
   }
 }
 
-// Blocks with y = 0 split A, those with y = 1 B.
-__global__ void __launch_bounds__(THREADS, 4)
+// Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
+template <bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, 3)
     split_lines(Lines a, SplitLines a_to, Lines b, SplitLines b_to, int blocks, Ledger* ledger) {
   auto& shared = dynamic_shared<Shared>();
   let_next_launch_begin();
@@ -275,21 +269,21 @@ __global__ void __launch_bounds__(THREADS, 4)
   const Lines from = blockIdx.y == 0 ? a : b;
   const SplitLines to = blockIdx.y == 0 ? a_to : b_to;
   if (from.columns) {
-    split_strip<true>(shared, from, to, blocks);
+    split_strip<true, ALIGNED>(shared, from, to, blocks);
   } else {
-    split_strip<false>(shared, from, to, blocks);
+    split_strip<false, ALIGNED>(shared, from, to, blocks);
   }
 }
 
 }  // namespace splitting
 
-// Splits A and B. The ledger is cleared on the way.
-void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, int batch,
-           Ledger* ledger) {
+// Splits A and B; aligned: both, to float4. The ledger is cleared on the way.
+void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, bool aligned,
+           int batch, Ledger* ledger) {
   using namespace splitting;
   const int blocks = min(MOST_BLOCKS, ceil_div(a.K, SLICE));
   const unsigned strips = ceil_div(max(a.lines, b.lines), STRIP);
-  launch(split_lines,
+  launch(aligned ? split_lines<true> : split_lines<false>,
          LaunchConfig{.grid = dim3(strips * blocks, 2, batch),
                       .block = dim3(THREADS),
                       .shared_bytes = sizeof(Shared),
