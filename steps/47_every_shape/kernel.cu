@@ -72,23 +72,26 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-// What the guard needs to know of several lines: the most lossy elements, and zeros, in one of them. Of rows
-// and columns together: at an element of C.
+// The most lossy elements, zeros and magnitude of an exponent in one of several lines. Of rows and columns
+// together: at an element of C.
 struct Most {
   unsigned lossy, zeros;
+  int exponent;
 };
 __device__ __forceinline__ Most operator+(const Most& rows, const Most& cols) {
-  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros};
+  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros, rows.exponent + cols.exponent};
 }
 template <int LINES>
 __device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
   Most most{};
   for (int i = threadIdx.x % 32; i < LINES; i += 32) {
-    most = {max(most.lossy, lines[i].lossy), max(most.zeros, lines[i].zeros)};
+    const Line line = lines[i];
+    most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.exponent, abs(line.exponent))};
   }
   for (int apart = 1; apart < 32; apart *= 2) {
     most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
-            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart))};
+            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart)),
+            max(most.exponent, __shfl_xor_sync(0xffffffff, most.exponent, apart))};
   }
   return most;
 }
@@ -167,27 +170,17 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const auto release = [&](int read) {
     if (thread == 0) mbarrier_arrive(&empty[read]);
   };
-  // Requested a tile ahead: behind the products nothing would hide the latency.
-  const auto request_facts = [&](int number, int set) {
-    const Part tile = find_tile<BM>(g, number);
-    const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
-                       col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
-    const int rows = number < tiles ? g.M - tile.row0 - m : 0, cols = number < tiles ? g.N - tile.col0 : 0;
-    if (thread < MM)
-      async_copy<sizeof(Line)>(&all_rows[warpgroup][set][thread], lines_a + row0 + thread, thread < rows);
-    async_copy<sizeof(Line)>(&all_cols[warpgroup][set][thread], lines_b + col0 + thread, thread < cols);
-    async_copy_commit();
-  };
-  request_facts(blockIdx.x, 0);
   int turn = 0;  // this block's tiles so far
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    async_copy_wait<0>();
-    named_barrier_sync(1 + warpgroup, 128);  // facts are there, and nobody needs those of the tile before
-    request_facts(number + gridDim.x, (turn + 1) % 2);
-    const Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
-    const Most most = guarded ? most_of(of_rows) + most_of(of_cols) : Most{};
+    // Requested before the products: behind them nothing would hide the latency.
+    Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
+    const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
+                       col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
+    if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
+    async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
+    async_copy_commit();
     float products[BN / 2], small[BN / 2], sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
@@ -230,6 +223,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       next();
     }
 
+    async_copy_wait<0>();
+    named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
+    const Most most = most_of(of_rows) + most_of(of_cols);
     auto path = Path::fast;
     if (guarded) {
       bool few_terms = false, shows = false;
@@ -266,20 +262,28 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if (path != Path::fast) continue;
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
+    const auto store = [&](const auto& scaled) {
 #pragma unroll
-    for (int first = 0; first < BN / 2; first += 16) {
-      int exponents[8];  // of the columns of 16 sums: all are loaded before the first is needed
+      for (int first = 0; first < BN / 2; first += 16) {
+        int exponents[8];  // of the columns of 16 sums: all are loaded before the first is needed
 #pragma unroll
-      for (int c = 0; c < 8; ++c)
-        exponents[c] = of_cols[wgmma_place(thread, first + c / 2 * 4 + c % 2).col].exponent;
+        for (int c = 0; c < 8; ++c) {
+          exponents[c] = of_cols[wgmma_place(thread, first + c / 2 * 4 + c % 2).col].exponent;
+        }
 #pragma unroll
-      for (int i = first; i < first + 16; i += 2) {
-        const auto [row, col] = wgmma_place(thread, i);
-        const int of_row = of_rows[row].exponent, *of_col = &exponents[(i - first) / 4 * 2];
-        update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0,
-                         scaled(sums[i], of_row + of_col[0]), scaled(sums[i + 1], of_row + of_col[1]),
-                         g.alpha, g.beta);
+        for (int i = first; i < first + 16; i += 2) {
+          const auto [row, col] = wgmma_place(thread, i);
+          const int of_row = of_rows[row].exponent, *of_col = &exponents[(i - first) / 4 * 2];
+          update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0,
+                           scaled(sums[i], of_row + of_col[0]), scaled(sums[i + 1], of_row + of_col[1]),
+                           g.alpha, g.beta);
+        }
       }
+    };
+    if (most.exponent <= 126) {
+      store([](float sum, int exponent) { return sum * splitting::power_of_two(exponent); });
+    } else {
+      store([](float sum, int exponent) { return scaled(sum, exponent); });
     }
   }
 }

@@ -179,11 +179,24 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
     for (int l = 0; l < TL; ++l) most[l] = max(most[l], *cluster_map_shared(&largest[first + l], block));
   }
 
-  const std::int64_t plane = from.lines * to.pitch;
+  // Parts take their elements' place: of a line, four pairs of hi and four of lo.
+  const auto store = [&](int k) {
+    const std::int64_t plane = from.lines * to.pitch;
+#pragma unroll
+    for (int l = 0; l < TL; ++l) {
+      if (line + l >= from.lines || k >= to.pitch) continue;
+      fp16* hi = to.parts + matrix * PARTS * plane + (line + l) * to.pitch + k;
+      float4_at(reinterpret_cast<float*>(hi)) = make_float4(x[l][0], x[l][1], x[l][2], x[l][3]);
+      float4_at(reinterpret_cast<float*>(hi + plane)) = make_float4(x[l][4], x[l][5], x[l][6], x[l][7]);
+    }
+  };
 #pragma unroll 1
   for (int slice = slices - 1; slice >= 0; --slice) {  // the last one is still here
     const int k = k_of(slice);
-    if (slice < slices - 1) load<COLUMNS, ALIGNED>(x, from, data, line, k);
+    if (slice < slices - 1) {
+      store(k_of(slice + 1));
+      load<COLUMNS, ALIGNED>(x, from, data, line, k);
+    }
     unsigned counts = 0, lost = 0, none = 0;  // of the four lines, a byte each
 #pragma unroll
     for (int l = 0; l < TL; ++l) {
@@ -191,30 +204,32 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
       const int s = special ? 0 : scale_for(most[l]);
       // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
       const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-      unsigned pairs[PARTS][TK / 2];
+      float scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+#pragma unroll
+      for (int e = 0; e < TK; ++e) {
+        taken[e] = scaled[e] = x[l][e] * factor;
+        smallest = fminf(smallest, fabsf(scaled[e]));
+      }
+      if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
+#pragma unroll
+        for (int e = 0; e < TK; ++e) {
+          const float element = x[l][e];
+          scaled[e] = special ? stand_in(element) : element * factor * rest;
+          // Not zero unless the element is.
+          const float magnitude = fabsf(scaled[e]);
+          taken[e] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[e];
+          if (magnitude < LEAST_KEPT && element != 0.0f) lost += 1 << 8 * l;
+          if (element == 0.0f && k + e < from.K) none += 1 << 8 * l;
+        }
+      }
 #pragma unroll
       for (int e = 0; e < TK; e += 2) {
-        float scaled[2], taken[2];  // as they are, and what hi takes of them: not zero unless they are
-        for (int i = 0; i < 2; ++i) {
-          const float element = x[l][e + i];
-          scaled[i] = special ? stand_in(element) : element * factor * rest;
-          const float magnitude = fabsf(scaled[i]);
-          if (magnitude >= COUNTED) counts += 1 << 8 * l;
-          if (magnitude < LEAST_KEPT && element != 0.0f) lost += 1 << 8 * l;
-          if (element == 0.0f && k + e + i < from.K) none += 1 << 8 * l;
-          taken[i] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[i];
-        }
-        pairs[0][e / 2] = pack_fp16(taken[0], taken[1]);
-        const float rest0 = scaled[0] - first_fp16(pairs[0][e / 2]);
-        const float rest1 = scaled[1] - second_fp16(pairs[0][e / 2]);
-        pairs[1][e / 2] = special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE);
-      }
-      if (line + l < from.lines && k < to.pitch) {
-        fp16* hi = to.parts + matrix * PARTS * plane + (line + l) * to.pitch + k;
-        for (int part = 0; part < PARTS; ++part) {
-          const unsigned (&p)[4] = pairs[part];
-          float4_at(reinterpret_cast<float*>(hi + part * plane)) = make_float4(
-              __uint_as_float(p[0]), __uint_as_float(p[1]), __uint_as_float(p[2]), __uint_as_float(p[3]));
+        const unsigned hi = pack_fp16(taken[e], taken[e + 1]);
+        const float rest0 = scaled[e] - first_fp16(hi), rest1 = scaled[e + 1] - second_fp16(hi);
+        x[l][e / 2] = __uint_as_float(hi);
+        x[l][TK / 2 + e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
+        for (int i = e; i < e + 2; ++i) {
+          if (fabsf(scaled[i]) >= COUNTED) counts += 1 << 8 * l;
         }
       }
     }
@@ -240,7 +255,10 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
     *cluster_map_shared(&all_lossy[rank][threadIdx.x], 0) = lossy[threadIdx.x];
     *cluster_map_shared(&all_zeros[rank][threadIdx.x], 0) = zeros[threadIdx.x];
   }
-  cluster_sync();
+  cluster_arrive();
+  // Behind the arrival, which waits until what was stored before it is visible to other blocks.
+  store(k_of(0));
+  cluster_wait();
   if (rank == 0 && threadIdx.x < ACROSS) {
 #pragma unroll
     for (int l = 0; l < TL; ++l) {
@@ -258,16 +276,24 @@ __device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, c
   }
 }
 
+// A matrix, and where its parts go.
+struct Operand {
+  Lines from;
+  SplitLines to;
+};
+struct Operands {
+  Operand a_and_b[2];
+};
+
 // Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
 template <bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, 3)
-    split_lines(Lines a, SplitLines a_to, Lines b, SplitLines b_to, int blocks, Ledger* ledger) {
+    split_lines(const __grid_constant__ Operands operands, int blocks, Ledger* ledger) {
   auto& shared = dynamic_shared<Shared>();
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is written here
   if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *ledger = {};
-  const Lines from = blockIdx.y == 0 ? a : b;
-  const SplitLines to = blockIdx.y == 0 ? a_to : b_to;
+  const auto& [from, to] = operands.a_and_b[blockIdx.y];
   if (from.columns) {
     split_strip<true, ALIGNED>(shared, from, to, blocks);
   } else {
@@ -289,7 +315,7 @@ void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLi
                       .shared_bytes = sizeof(Shared),
                       .cluster = dim3(blocks, 1, 1),
                       .overlaps_previous = true},
-         a, a_to, b, b_to, blocks, ledger);
+         Operands{{{a, a_to}, {b, b_to}}}, blocks, ledger);
 }
 
 }  // namespace
