@@ -1,18 +1,18 @@
 // Step 47: every shape: an epilogue that waits for nothing, tiles by size, and three accuracies.
 //
 // Idea      What the guard costs in step 46 is latency: for each column an element's thread loads what is
-// known
-//           of it, behind a branch, one load after the other. Here a warpgroup requests all of that before it
-//           multiplies, and looks at it without branches. And what parts 1 and 3 of the ladder have taught:
-//           tiles of 64 rows where those of 128 leave multiprocessors idle, launches that overlap, an FP32
-//           kernel like step 11's for what the guard refuses.
-// Change    Rows' and columns' facts come by asynchronous copies. The tensor cores get the large products of
-// a
-//           k-tile first and never drain: those are added to the sums while the small products run. Both
-//           operands are split by one launch. A template parameter for the tile's rows; fp32_parts.hpp.
-//           `fast` looks at nothing but K; infinities and NaNs pass through the tensor cores. In `strict`
-//           parts are computed in FP32, too, of which an element may be the sum of so few products that the
-//           bound of FP32 summation, u for each of them, is below what is proved for FP16 products.
+//           known of it, behind a branch, one load after the other. Here a warpgroup requests all of that
+//           before it multiplies, and looks at it without branches. And what parts 1 and 3 of the ladder have
+//           taught: tiles of 64 rows where those of 128 leave multiprocessors idle, launches that overlap, an
+//           FP32 kernel like step 11's for what the guard refuses.
+// Change    Rows' and columns' facts come by asynchronous copies. Counts come before the k-tiles: a tile of
+//           which every part has an element of few products gets none. The tensor cores get the large
+//           products of a k-tile first and never drain: those are added to the sums while the small products
+//           run. Both operands are split by one launch. A template parameter for the tile's rows;
+//           fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the tensor cores.
+//           In `strict` parts are computed in FP32, too, of which an element may be the sum of so few
+//           products that the bound of FP32 summation, u for each of them, is below what is proved for FP16
+//           products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -64,6 +64,7 @@ struct alignas(1024) Tiles {
   Line of_cols[CONSUMERS][2][BN];
   unsigned worst[CONSUMERS]
                 [3];  // Path of a warpgroup's part of C, for the tile at hand, the one before and after
+  bool refused[CONSUMERS][2];  // the part needs no products; for a tile and the next
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
@@ -79,7 +80,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
                const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger, Accuracy accuracy) {
   using Shared = Tiles<CONSUMERS>;
   constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
-  auto& [As, Bs, full, empty, all_rows, all_cols, worst] = dynamic_shared<Shared>();
+  constexpr int AHEAD = STAGES - 1;  // k-tiles that are copied before the counts have been looked at
+  auto& [As, Bs, full, empty, all_rows, all_cols, worst, refused] = dynamic_shared<Shared>();
 
   const int tiles = tiles_of(g, BM), k_tiles = ceil_div(g.K, BK);
   const bool guarded = accuracy != Accuracy::fast;
@@ -98,17 +100,29 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   let_next_launch_begin();
   wait_for_previous_launch();
 
-  int stage = 0;
+  int stage = 0, turn = 0;  // turn: this block's tiles so far
+  // Whether all parts of the tile need no products: known when the last counts' stage is empty.
+  const auto skipped = [&] {
+    bool all = true;
+    for (int part = 0; part < CONSUMERS; ++part) all &= refused[part][turn % 2];
+    return all;
+  };
   if (threadIdx.x < 128) {
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     if (threadIdx.x > 0) return;
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       const bool backwards = number / gridDim.x % 2 == 1;
-      for (int i = 0; i < k_tiles + count_tiles; ++i) {
+      for (int i = -count_tiles; i < k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
-        if (i < k_tiles) {
+        if (i < 0) {
+          const int first = (i + count_tiles) * BK;
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
+        } else {
+          if (guarded && i == AHEAD && skipped()) break;  // this stage had the last counts
           const int k0 = (backwards ? k_tiles - 1 - i : i) * BK;
           mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * PARTS * BK * (BM + BN));
           for (int part = 0; part < PARTS; ++part) {
@@ -116,11 +130,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
             tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage]);
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
-        } else {
-          const int first = (i - k_tiles) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
@@ -144,10 +153,58 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const auto release = [&](int read) {
     if (thread == 0) mbarrier_arrive(&empty[read]);
   };
-  int turn = 0;  // this block's tiles so far
-  for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+  for (int number = blockIdx.x; number < tiles; number += gridDim.x, ++turn) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
+    // A thread has two rows, eight apart, and of every eight columns two neighbours.
+    const auto exists = [&](int j) {
+      const auto [row, col] = wgmma_place(thread, j);
+      return (row < rows) & (col < cols);
+    };
+    const auto conclude = [&](Path path) {
+      if (thread > 0 || rows <= 0) return;
+      atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
+      if (path != Path::fast) list[atomicAdd(&ledger->listed, 1u)] = number * CONSUMERS + warpgroup;
+    };
+    float products[BN / 2], small[BN / 2], sums[BN / 2];
+
+    unsigned& of_part = worst[warpgroup][turn % 3];
+    if (guarded) {
+      for (int i = 0; i < count_tiles; ++i) {
+        if (i > 0) release(stage), next();
+        mbarrier_wait(&full[stage], parity);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
+        wgmma_commit();
+        wgmma_wait<0>(products);
+      }
+      bool few_terms = false;
+#pragma unroll
+      for (int j = 0; j < BN / 2; ++j) few_terms |= exists(j) & (products[j] < LEAST_TERMS);
+      if (few_terms) atomicMax(&of_part, static_cast<unsigned>(Path::few_terms));
+      named_barrier_sync(1 + warpgroup, 128);
+      const bool no_products = rows <= 0 || of_part > 0;
+      if (thread == 0) {
+        refused[warpgroup][turn % 2] = no_products;
+        // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
+        worst[warpgroup][(turn + 2) % 3] = 0;
+      }
+      const int counts = stage, phase = parity;
+      release(stage), next();
+      if (no_products) {
+        mbarrier_wait(&empty[counts], phase);  // the other part's have been looked at, too
+        if (skipped()) {
+          for (int k_tile = 0; k_tile < min(k_tiles, AHEAD); ++k_tile) {
+            mbarrier_wait(&full[stage], parity);
+            release(stage), next();
+          }
+          conclude(Path::few_terms);
+          continue;
+        }
+      }
+    }
+
     // Requested before the products: behind them nothing would hide the latency.
     Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
     const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
@@ -155,7 +212,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
     async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
     async_copy_commit();
-    float products[BN / 2], small[BN / 2], sums[BN / 2];
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
     int before = 0;  // the stage of the k-tile before
@@ -186,28 +242,11 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
     }
 
-    for (int i = 0; i < count_tiles; ++i) {
-      mbarrier_wait(&full[stage], parity);
-      wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
-      wgmma_commit();
-      wgmma_wait<0>(products);
-      release(stage);
-      next();
-    }
-
     async_copy_wait<0>();
     named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
-    // A thread has two rows, eight apart, and of every eight columns two neighbours.
     Line of_row[2];
-    bool exists[2];
-    for (int r = 0; r < 2; ++r) {
-      const int row = wgmma_place(thread, 2 * r).row;
-      exists[r] = row < rows;
-      of_row[r] = of_rows[row];
-    }
-    bool few_terms = false, shows = false, special = false, unproved = false;
+    for (int r = 0; r < 2; ++r) of_row[r] = of_rows[wgmma_place(thread, 2 * r).row];
+    bool shows = false, special = false, unproved = false;
 #pragma unroll
     for (int j = 0; j < BN / 2; j += 4) {
       const int col = wgmma_place(thread, j).col;
@@ -218,9 +257,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int i = j + 2 * r + c;
-          const bool here = exists[r] & (col + c < cols);
+          const bool here = exists(i);
           const unsigned lossy = of_row[r].lossy + of_col;
-          few_terms |= here & (products[i] < LEAST_TERMS);
           shows |= here & (fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy));
           special |= here & (lossy >= SPECIAL);
           unproved |= here & (of_row[r].zeros + zeros > most_zeros);
@@ -229,23 +267,12 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     }
     auto path = Path::fast;
     if (guarded) {
-      path = unproved    ? Path::unproved
-             : special   ? Path::special
-             : shows     ? Path::lossy
-             : few_terms ? Path::few_terms
-                         : Path::fast;
-      unsigned& of_part = worst[warpgroup][turn % 3];
+      path = unproved ? Path::unproved : special ? Path::special : shows ? Path::lossy : Path::fast;
       if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
       named_barrier_sync(1 + warpgroup, 128);
       path = static_cast<Path>(of_part);
-      // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
-      if (thread == 0) worst[warpgroup][(turn + 2) % 3] = 0;
     }
-    ++turn;
-    if (thread == 0 && rows > 0) {
-      atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
-      if (path != Path::fast) list[atomicAdd(&ledger->listed, 1u)] = number * CONSUMERS + warpgroup;
-    }
+    conclude(path);
     if (path != Path::fast) continue;
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
@@ -256,8 +283,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[col + 1].exponent;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        if (!exists[r]) continue;
         const int i = j + 2 * r;
+        if (!exists(i)) continue;
         update2<ALIGNED>(&C[wgmma_place(thread, i).row * g.ldc + col], cols - col,
                          scaled(sums[i], of_row[r].exponent + exponent0),
                          scaled(sums[i + 1], of_row[r].exponent + exponent1), g.alpha, g.beta);
