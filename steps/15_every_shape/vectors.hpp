@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) row_times_matrix(Gemm g) {
 
 constexpr int ROW_WARPS = 8;  // a block's warps compute one element of a column of C each
 
-// N == 1: C[row][0] is the sum of A[row][k] * B[k][0].
+// N == 1: C[row][0] is the sum of A[row][k] * B[k][0]. ALIGNED: the elements of B are neighbours, too.
 template <bool ALIGNED>
 __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -89,9 +89,14 @@ __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
   for (int k = lane * 4; k < g.K; k += 32 * 4) {
     const int left = g.K - k;
     const float4 a = load4<ALIGNED>(A + k, left);
-    const float b0 = B[k * g.ldb], b1 = left > 1 ? B[(k + 1) * g.ldb] : 0.0f;
-    const float b2 = left > 2 ? B[(k + 2) * g.ldb] : 0.0f, b3 = left > 3 ? B[(k + 3) * g.ldb] : 0.0f;
-    sum += a.x * b0 + a.y * b1 + a.z * b2 + a.w * b3;
+    float4 b;
+    if constexpr (ALIGNED) {
+      b = load4<true>(B + k, left);
+    } else {
+      b = make_float4(B[k * g.ldb], left > 1 ? B[(k + 1) * g.ldb] : 0.0f,
+                      left > 2 ? B[(k + 2) * g.ldb] : 0.0f, left > 3 ? B[(k + 3) * g.ldb] : 0.0f);
+    }
+    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
   }
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
   if (lane == 0) update(g.C[blockIdx.y * g.strideC + row * g.ldc], sum, g.alpha, g.beta);
@@ -104,7 +109,8 @@ void run_row(const Gemm& g) {
 }
 
 void run_column(const Gemm& g) {
-  const bool aligned = rows_are_aligned(g.A, g.K, g.lda, g.strideA);
+  const bool aligned = rows_are_aligned(g.A, g.K, g.lda, g.strideA) && g.ldb == 1 &&
+                       rows_are_aligned(g.B, g.K, g.K, g.strideB);
   launch(aligned ? matrix_times_column<true> : matrix_times_column<false>,
          LaunchConfig{dim3(ceil_div(g.M, ROW_WARPS), g.batch), dim3(ROW_WARPS * 32), 0, {1, 1, 1}, true}, g);
 }
