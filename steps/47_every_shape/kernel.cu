@@ -1,18 +1,17 @@
 // Step 47: every shape: an epilogue that waits for nothing, tiles by size, and three accuracies.
 //
 // Idea      What the guard costs in step 46 is latency: for each column an element's thread loads what is
-// known
-//           of it, behind a branch, one load after the other. Here a warpgroup requests all of that before it
-//           multiplies, and looks at it without branches. And what parts 1 and 3 of the ladder have taught:
-//           tiles of 64 rows where those of 128 leave multiprocessors idle, launches that overlap, an FP32
-//           kernel like step 11's for what the guard refuses.
-// Change    Rows' and columns' facts come by asynchronous copies. The tensor cores get the large products of
-// a
-//           k-tile first and never drain: those are added to the sums while the small products run. Both
-//           operands are split by one launch. A template parameter for the tile's rows; fp32_parts.hpp.
-//           `fast` looks at nothing but K; infinities and NaNs pass through the tensor cores. In `strict`
-//           parts are computed in FP32, too, of which an element may be the sum of so few products that the
-//           bound of FP32 summation, u for each of them, is below what is proved for FP16 products.
+//           known of it, behind a branch, one load after the other. Here a warpgroup requests all of that
+//           before it multiplies, and counts terms while the first tiles are on their way. And what parts 1
+//           and 3 of the ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle,
+//           launches that overlap, an FP32 kernel like step 11's for what the guard refuses.
+// Change    Rows' and columns' facts come by asynchronous copies, counts before the products. The tensor
+//           cores get the large products of a k-tile first and never drain: those are added to the sums
+//           while the small products run. Both operands are split by one launch, whose threads keep their
+//           elements in registers. A template parameter for the tile's rows; fp32_parts.hpp. `fast` looks at
+//           nothing but K; infinities and NaNs pass through the tensor cores. In `strict` parts are computed
+//           in FP32, too, of which an element may be the sum of so few products that the bound of FP32
+//           summation, u for each of them, is below what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -62,14 +61,37 @@ struct alignas(1024) Tiles {
   std::uint64_t empty[STAGES];     // all consumers have multiplied them
   Line of_rows[CONSUMERS][2][MM];  // what a warpgroup's epilogue needs to know, for a tile and the next
   Line of_cols[CONSUMERS][2][BN];
-  unsigned worst[CONSUMERS]
-                [3];  // Path of a warpgroup's part of C, for the tile at hand, the one before and after
+  unsigned worst[CONSUMERS][3];  // Path of a warpgroup's part of C: of this tile, of those before and after
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
 __device__ __forceinline__ float scaled(float sum, int exponent) {
   const int first = min(max(exponent, -126), 127), second = min(max(exponent - first, -126), 127);
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
+}
+
+// The most lossy elements, zeros and magnitude of an exponent in one of several lines. Of rows and columns
+// together: at an element of C.
+struct Most {
+  unsigned lossy, zeros;
+  int exponent;
+};
+__device__ __forceinline__ Most operator+(const Most& rows, const Most& cols) {
+  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros, rows.exponent + cols.exponent};
+}
+template <int LINES>
+__device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
+  Most most{};
+  for (int i = threadIdx.x % 32; i < LINES; i += 32) {
+    const Line line = lines[i];
+    most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.exponent, abs(line.exponent))};
+  }
+  for (int apart = 1; apart < 32; apart *= 2) {
+    most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
+            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart)),
+            max(most.exponent, __shfl_xor_sync(0xffffffff, most.exponent, apart))};
+  }
+  return most;
 }
 
 template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
@@ -87,6 +109,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const unsigned most_zeros = accuracy == Accuracy::strict ? max(g.K - least_proved(g.K), 0) : ~0u;
 
   if (threadIdx.x == 0) {
+    prefetch_tensor_map(parts_a);
+    prefetch_tensor_map(parts_b);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(&full[stage], 1);
       mbarrier_init(&empty[stage], CONSUMERS);
@@ -106,9 +130,14 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
       const Part tile = find_tile<BM>(g, number);
       const bool backwards = number / gridDim.x % 2 == 1;
-      for (int i = 0; i < k_tiles + count_tiles; ++i) {
+      for (int i = -count_tiles; i < k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
-        if (i < k_tiles) {
+        if (i < 0) {
+          const int first = (i + count_tiles) * BK;
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
+        } else {
           const int k0 = (backwards ? k_tiles - 1 - i : i) * BK;
           mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * PARTS * BK * (BM + BN));
           for (int part = 0; part < PARTS; ++part) {
@@ -116,11 +145,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
             tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage]);
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
-        } else {
-          const int first = (i - k_tiles) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
@@ -156,6 +180,38 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
     async_copy_commit();
     float products[BN / 2], small[BN / 2], sums[BN / 2];
+
+    // Counts come first: the next tiles arrive meanwhile.
+    for (int i = 0; i < count_tiles; ++i) {
+      mbarrier_wait(&full[stage], parity);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
+      wgmma_commit();
+      wgmma_wait<0>(products);
+      release(stage);
+      next();
+    }
+
+    async_copy_wait<0>();
+    named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
+    const Most most = most_of(of_rows) + most_of(of_cols);
+    bool few_terms = false;
+    if (guarded) {
+      if (rows >= MM && cols >= BN) {
+        float least = products[0];
+#pragma unroll
+        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
+        few_terms = least < LEAST_TERMS;
+      } else {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) {
+          const auto [row, col] = wgmma_place(thread, i);
+          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+        }
+      }
+    }
+
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
     int before = 0;  // the stage of the k-tile before
@@ -186,54 +242,22 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
     }
 
-    for (int i = 0; i < count_tiles; ++i) {
-      mbarrier_wait(&full[stage], parity);
-      wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
-      wgmma_commit();
-      wgmma_wait<0>(products);
-      release(stage);
-      next();
-    }
-
-    async_copy_wait<0>();
-    named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
-    // A thread has two rows, eight apart, and of every eight columns two neighbours.
-    Line of_row[2];
-    bool exists[2];
-    for (int r = 0; r < 2; ++r) {
-      const int row = wgmma_place(thread, 2 * r).row;
-      exists[r] = row < rows;
-      of_row[r] = of_rows[row];
-    }
-    bool few_terms = false, shows = false, special = false, unproved = false;
-#pragma unroll
-    for (int j = 0; j < BN / 2; j += 4) {
-      const int col = wgmma_place(thread, j).col;
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const unsigned of_col = of_cols[col + c].lossy;
-        const unsigned zeros = of_cols[col + c].zeros;
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int i = j + 2 * r + c;
-          const bool here = exists[r] & (col + c < cols);
-          const unsigned lossy = of_row[r].lossy + of_col;
-          few_terms |= here & (products[i] < LEAST_TERMS);
-          shows |= here & (fabsf(sums[i]) < LEAST_SHOWN * static_cast<float>(lossy));
-          special |= here & (lossy >= SPECIAL);
-          unproved |= here & (of_row[r].zeros + zeros > most_zeros);
-        }
-      }
-    }
     auto path = Path::fast;
     if (guarded) {
-      path = unproved    ? Path::unproved
-             : special   ? Path::special
-             : shows     ? Path::lossy
-             : few_terms ? Path::few_terms
-                         : Path::fast;
+      bool shows = false;
+      if (most.lossy > 0) {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) {
+          const auto [row, col] = wgmma_place(thread, i);
+          const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
+          shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
+        }
+      }
+      path = most.zeros > most_zeros ? Path::unproved
+             : most.lossy >= SPECIAL ? Path::special
+             : shows                 ? Path::lossy
+             : few_terms             ? Path::few_terms
+                                     : Path::fast;
       unsigned& of_part = worst[warpgroup][turn % 3];
       if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
       named_barrier_sync(1 + warpgroup, 128);
@@ -249,19 +273,22 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if (path != Path::fast) continue;
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
+    const auto exponent = [&](int i) {
+      const auto [row, col] = wgmma_place(thread, i);
+      return of_rows[row].exponent + of_cols[col].exponent;
+    };
+    if (most.exponent <= 126) {
 #pragma unroll
-    for (int j = 0; j < BN / 2; j += 4) {
-      const int col = wgmma_place(thread, j).col;
-      if (col >= cols) continue;
-      const int exponent0 = of_cols[col].exponent, exponent1 = of_cols[col + 1].exponent;
+      for (int i = 0; i < BN / 2; ++i) sums[i] *= splitting::power_of_two(exponent(i));
+    } else {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (!exists[r]) continue;
-        const int i = j + 2 * r;
-        update2<ALIGNED>(&C[wgmma_place(thread, i).row * g.ldc + col], cols - col,
-                         scaled(sums[i], of_row[r].exponent + exponent0),
-                         scaled(sums[i + 1], of_row[r].exponent + exponent1), g.alpha, g.beta);
-      }
+      for (int i = 0; i < BN / 2; ++i) sums[i] = scaled(sums[i], exponent(i));
+    }
+#pragma unroll
+    for (int i = 0; i < BN / 2; i += 2) {
+      const auto [row, col] = wgmma_place(thread, i);
+      update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, sums[i], sums[i + 1], g.alpha,
+                       g.beta);
     }
   }
 }
@@ -319,9 +346,9 @@ void multiply(const Gemm& g, Transposed transposed, Accuracy accuracy, const Mem
     launch_fp32<1, true>(g, transposed, memory);
     return;
   }
-  const bool aligned = is_aligned(g);
-  split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a, aligned && (!transposed.a || g.M % 4 == 0)}, memory.a,
-        {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b, aligned}, memory.b, g.batch, memory.ledger);
+  split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a}, memory.a,
+        {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b}, memory.b,
+        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.ledger);
   // Half a tile takes more than half the time, by a fifth. It is worth it where it saves a half-empty wave.
   const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
   const auto launches = 6 * waves(small) < 5 * 2 * waves(large) ? launch_all<1> : launch_all<2>;

@@ -11,11 +11,11 @@
 //
 // A line below is a row of A or a column of B. Whatever they were in memory, the parts of lines are K-major.
 
-#include "common/cuda/async_copy.hpp"
 #include "common/cuda/cluster.hpp"
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
+#include "common/cuda/l2_line.hpp"
 #include "common/fp16.hpp"
 #include "common/step.hpp"
 #include "steps/47_every_shape/parts.hpp"
@@ -47,10 +47,10 @@ struct Lines {
   int lines, K;
   std::int64_t ld, stride;
   bool columns;  // of the matrix as it lies in memory; otherwise they are its rows
-  bool aligned;
 };
 
-// Where their parts go. Pitches are multiples of 8 elements: 16 bytes.
+// Where their parts go. A line's parts begin where a line of the L2 does: pitch is a multiple of 64 elements,
+// counts_pitch of 8, as TMA needs it.
 struct SplitLines {
   fp16* parts;   // [batch][PARTS][lines][pitch]
   fp16* counts;  // [batch][lines][counts_pitch]
@@ -61,7 +61,7 @@ struct SplitLines {
 // How much of these there is.
 struct SplitSizes {
   SplitSizes(int lines, int K, int batch)
-      : pitch(ceil_div(K, 8) * 8), counts_pitch(ceil_div(ceil_div(K, COUNTED_K), 8) * 8) {
+      : pitch(ceil_div(K, 64) * 64), counts_pitch(ceil_div(ceil_div(K, COUNTED_K), 8) * 8) {
     facts = static_cast<std::size_t>(lines) * batch;
     parts = facts * PARTS * pitch;
     counts = facts * counts_pitch;
@@ -72,81 +72,55 @@ struct SplitSizes {
 
 namespace splitting {
 
-constexpr int THREADS = 256;                // of a block
-constexpr int AT_ONCE = 8;                  // neighbouring elements that a thread splits
-constexpr int GROUP = COUNTED_K / AT_ONCE;  // threads that split what has one count, neighbours in a warp
-constexpr int MOST_BLOCKS = 8;              // of a cluster
+constexpr int TL = 4, TK = 8;          // a thread's lines, and their neighbouring terms
+constexpr int ACROSS = 4;              // threads that have the same terms, side by side
+constexpr int STRIP = ACROSS * TL;     // a block's lines
+constexpr int GROUP = COUNTED_K / TK;  // threads that split what has one count
+constexpr int MOST_BLOCKS = 8;         // of a cluster
 
-// STRIP lines of a cluster, of which a block has SLICE terms at a time.
-template <int STRIP, int SLICE>
+template <int THREADS>
+constexpr int SLICE = THREADS / ACROSS * TK;  // a block's terms of a line at a time
+
 struct Shared {
-  float x[STRIP * SLICE];              // as place() says
-  unsigned largest[STRIP];             // bits of the largest magnitude in this block's share of a line
-  unsigned lossy[MOST_BLOCKS][STRIP];  // elements in each block's share: in the first block
-  unsigned zeros[MOST_BLOCKS][STRIP];  // likewise
+  unsigned largest[STRIP];                 // bits of the largest magnitude in this block's share of a line
+  unsigned lossy[STRIP], zeros[STRIP];     // elements in this block's share
+  unsigned all_lossy[MOST_BLOCKS][STRIP];  // in each block's share: in the first block
+  unsigned all_zeros[MOST_BLOCKS][STRIP];  // likewise
 };
 
-// Where an element lies in x: as in memory, but groups of four change places so that both copies and the
-// threads that split find all banks.
-template <bool COLUMNS, int STRIP, int SLICE>
-__device__ __forceinline__ int place(int line, int k) {
-  const int at = COLUMNS ? k * STRIP + line : line * SLICE + k;
-  return at ^ (COLUMNS ? k / AT_ONCE % 8 : k / 32 % 2) * 4;
-}
-
-// x = from [lines line0 ...][k0 ...], zeros beyond the matrix.
-template <bool COLUMNS, int STRIP, int SLICE, bool ALIGNED>
-__device__ __forceinline__ void copy_slice(float (&x)[STRIP * SLICE], const Lines& from, const float* data,
-                                           int line0, int k0) {
-  constexpr int AT_A_TIME = ALIGNED ? 4 : 1, ACROSS = (COLUMNS ? STRIP : SLICE) / AT_A_TIME;
-#pragma unroll 2
-  for (int i = threadIdx.x; i < STRIP * SLICE / AT_A_TIME; i += THREADS) {
-    const int first = i % ACROSS * AT_A_TIME, other = i / ACROSS;
-    const int line = COLUMNS ? first : other, k = COLUMNS ? other : first;
-    const std::int64_t at = COLUMNS ? (k0 + k) * from.ld + line0 + line : (line0 + line) * from.ld + k0 + k;
-    async_copy<4 * AT_A_TIME>(&x[place<COLUMNS, STRIP, SLICE>(line, k)], data + at,
-                              line0 + line < from.lines && k0 + k < from.K);
-  }
-}
-
-template <bool COLUMNS, int STRIP, int SLICE>
-__device__ __forceinline__ void load_slice(float (&x)[STRIP * SLICE], const Lines& from, const float* data,
-                                           int line0, int k0) {
-  if (from.aligned) {
-    copy_slice<COLUMNS, STRIP, SLICE, true>(x, from, data, line0, k0);
-  } else {
-    copy_slice<COLUMNS, STRIP, SLICE, false>(x, from, data, line0, k0);
-  }
-  async_copy_commit();
-  async_copy_wait<0>();
-  __syncthreads();
-}
-
-// AT_ONCE neighbours of a line.
-template <bool COLUMNS, int STRIP, int SLICE>
-__device__ __forceinline__ void read(float (&v)[AT_ONCE], float (&x)[STRIP * SLICE], int line, int k) {
-  if constexpr (COLUMNS) {
+// x = from [line ...][k ...], zeros beyond the matrix. All loads are under way at the same time.
+template <bool COLUMNS, bool ALIGNED>
+__device__ __forceinline__ void load(float (&x)[TL][TK], const Lines& from, const float* data, int line,
+                                     int k) {
 #pragma unroll
-    for (int e = 0; e < AT_ONCE; ++e) v[e] = x[place<COLUMNS, STRIP, SLICE>(line, k + e)];
-  } else {
-#pragma unroll
-    for (int e = 0; e < AT_ONCE; e += 4) {
-      const float4 four = float4_at(&x[place<COLUMNS, STRIP, SLICE>(line, k + e)]);
-      v[e] = four.x, v[e + 1] = four.y, v[e + 2] = four.z, v[e + 3] = four.w;
+  for (int i = 0; i < TL * TK; i += 4) {
+    const int l = COLUMNS ? 0 : i / TK, e = COLUMNS ? i / TL : i % TK;
+    const bool exists = line + l < from.lines && k + e < from.K;
+    const std::int64_t at = COLUMNS ? (k + e) * from.ld + line : (line + l) * from.ld + k + e;
+    const int behind = COLUMNS ? from.lines - line : from.K - k - e;
+    float four[4] = {};
+    if constexpr (ALIGNED) {
+      if (exists) float4_at(four) = load_with_l2_line(reinterpret_cast<const float4*>(data + at));
+    } else {
+      for (int j = 0; j < 4; ++j) {
+        if (exists && j < behind) four[j] = load_with_l2_line(data + at + j);
+      }
     }
+    for (int j = 0; j < 4; ++j) (COLUMNS ? x[j][e] : x[l][e + j]) = four[j];
   }
 }
-
-// Over so many threads, which are neighbours in a warp.
-template <int LANES>
-__device__ __forceinline__ unsigned largest_of(unsigned value) {
-  for (int apart = 1; apart < LANES; apart *= 2)
-    value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
+// Over so many threads of a warp that have the same lines.
+template <int COUNT>
+__device__ __forceinline__ unsigned sum_of(unsigned value) {
+  for (int apart = ACROSS; apart < COUNT * ACROSS; apart *= 2) {
+    value += __shfl_xor_sync(0xffffffff, value, apart);
+  }
   return value;
 }
-template <int LANES>
-__device__ __forceinline__ unsigned sum_of(unsigned value) {
-  for (int apart = 1; apart < LANES; apart *= 2) value += __shfl_xor_sync(0xffffffff, value, apart);
+__device__ __forceinline__ unsigned largest_of_warp(unsigned value) {
+  for (int apart = ACROSS; apart < 32; apart *= 2) {
+    value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
+  }
   return value;
 }
 
@@ -170,155 +144,196 @@ __device__ __forceinline__ float stand_in(float x) {
   return x == 0.0f || !finite ? x : copysignf(1.0f, x);
 }
 
+// The l-th of four numbers below 256 in one.
+__device__ __forceinline__ unsigned byte_of(unsigned four, int l) { return four >> 8 * l & 0xff; }
+
 // What a cluster does: splits STRIP lines. Each of its blocks has every gridDim-th slice of their terms, and
 // reads it once if it has no more than one.
-template <bool COLUMNS, int STRIP, int SLICE>
-__device__ __forceinline__ void split_strip(Shared<STRIP, SLICE>& shared, const Lines& from,
-                                            const SplitLines& to, int blocks) {
-  constexpr int LANES = THREADS / STRIP, STEP = LANES * AT_ONCE;  // threads of a line, and their terms
-  static_assert(LANES >= MOST_BLOCKS && LANES % GROUP == 0 && 32 % LANES == 0 && SLICE % STEP == 0);
-  auto& [x, largest, lossy, zeros] = shared;
+template <int THREADS, bool COLUMNS, bool ALIGNED>
+__device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, const SplitLines& to,
+                                            int blocks) {
+  auto& [largest, lossy, zeros, all_lossy, all_zeros] = shared;
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   if (line0 >= from.lines) return;
   const float* data = from.data + matrix * from.stride;
-  const int slices = ceil_div(ceil_div(from.K, SLICE), blocks);
-  const int here = threadIdx.x / LANES, lane = threadIdx.x % LANES, line = line0 + here;
+  const int slices = ceil_div(ceil_div(from.K, SLICE<THREADS>), blocks);
+  const int first = threadIdx.x % ACROSS * TL,
+            line = line0 + first;                 // the thread's lines, in the strip and all
+  const bool speaks = threadIdx.x % 32 < ACROSS;  // for the warp
+  const auto k_of = [&](int slice) {
+    return (slice * blocks + rank) * SLICE<THREADS> + static_cast<int>(threadIdx.x) / ACROSS * TK;
+  };
+  if (threadIdx.x < STRIP) largest[threadIdx.x] = lossy[threadIdx.x] = zeros[threadIdx.x] = 0;
+  __syncthreads();
 
-  unsigned most = 0;  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
-  for (int slice = 0; slice < slices; ++slice) {
-    if (slice > 0) __syncthreads();
-    load_slice<COLUMNS, STRIP, SLICE>(x, from, data, line0, (slice * blocks + rank) * SLICE);
-#pragma unroll 2
-    for (int k = lane * AT_ONCE; k < SLICE; k += STEP) {
-      float v[AT_ONCE];
-      read<COLUMNS, STRIP, SLICE>(v, x, here, k);
-#pragma unroll
-      for (int e = 0; e < AT_ONCE; ++e) most = max(most, __float_as_uint(v[e]) & 0x7fffffff);
-    }
-  }
-  most = largest_of<LANES>(most);
-  if (blocks > 1) {
-    if (lane == 0) largest[here] = most;
-    cluster_sync();
-    most = lane < blocks ? *cluster_map_shared(&largest[here], lane) : 0;
-    most = largest_of<LANES>(most);
-  }
-  const bool special = most >= 0x7f800000, zero = most == 0;
-  const int s = special ? 0 : scale_for(most);
-  // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
-  const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-
-  unsigned lost = 0, none = 0;
-  const std::int64_t plane = from.lines * to.pitch;
-  fp16* hi = to.parts + matrix * PARTS * plane + line * to.pitch;
-  fp16* counts = to.counts + (static_cast<std::int64_t>(matrix) * from.lines + line) * to.counts_pitch;
-  for (int slice = slices - 1; slice >= 0; --slice) {  // the last one is still here
-    const int k0 = (slice * blocks + rank) * SLICE;
-    if (slice < slices - 1) {
-      __syncthreads();
-      load_slice<COLUMNS, STRIP, SLICE>(x, from, data, line0, k0);
-    }
+  float x[TL][TK];
+  unsigned most[TL] = {};  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
 #pragma unroll 1
-    for (int step = 0; step < SLICE; step += STEP) {
-      if (k0 + step >= from.K) break;
-      const int k = step + lane * AT_ONCE;
-      float v[AT_ONCE];
-      read<COLUMNS, STRIP, SLICE>(v, x, here, k);
-      unsigned pairs[PARTS][AT_ONCE / 2], count = 0;
+  for (int slice = 0; slice < slices; ++slice) {
+    load<COLUMNS, ALIGNED>(x, from, data, line, k_of(slice));
 #pragma unroll
-      for (int e = 0; e < AT_ONCE; e += 2) {
-        float scaled[2], first[2];  // as they are, and what hi takes of them: not zero unless they are
-        for (int i = 0; i < 2; ++i) {
-          const float element = v[e + i];
-          scaled[i] = special ? stand_in(element) : element * factor * rest;
-          const float magnitude = fabsf(scaled[i]);
-          count += magnitude >= COUNTED;
-          lost += magnitude < LEAST_KEPT && element != 0.0f;
-          none += element == 0.0f && k0 + k + e + i < from.K;
-          first[i] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[i];
-        }
-        pairs[0][e / 2] = pack_fp16(first[0], first[1]);
-        const float rest0 = scaled[0] - first_fp16(pairs[0][e / 2]);
-        const float rest1 = scaled[1] - second_fp16(pairs[0][e / 2]);
-        pairs[1][e / 2] = special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE);
+    for (int i = 0; i < TL * TK; ++i) {
+      most[i / TK] = max(most[i / TK], __float_as_uint(x[i / TK][i % TK]) & 0x7fffffff);
+    }
+  }
+#pragma unroll
+  for (int l = 0; l < TL; ++l) {
+    most[l] = largest_of_warp(most[l]);
+    if (speaks) atomicMax(&largest[first + l], most[l]);
+  }
+  cluster_sync();
+#pragma unroll 1
+  for (int block = 0; block < blocks; ++block) {
+#pragma unroll
+    for (int l = 0; l < TL; ++l) most[l] = max(most[l], *cluster_map_shared(&largest[first + l], block));
+  }
+
+  // Parts take their elements' place: of a line, four pairs of hi and four of lo.
+  const auto store = [&](int k) {
+    const std::int64_t plane = from.lines * to.pitch;
+#pragma unroll
+    for (int l = 0; l < TL; ++l) {
+      if (line + l >= from.lines || k >= from.K) continue;
+      fp16* hi = to.parts + matrix * PARTS * plane + (line + l) * to.pitch + k;
+      float4_at(reinterpret_cast<float*>(hi)) = make_float4(x[l][0], x[l][1], x[l][2], x[l][3]);
+      float4_at(reinterpret_cast<float*>(hi + plane)) = make_float4(x[l][4], x[l][5], x[l][6], x[l][7]);
+    }
+  };
+#pragma unroll 1
+  for (int slice = slices - 1; slice >= 0; --slice) {  // the last one is still here
+    const int k = k_of(slice);
+    if (slice < slices - 1) {
+      store(k_of(slice + 1));
+      load<COLUMNS, ALIGNED>(x, from, data, line, k);
+    }
+    unsigned counts = 0, lost = 0, none = 0;  // of the four lines, a byte each
+#pragma unroll
+    for (int l = 0; l < TL; ++l) {
+      const bool special = most[l] >= 0x7f800000;
+      const int s = special ? 0 : scale_for(most[l]);
+      // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
+      const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
+      float scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+#pragma unroll
+      for (int e = 0; e < TK; ++e) {
+        taken[e] = scaled[e] = x[l][e] * factor;
+        smallest = fminf(smallest, fabsf(scaled[e]));
       }
-      if (line < from.lines && k0 + k < to.pitch) {
-        for (int part = 0; part < PARTS; ++part) {
-          const unsigned (&p)[4] = pairs[part];
-          float4_at(reinterpret_cast<float*>(hi + part * plane + k0 + k)) = make_float4(
-              __uint_as_float(p[0]), __uint_as_float(p[1]), __uint_as_float(p[2]), __uint_as_float(p[3]));
+      if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
+#pragma unroll
+        for (int e = 0; e < TK; ++e) {
+          const float element = x[l][e];
+          scaled[e] = special ? stand_in(element) : element * factor * rest;
+          // Not zero unless the element is.
+          const float magnitude = fabsf(scaled[e]);
+          taken[e] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[e];
+          if (magnitude < LEAST_KEPT && element != 0.0f) lost += 1 << 8 * l;
+          if (element == 0.0f && k + e < from.K) none += 1 << 8 * l;
         }
       }
-      count = sum_of<GROUP>(count);
-      if (lane % GROUP == 0 && line < from.lines && k0 + k < from.K) {
+#pragma unroll
+      for (int e = 0; e < TK; e += 2) {
+        const unsigned hi = pack_fp16(taken[e], taken[e + 1]);
+        const float rest0 = scaled[e] - first_fp16(hi), rest1 = scaled[e + 1] - second_fp16(hi);
+        x[l][e / 2] = __uint_as_float(hi);
+        x[l][TK / 2 + e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
+        for (int i = e; i < e + 2; ++i) {
+          if (fabsf(scaled[i]) >= COUNTED) counts += 1 << 8 * l;
+        }
+      }
+    }
+    counts = sum_of<GROUP>(counts);
+    lost = sum_of<32 / ACROSS>(lost);
+    none = sum_of<32 / ACROSS>(none);
+#pragma unroll
+    for (int l = 0; l < TL; ++l) {
+      if (k % COUNTED_K == 0 && line + l < from.lines && k < from.K) {
+        const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line + l;
         // Products with a line of zeros are zeros, however few.
-        const unsigned counted = zero || special ? COUNTED_K : count;
-        counts[(k0 + k) / COUNTED_K] = fp16(static_cast<float>(counted) * COUNT_SCALE);
+        const bool all_count = most[l] == 0 || most[l] >= 0x7f800000;
+        to.counts[at * to.counts_pitch + k / COUNTED_K] =
+            fp16(static_cast<float>(all_count ? COUNTED_K : byte_of(counts, l)) * COUNT_SCALE);
       }
+      if (speaks && lost != 0) atomicAdd(&lossy[first + l], byte_of(lost, l));
+      if (speaks && none != 0) atomicAdd(&zeros[first + l], byte_of(none, l));
     }
   }
-  lost = sum_of<LANES>(lost);
-  none = sum_of<LANES>(none);
-  if (blocks > 1) {
-    if (lane == 0) {
-      *cluster_map_shared(&lossy[rank][here], 0) = lost;
-      *cluster_map_shared(&zeros[rank][here], 0) = none;
-    }
-    cluster_sync();
-    if (rank == 0) {
-      lost = sum_of<LANES>(lane < blocks ? lossy[lane][here] : 0);
-      none = sum_of<LANES>(lane < blocks ? zeros[lane][here] : 0);
-    }
+
+  __syncthreads();
+  if (threadIdx.x < STRIP) {
+    *cluster_map_shared(&all_lossy[rank][threadIdx.x], 0) = lossy[threadIdx.x];
+    *cluster_map_shared(&all_zeros[rank][threadIdx.x], 0) = zeros[threadIdx.x];
   }
-  if (rank == 0 && lane == 0 && line < from.lines) {
-    to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {-s, special ? SPECIAL : lost,
-                                                                       zero ? 0 : none, 0};
+  cluster_arrive();
+  // Behind the arrival, which waits until what was stored before it is visible to other blocks.
+  store(k_of(0));
+  cluster_wait();
+  if (rank == 0 && threadIdx.x < ACROSS) {
+#pragma unroll
+    for (int l = 0; l < TL; ++l) {
+      if (line + l >= from.lines) continue;
+      const bool special = most[l] >= 0x7f800000;
+      unsigned lost = 0, none = 0;
+#pragma unroll 1
+      for (int block = 0; block < blocks; ++block) {
+        lost += all_lossy[block][first + l];
+        none += all_zeros[block][first + l];
+      }
+      to.facts[static_cast<std::int64_t>(matrix) * from.lines + line + l] = {
+          special ? 0 : -scale_for(most[l]), special ? SPECIAL : lost, most[l] == 0 ? 0 : none, 0};
+    }
   }
 }
 
-// Blocks with y = 0 split A, those with y = 1 B.
-template <int STRIP, int SLICE>
-__global__ void __launch_bounds__(THREADS, STRIP* SLICE < 16384 ? 4 : 3)
-    split_lines(Lines a, SplitLines a_to, Lines b, SplitLines b_to, int blocks, Ledger* ledger) {
-  auto& shared = dynamic_shared<Shared<STRIP, SLICE>>();
+// A matrix, and where its parts go.
+struct Operand {
+  Lines from;
+  SplitLines to;
+};
+struct Operands {
+  Operand a_and_b[2];
+};
+
+// Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
+template <int THREADS, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS, 768 / THREADS)
+    split_lines(const __grid_constant__ Operands operands, int blocks, Ledger* ledger) {
+  auto& shared = dynamic_shared<Shared>();
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is written here
   if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *ledger = {};
-  const Lines from = blockIdx.y == 0 ? a : b;
-  const SplitLines to = blockIdx.y == 0 ? a_to : b_to;
+  const auto& [from, to] = operands.a_and_b[blockIdx.y];
   if (from.columns) {
-    split_strip<true, STRIP, SLICE>(shared, from, to, blocks);
+    split_strip<THREADS, true, ALIGNED>(shared, from, to, blocks);
   } else {
-    split_strip<false, STRIP, SLICE>(shared, from, to, blocks);
+    split_strip<THREADS, false, ALIGNED>(shared, from, to, blocks);
   }
 }
 
-template <int STRIP, int SLICE>
-void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, int batch,
-                  Ledger* ledger) {
-  const int blocks = min(MOST_BLOCKS, ceil_div(a.K, SLICE));
+template <int THREADS>
+void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to,
+                  bool aligned, int batch, Ledger* ledger) {
+  const int blocks = min(MOST_BLOCKS, ceil_div(a.K, SLICE<THREADS>));
   const unsigned strips = ceil_div(max(a.lines, b.lines), STRIP);
-  launch(split_lines<STRIP, SLICE>,
+  launch(aligned ? split_lines<THREADS, true> : split_lines<THREADS, false>,
          LaunchConfig{.grid = dim3(strips * blocks, 2, batch),
                       .block = dim3(THREADS),
-                      .shared_bytes = sizeof(Shared<STRIP, SLICE>),
+                      .shared_bytes = sizeof(Shared),
                       .cluster = dim3(blocks, 1, 1),
                       .overlaps_previous = true},
-         a, a_to, b, b_to, blocks, ledger);
+         Operands{{{a, a_to}, {b, b_to}}}, blocks, ledger);
 }
 
 }  // namespace splitting
 
-// Splits A and B. The ledger is cleared on the way.
-void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, int batch,
-           Ledger* ledger) {
+// Splits A and B; aligned: both, to float4. The ledger is cleared on the way.
+void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, bool aligned,
+           int batch, Ledger* ledger) {
   using namespace splitting;
-  const auto short_enough = [&](int slice) { return a.K <= slice * MOST_BLOCKS; };
-  const auto launch = short_enough(128)   ? launch_split<32, 128>
-                      : short_enough(256) ? launch_split<32, 256>
-                      : short_enough(512) ? launch_split<32, 512>
-                                          : launch_split<16, 1024>;
-  launch(a, a_to, b, b_to, batch, ledger);
+  // A block of 512 threads instead of a cluster of two blocks of 256, which would wait for each other. Longer
+  // lines take clusters in any case; a multiprocessor has three of the smaller blocks, one of the larger.
+  const bool large = a.K > SLICE<256> && a.K <= SLICE<512>;
+  (large ? launch_split<512> : launch_split<256>)(a, a_to, b, b_to, aligned, batch, ledger);
 }
 
 }  // namespace
