@@ -75,6 +75,37 @@ void set_alignment(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferen
   CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, matrix, &bytes, sizeof bytes));
 }
 
+// What a candidate of the heuristic does, as far as it says: ", tiles of 64 x 128, K in 4 parts". In rows and
+// columns of our C, which is its C^T.
+std::string describe(const cublasLtMatmulAlgo_t& algorithm) {
+  struct Tile {
+    cublasLtMatmulTile_t id;
+    int rows, cols;
+  };
+  static constexpr Tile tiles[] = {
+      {CUBLASLT_MATMUL_TILE_32x32, 32, 32},     {CUBLASLT_MATMUL_TILE_32x64, 64, 32},
+      {CUBLASLT_MATMUL_TILE_64x32, 32, 64},     {CUBLASLT_MATMUL_TILE_32x128, 128, 32},
+      {CUBLASLT_MATMUL_TILE_128x32, 32, 128},   {CUBLASLT_MATMUL_TILE_64x64, 64, 64},
+      {CUBLASLT_MATMUL_TILE_64x128, 128, 64},   {CUBLASLT_MATMUL_TILE_128x64, 64, 128},
+      {CUBLASLT_MATMUL_TILE_64x256, 256, 64},   {CUBLASLT_MATMUL_TILE_256x64, 64, 256},
+      {CUBLASLT_MATMUL_TILE_128x128, 128, 128}, {CUBLASLT_MATMUL_TILE_128x256, 256, 128},
+      {CUBLASLT_MATMUL_TILE_256x128, 128, 256},
+  };
+  const auto ask = [&](cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    std::uint32_t value = 0;
+    const auto status =
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, nullptr);
+    return status == CUBLAS_STATUS_SUCCESS ? value : 0;
+  };
+  std::string text;
+  const auto id = ask(CUBLASLT_ALGO_CONFIG_TILE_ID), parts = ask(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  for (const Tile& tile : tiles) {
+    if (tile.id == static_cast<int>(id)) text += fmt::format(", tiles of {} x {}", tile.rows, tile.cols);
+  }
+  if (parts > 1) text += fmt::format(", K in {} parts", parts);
+  return text;
+}
+
 // cuBLAS is column-major: it sees our row-major A, B and C as their transposes, and C^T = B^T A^T.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t cols, std::int64_t ld,
                                    int batch, std::int64_t stride) {
@@ -242,7 +273,8 @@ void Cublas::choose(const std::vector<AnyGemm>& alike) {
     if (seconds < 0 || seconds >= best) continue;
     best = seconds;
     i.chosen = static_cast<int>(c);
-    i.name = fmt::format("cublasLt heuristic {} of {}", c + 1, i.candidates.size());
+    i.name = fmt::format("cublasLt heuristic {} of {}{}", c + 1, i.candidates.size(),
+                         describe(i.candidates[c].algo));
   }
 }
 

@@ -88,6 +88,10 @@ ON_DEMAND(cublas_lt, cublasStatus_t, cublasLtMatrixLayoutSetAttribute,
 ON_DEMAND(cublas_lt, cublasStatus_t, cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t layout), (layout))
 ON_DEMAND(cublas_lt, cublasStatus_t, cublasLtMatmulPreferenceCreate,
           (cublasLtMatmulPreference_t * preference), (preference))
+ON_DEMAND(cublas_lt, cublasStatus_t, cublasLtMatmulAlgoConfigGetAttribute,
+          (const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
+           size_t size, size_t* written),
+          (algorithm, attribute, value, size, written))
 ON_DEMAND(cublas_lt, cublasStatus_t, cublasLtMatmulPreferenceSetAttribute,
           (cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
            const void* value, size_t bytes),

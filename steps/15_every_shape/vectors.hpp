@@ -73,22 +73,23 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) row_times_matrix(Gemm g) {
   update(g.C[blockIdx.y * g.strideC + mine], sum, g.alpha, g.beta);
 }
 
-constexpr int ROW_WARPS = 8;  // a block's warps compute one element of a column of C each
+// A block computes so many elements of a column of C, each thread a part of each: what it has of B serves
+// them all.
+constexpr int ROWS = 2, MOST_THREADS = 256;
 
 // N == 1: C[row][0] is the sum of A[row][k] * B[k][0]. ALIGNED: the elements of B are neighbours, too.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row = blockIdx.x * ROW_WARPS + warp;
-  wait_for_previous_launch();
-  if (row >= g.M) return;
-  const float* A = g.A + blockIdx.y * g.strideA + row * g.lda;  // [K]
+__global__ void __launch_bounds__(MOST_THREADS) matrix_times_column(Gemm g) {
+  __shared__ float parts[MOST_THREADS / 32][ROWS];  // the sums of each warp
+  const int row = blockIdx.x * ROWS;
+  const float* A = g.A + blockIdx.y * g.strideA + row * g.lda;  // [ROWS][K]
   const float* B = g.B + blockIdx.y * g.strideB;                // [K][1]
-  float sum = 0.0f;
-#pragma unroll 8
-  for (int k = lane * 4; k < g.K; k += 32 * 4) {
+  wait_for_previous_launch();
+
+  float sums[ROWS] = {};
+#pragma unroll 4
+  for (int k = threadIdx.x * 4; k < g.K; k += blockDim.x * 4) {
     const int left = g.K - k;
-    const float4 a = load4<ALIGNED>(A + k, left);
     float4 b;
     if constexpr (ALIGNED) {
       b = load4<true>(B + k, left);
@@ -96,10 +97,26 @@ __global__ void __launch_bounds__(ROW_WARPS * 32) matrix_times_column(Gemm g) {
       b = make_float4(B[k * g.ldb], left > 1 ? B[(k + 1) * g.ldb] : 0.0f,
                       left > 2 ? B[(k + 2) * g.ldb] : 0.0f, left > 3 ? B[(k + 3) * g.ldb] : 0.0f);
     }
-    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const float4 a = load4<ALIGNED>(A + r * g.lda + k, row + r < g.M ? left : 0);
+      sums[r] += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+    }
   }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
-  if (lane == 0) update(g.C[blockIdx.y * g.strideC + row * g.ldc], sum, g.alpha, g.beta);
+
+  // The lanes of a warp, then the warps.
+  for (int distance = 16; distance > 0; distance /= 2) {
+    for (float& sum : sums) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  }
+  if (threadIdx.x % 32 == 0) {
+    for (int r = 0; r < ROWS; ++r) parts[threadIdx.x / 32][r] = sums[r];
+  }
+  __syncthreads();
+  const int mine = row + threadIdx.x;
+  if (threadIdx.x >= ROWS || mine >= g.M) return;
+  float sum = 0.0f;
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += parts[warp][threadIdx.x];
+  update(g.C[blockIdx.y * g.strideC + mine * g.ldc], sum, g.alpha, g.beta);
 }
 
 void run_row(const Gemm& g) {
@@ -111,8 +128,9 @@ void run_row(const Gemm& g) {
 void run_column(const Gemm& g) {
   const bool aligned = rows_are_aligned(g.A, g.K, g.lda, g.strideA) && g.ldb == 1 &&
                        rows_are_aligned(g.B, g.K, g.K, g.strideB);
+  const int threads = min(MOST_THREADS, max(ceil_div(g.K, 4 * 32), 1) * 32);
   launch(aligned ? matrix_times_column<true> : matrix_times_column<false>,
-         LaunchConfig{dim3(ceil_div(g.M, ROW_WARPS), g.batch), dim3(ROW_WARPS * 32), 0, {1, 1, 1}, true}, g);
+         LaunchConfig{dim3(ceil_div(g.M, ROWS), g.batch), dim3(threads), 0, {1, 1, 1}, true}, g);
 }
 
 }  // namespace vectors

@@ -2,16 +2,17 @@
 //
 // Idea      What the guard costs in step 46 is latency: for each column an element's thread loads what is
 //           known of it, behind a branch, one load after the other. Here a warpgroup requests all of that
-//           before it multiplies, and counts terms while the first tiles are on their way. And what parts 1
-//           and 3 of the ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle,
-//           launches that overlap, an FP32 kernel like step 11's for what the guard refuses.
-// Change    Rows' and columns' facts come by asynchronous copies, counts before the products. The tensor
-//           cores get the large products of a k-tile first and never drain: those are added to the sums
-//           while the small products run. Both operands are split by one launch, whose threads keep their
-//           elements in registers. A template parameter for the tile's rows; fp32_parts.hpp. `fast` looks at
-//           nothing but K; infinities and NaNs pass through the tensor cores. In `strict` parts are computed
-//           in FP32, too, of which an element may be the sum of so few products that the bound of FP32
-//           summation, u for each of them, is below what is proved for FP16 products.
+//           before it multiplies, and looks at the lines' maxima first, which nearly always is enough. And
+//           what parts 1 and 3 of the ladder have taught: tiles of 64 rows where those of 128 leave
+//           multiprocessors idle, launches that overlap, an FP32 kernel like step 11's for what the guard
+//           refuses.
+// Change    Rows' and columns' facts come by asynchronous copies. The tensor cores get the large products of
+//           a k-tile first and never drain: those are added to the sums while the small products run. Both
+//           operands are split by one launch, whose threads keep their elements in registers. A template
+//           parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs
+//           pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an element
+//           may be the sum of so few products that the bound of FP32 summation, u for each of them, is below
+//           what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -130,14 +131,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
       const Part tile = find_tile<BM>(g, number);
       const bool backwards = number / gridDim.x % 2 == 1;
-      for (int i = -count_tiles; i < k_tiles; ++i) {
+      for (int i = 0; i < k_tiles + count_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
-        if (i < 0) {
-          const int first = (i + count_tiles) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
-        } else {
+        if (i < k_tiles) {
           const int k0 = (backwards ? k_tiles - 1 - i : i) * BK;
           mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * PARTS * BK * (BM + BN));
           for (int part = 0; part < PARTS; ++part) {
@@ -145,6 +141,11 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
             tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage]);
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
+        } else {
+          const int first = (i - k_tiles) * BK;
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    // Requested before the products: behind them nothing would hide the latency.
+    // Requested all at once, while the first tiles are on their way.
     Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
     const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
                        col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
@@ -181,37 +182,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     async_copy_commit();
     float products[BN / 2], small[BN / 2], sums[BN / 2];
 
-    // Counts come first: the next tiles arrive meanwhile.
-    for (int i = 0; i < count_tiles; ++i) {
-      mbarrier_wait(&full[stage], parity);
-      wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
-      wgmma_commit();
-      wgmma_wait<0>(products);
-      release(stage);
-      next();
-    }
-
     async_copy_wait<0>();
     named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
     const Most most = most_of(of_rows) + most_of(of_cols);
-    bool few_terms = false;
-    if (guarded) {
-      if (rows >= MM && cols >= BN) {
-        float least = products[0];
-#pragma unroll
-        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
-        few_terms = least < LEAST_TERMS;
-      } else {
-#pragma unroll
-        for (int i = 0; i < BN / 2; ++i) {
-          const auto [row, col] = wgmma_place(thread, i);
-          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
-        }
-      }
-    }
-
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
     int before = 0;  // the stage of the k-tile before
@@ -242,9 +215,32 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
     }
 
+    for (int i = 0; i < count_tiles; ++i) {
+      mbarrier_wait(&full[stage], parity);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
+      wgmma_commit();
+      wgmma_wait<0>(products);
+      release(stage);
+      next();
+    }
+
     auto path = Path::fast;
     if (guarded) {
-      bool shows = false;
+      bool few_terms = false, shows = false;
+      if (rows >= MM && cols >= BN) {
+        float least = products[0];
+#pragma unroll
+        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
+        few_terms = least < LEAST_TERMS;
+      } else {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) {
+          const auto [row, col] = wgmma_place(thread, i);
+          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+        }
+      }
       if (most.lossy > 0) {
 #pragma unroll
         for (int i = 0; i < BN / 2; ++i) {
@@ -327,11 +323,13 @@ template <int CONSUMERS>
 void launch_all(const Gemm& g, Transposed transposed, Accuracy accuracy, const Memory& memory) {
   constexpr int BM = CONSUMERS * MM;
   const auto& [a, b, list, ledger] = memory;
+  // Of a large product, blocks that begin before the splitting has ended cost more than they gain.
+  const bool early = tiles_of(g, BM) <= 2 * multiprocessors();
   launch(is_aligned(g) ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
          LaunchConfig{.grid = dim3(blocks_for(tiles_of(g, BM))),
                       .block = dim3((1 + CONSUMERS) * 128),
                       .shared_bytes = sizeof(Tiles<CONSUMERS>),
-                      .overlaps_previous = true},
+                      .overlaps_previous = early},
          g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
          map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
          ledger, accuracy);
