@@ -107,10 +107,10 @@ struct LoadOperand {  // of a lane
   const void* row;
 };
 
-using Row = std::array<std::uint16_t, row_bytes / sizeof(std::uint16_t)>;
+using MatrixRow = std::array<std::uint16_t, row_bytes / sizeof(std::uint16_t)>;
 
 // Reads the row that a lane points to, on the lane's behalf.
-Row read_row(Block& block, const Rendezvous& r, unsigned lane) {
+MatrixRow read_row(Block& block, const Rendezvous& r, unsigned lane) {
   const void* from = static_cast<const LoadOperand*>(r.operand(lane))->row;
   const auto address = reinterpret_cast<std::uintptr_t>(from);
   block.current = r.thread(lane);
@@ -124,14 +124,14 @@ Row read_row(Block& block, const Rendezvous& r, unsigned lane) {
            std::string("gives ") + r.operation->name + " the address of a row that is no multiple of 16");
   }
   if (block.launch.checked) check_memory(address, row_bytes, false, r.pc(lane));
-  Row row;
+  MatrixRow row;
   std::memcpy(row.data(), from, row_bytes);
   return row;
 }
 
 template <int COUNT, bool TRANS>
 void load(Block& block, Rendezvous& r) {
-  std::array<std::array<Row, rows_of_matrix>, COUNT> matrices;
+  std::array<std::array<MatrixRow, rows_of_matrix>, COUNT> matrices;
   CollectiveRequest request;
   request.pc = r.pc(0);
   request.operation = Operation::matrix;

@@ -65,6 +65,16 @@ class KernelBuild:
                 del words[(at := words.index(notes)) : at + 2]
         return [w for w in words if w not in ("-MD", "-fdiagnostics-color=always")]
 
+    def cubin_source(self, arch: str, source: Path) -> str:
+        """All that a cubin depends on but for the compiler itself: the options, and the preprocessed text."""
+        command = self.compile_words(self.cubin_command(arch), source)
+        at = command.index("-o")
+        words = ["-E" if w == "-cubin" else w for w in (*command[:at], *command[at + 2 :])]
+        text = subprocess.run(
+            [*words, "-Xcompiler=-P"], cwd=self.build, check=True, capture_output=True, text=True
+        ).stdout
+        return "\n".join([*(w for w in words[1:] if not w.startswith(("-I", "-D"))), text])
+
     def link_program(self, out: Path, **objects: Path) -> Result:
         """Links the program with other objects for some of its devices."""
         replaced = {self.archives[device]: str(path.absolute()) for device, path in objects.items()}

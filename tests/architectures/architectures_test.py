@@ -121,6 +121,39 @@ def test_another_compiler_is_not_compared(record, rows, capsys):
     assert "08_warp_tiling for sm_87 is not recorded" in capsys.readouterr().out
 
 
+@pytest.fixture
+def commands(request, record):
+    """Of a step, if this build has the compiler of the record."""
+    commands = KernelBuild(BUILD, request.param)
+    if "gpu" not in commands.units:
+        pytest.skip("the build has no CUDA")
+    version, _ = architectures.find_compiler(commands.units["gpu"])
+    if version != record["nvcc"]:
+        pytest.skip(f"the record is of nvcc {record['nvcc']}, this is {version}")
+    return commands
+
+
+@pytest.mark.parametrize("commands", ["05_2d_tiling"], indirect=True)
+def test_what_was_recorded_from_this_source_is_not_compiled_again(commands, tmp_path):
+    """Comments make no other source; code and options do."""
+    kernel = ROOT / "steps" / "05_2d_tiling" / "kernel.cu"
+    recorded = commands.cubin_source("sm_86", kernel)
+    copy = tmp_path / "kernel.cu"
+    copy.write_text("// A comment.\n\n" + kernel.read_text())
+    assert commands.cubin_source("sm_86", copy) == recorded
+    copy.write_text(kernel.read_text() + "__device__ int other;\n")
+    assert commands.cubin_source("sm_86", copy) != recorded
+    assert commands.cubin_source("sm_89", kernel) != recorded
+    commands.units["gpu"].append("-maxrregcount=64")
+    assert commands.cubin_source("sm_86", kernel) != recorded
+
+
+@pytest.mark.parametrize("commands", ["08_warp_tiling", "25_ldmatrix"], indirect=True)
+def test_the_tool_describes_code_as_it_did_when_it_recorded(commands, rows, request):
+    step = request.node.callspec.params["commands"]
+    assert differences(rows[step, "sm_86"], architectures.compiled(commands, step, "sm_86")) == []
+
+
 def test_a_kernel_is_compiled_for_no_older_gpu():
     commands = KernelBuild(BUILD, "13_bulk_copy")
     assert commands.needs == Needs("sm_90+")

@@ -27,12 +27,12 @@ class Spinning : public BothBuilds {
 class SpinningObserved : public Spinning {};  // what the plain build cannot see: accesses
 INSTANTIATE_TEST_SUITE_P(, Spinning, testing::Values("plain", "observed"), name_of_build);
 INSTANTIATE_TEST_SUITE_P(, SpinningObserved, testing::Values("observed"), name_of_build);
-constexpr int often = 20;
+constexpr int repeats = 20;
 
 // ---- No false alarms --------------------------------------------------------------------------------------
 
 TEST_P(SpinningObserved, AFlagMadeByHand) {
-  for (int i = 0; i < often; ++i) run("volatile_flag", 2, 64);
+  for (int i = 0; i < repeats; ++i) run("volatile_flag", 2, 64);
   EXPECT_EQ(y[63], 5.0f);
   EXPECT_EQ(flags[0], 0u);
 }
@@ -44,7 +44,7 @@ TEST_P(SpinningObserved, ToAndFroMoreOftenThanADeadlockTakes) {
 }
 
 TEST_P(Spinning, ALock) {
-  for (int i = 0; i < often; ++i) {
+  for (int i = 0; i < repeats; ++i) {
     std::fill_n(data, 2, 0.0f);
     run("spin_lock", 20, 32);
     EXPECT_EQ(data[0], 20.0f);
@@ -68,7 +68,7 @@ TEST_P(Spinning, WorkForLongerThanTheWatchdogWaits) {
 
 TEST_P(SpinningObserved, AFlagWithoutFences) {
   for (const int n : {1, 2}) {
-    for (int i = 0; i < often; ++i) {
+    for (int i = 0; i < repeats; ++i) {
       run("volatile_flag", 2, 64, n);
       const std::vector<Fault> faults = cpu_device::take_faults();
       ASSERT_EQ(faults.size(), 1u) << n;

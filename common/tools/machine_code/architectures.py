@@ -5,8 +5,9 @@
   ladder architectures --out docs/evidence/architectures.json    records every step
 
 A step is compiled for each architecture below that nvcc knows and that has the instructions the step needs:
-machine code only, by the build's command. --check leaves out those that the build itself is for. Where nvcc
-is of another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
+machine code only, by the build's command. --check leaves out those that the build itself is for, and what the
+record's nvcc has compiled already from the same preprocessed text with the same options. Where nvcc is of
+another version than the record's, it compiles and compares nothing. Needs nvcc, and no GPU.
 
 Exit status: 0 well; 1 a step does not compile, or --check found a difference; 2 bad usage, or something is
 missing.
@@ -85,6 +86,12 @@ def compile_for(commands: KernelBuild, step: str, arch: str, out: Path) -> None:
         raise UsageError(f"{step} does not compile for {arch}: {first_error(result)}", status=1)
 
 
+def source_sha256(commands: KernelBuild, step: str, arch: str) -> str:
+    """Of what nvcc compiles: the same text with the same options comes out the same."""
+    text = commands.cubin_source(arch, ROOT / "steps" / step / "kernel.cu")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 # ---- What has been compiled ------------------------------------------------------------------------------
 
 
@@ -145,7 +152,7 @@ def compiled(commands: KernelBuild, step: str, arch: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         compile_for(commands, step, arch, cubin)
-        return describe(step, arch, cubin)
+        return describe(step, arch, cubin) | {"source_sha256": source_sha256(commands, step, arch)}
 
 
 # ---- The record ------------------------------------------------------------------------------------------
@@ -158,7 +165,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [
         f"{where}: {key} was {flat_old.get(key)} and is {value}"
         for key, value in flat_new.items()
-        if key != "loop" and flat_old.get(key) != value
+        if key not in ("loop", "source_sha256") and flat_old.get(key) != value
     ]
 
 
@@ -208,6 +215,10 @@ def main() -> int:
         for arch in archs
         if arch not in built and commands[step].needs.allow(arch)
     ]
+    if args.check and version == (record := read_json(RECORD))["nvcc"]:
+        old = {(row["step"], row["arch"]): row.get("source_sha256") for row in record["compiled"]}
+        was, todo = todo, [pair for pair in todo if source_sha256(commands[pair[0]], *pair) != old.get(pair)]
+        print(f"{len(was) - len(todo)} of {len(was)} have been recorded from this source")
     rows = []
     with ThreadPoolExecutor(max_workers=1 if args.check else os.cpu_count() or 1) as pool:
         made = pool.map(lambda pair: compiled(commands[pair[0]], *pair), todo)
