@@ -126,15 +126,15 @@ def small_problems(chooser: random.Random) -> list[Problem]:
     ]
 
 
-# Just below these sizes, which tiles divide, edges waste little: some above all whose accesses are counted
+# Just below these sizes, which tiles divide, edges waste little: some above those whose accesses are counted
 # otherwise, with few terms, so that they take no longer, and one below.
-TALL, WIDE, BELOW = (768, 128, 32), (128, 768, 32), (128, 128, 64)
+TALL, WIDE, BELOW = (512, 256, 32), (256, 512, 32), (128, 128, 64)
 
 
 def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
     """Not a multiple of anything, but takes as many tiles as if it were `below`."""
-    m, n, k = (size - 2 * chooser.randint(1, 4) + 1 for size in below)
-    return with_seed(f"--m {m} --n {n} --k {k}", chooser)
+    m, n = (size - 2 * chooser.randint(1, 4) + 1 for size in below[:2])
+    return with_seed(f"--m {m} --n {n} --k {below[2] - 1}", chooser)
 
 
 def aligned_problem(chooser: random.Random, unit: int) -> Problem:
