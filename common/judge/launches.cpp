@@ -12,12 +12,12 @@
 #include "common/cpu_device/untrusted.hpp"
 #include "common/harness/panels.hpp"
 
-// What the compiler has marked as kernels, and what calls a function with their parameters, in the program's
-// two objects. A table that build.py makes of the objects' symbols; a row without a name ends it.
+// What the compiler has marked as kernels, and what calls a function with their parameters. A table that
+// build.py makes of the object's symbols; a row without a name ends it.
 struct Kernel {
   const char* name;
-  const void *plain, *observed;
-  cpu_device::KernelBody spread_plain, spread_observed;  // nullptr: nothing launches such a kernel
+  const void* function;
+  cpu_device::KernelBody spread;  // nullptr: nothing launches such a kernel
 };
 extern const Kernel exercise_kernels[] __attribute__((weak));
 
@@ -31,8 +31,7 @@ template <typename Found, typename Name>
 const Kernel& kernel_where(const Found& found, const Name& name) {
   for (const Kernel* row = exercise_kernels; row != nullptr && row->name != nullptr; ++row) {
     if (!found(*row)) continue;
-    if (row->observed != nullptr && row->spread_plain != nullptr && row->spread_observed != nullptr)
-      return *row;
+    if (row->spread != nullptr) return *row;
     throw std::runtime_error("launch: `" + name() +
                              "` is launched with other parameters than it has, or one's type is "
                              "computed from the template's parameters: write that type plainly");
@@ -43,7 +42,7 @@ const Kernel& kernel_where(const Found& found, const Name& name) {
 nlohmann::json asked;  // by the host
 
 void take(const cpu_device::Request& request) {
-  const auto is_this = [&](const Kernel& row) { return row.plain == request.kernel; };
+  const auto is_this = [&](const Kernel& row) { return row.function == request.kernel; };
   const Kernel& kernel = kernel_where(is_this, [&] { return cpu_device::function_name(request.kernel); });
   if (asked.size() == most_launches)
     throw std::runtime_error("launch: more than 10000 launches for one product");
@@ -59,7 +58,6 @@ void take(const cpu_device::Request& request) {
 }
 
 nlohmann::json to_launch;
-bool as_observed = false;
 
 dim3 extent(const nlohmann::json& json) {
   return {json.at(0).get<unsigned>(), json.at(1).get<unsigned>(), json.at(2).get<unsigned>()};
@@ -78,8 +76,7 @@ void launch_all(const GemmOf<T>&) {
     const LaunchConfig config{extent(asks.at("grid")), extent(asks.at("block")),
                               asks.at("shared_bytes").get<std::size_t>(), extent(asks.at("cluster")),
                               asks.at("overlaps_previous").get<bool>()};
-    cpu_device::request_launch({as_observed ? kernel.observed : kernel.plain, config, arguments, most_bytes},
-                               as_observed ? kernel.spread_observed : kernel.spread_plain);
+    cpu_device::request_launch({kernel.function, config, arguments, most_bytes}, kernel.spread);
   }
 }
 
@@ -107,8 +104,7 @@ nlohmann::json launches_of(const harness::Entry& entry, const Order& order) {
   return std::move(asked);
 }
 
-harness::Entry launcher(harness::Input input, bool observed) {
-  as_observed = observed;
+harness::Entry launcher(harness::Input input) {
   if (input == harness::Input::bf16) return launch_all<bf16>;
   return launch_all<float>;
 }

@@ -16,7 +16,7 @@ nlohmann::json launches_of(const harness::Entry& entry, const Order& order);
 // A function in the place of the student's, which launches what was given to set_launches() last, once: only
 // kernels, which are found by their symbols. Throws std::exception if there is no such kernel, or no GPU
 // could launch it so.
-harness::Entry launcher(harness::Input input, bool observed);
+harness::Entry launcher(harness::Input input);
 void set_launches(nlohmann::json launches);
 
 }  // namespace judge

@@ -2,7 +2,7 @@
 // process, which calls the student's function, or the device's, which executes kernels; the GPU's is both.
 // Everything here runs in the same process as some of the student's code, so nobody trusts what it says.
 //
-//   worker host | plain | checked
+//   worker host | device
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ extern const harness::Entry run_on_gpu;
 #include "common/judge/launches.hpp"
 #include "common/judge/walls.hpp"
 
-extern const harness::Entry run_on_cpu, run_on_cpu_observed;
+extern const harness::Entry run_on_cpu_observed;
 #endif
 
 namespace judge {
@@ -58,19 +58,17 @@ void say(const nlohmann::json& answer) {
 
 class Worker {
  public:
-  explicit Worker(std::string_view how) {
+  Worker() {
     std::string why_not;
 #ifdef FOR_GPU
     step_.gpu = run_on_gpu;
     device_ = harness::make_gpu_device(why_not);
 #else
-    const bool checked = how == "checked";
-    step_.cpu = step_.cpu_observed = launcher(run_on_cpu.input(), checked);
-    device_ = harness::make_cpu_device(checked);
+    step_.cpu = step_.cpu_observed = launcher(run_on_cpu_observed.input());
+    device_ = harness::make_cpu_device(true);
     cpu_device::confine();
 #endif
     if (device_ == nullptr) throw harness::DeviceUnavailable("no GPU: " + why_not);
-    (void)how;
   }
 
   nlohmann::json obey(const Order& order, nlohmann::json more) {
@@ -153,18 +151,18 @@ class Worker {
   void* spare_ = nullptr;  // for lead
 };
 
-std::function<nlohmann::json(const Order&, nlohmann::json)> part(std::string_view how) {
+std::function<nlohmann::json(const Order&, nlohmann::json)> part([[maybe_unused]] std::string_view how) {
 #ifndef FOR_GPU
   raise_walls();
   if (how == "host") {
     cpu_device::install_crash_handler();
     return [](const Order& order, const nlohmann::json&) -> nlohmann::json {
       if (order.what == Do::hello) return {{"device", "none"}};
-      return {{"launches", launches_of(run_on_cpu, order)}};
+      return {{"launches", launches_of(run_on_cpu_observed, order)}};
     };
   }
 #endif
-  return [worker = std::make_shared<Worker>(how)](const Order& order, nlohmann::json more) {
+  return [worker = std::make_shared<Worker>()](const Order& order, nlohmann::json more) {
     return worker->obey(order, std::move(more));
   };
 }
@@ -191,4 +189,4 @@ int serve(std::string_view how) {
 
 }  // namespace judge
 
-int main(int argc, char** argv) { return judge::serve(argc > 1 ? argv[1] : "plain"); }
+int main(int argc, char** argv) { return judge::serve(argc > 1 ? argv[1] : "device"); }

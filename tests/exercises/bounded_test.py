@@ -12,7 +12,6 @@ from tools.grading.class_report import grade_class, table
 from tools.grading.content import without_comments, without_strings
 from tools.grading.finding import Failed, Finding, show
 from tools.grading.grader import Grader
-from tools.grading.hand_ins import words_of
 from tools.grading.object_file import Symbol, line_of
 from tools.grading.source import read
 from tools.grading.state import MOST_BYTES
@@ -36,12 +35,11 @@ def names(form):
      names("_a{};"), names("k{0}=launch(k{0}"), names("f{}(){{")],
     ids=lambda text: text[:12],
 )  # fmt: skip
-def test_text_is_read_in_one_pass(text, exercises):
+def test_text_is_read_in_one_pass(text):
     """Of the processor's time: by expressions that look for an end from each beginning it was minutes."""
     text = (text * (MOST_BYTES // len(text)))[:MOST_BYTES]
     began = time.process_time()
     without_comments(text)
-    words_of(text, exercises["02_coalescing"].starter)
     line_of(Symbol("none", "none", "OBJECT", 4, ".bss"), text)
     with suppress(Failed):
         rules.check(without_strings(text), "")
@@ -111,14 +109,11 @@ def a_class(tmp_path, exercises, build, monkeypatch):
         LONG: ";launch(" * 30_000,
         BYTES: right + names("// n{}\n")[:60_000],
         "deep": "{" * 200_000,
-        "digits": right,
     }
     hand_ins = tmp_path / "hand-ins"
     for name, text in files.items():
         (hand_ins / name).mkdir(parents=True)
         (hand_ins / name / "02_coalescing.cu").write_text(text)
-    state = '{"format": 1, "exercises": {"02_coalescing": {"attempts": %s}}}' % ("9" * 4000)
-    (hand_ins / "digits" / "state.json").write_text(state)
     for damage in ("stream", "short", zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
         damaged(hand_ins / f"zip {damage}.zip", right, damage)
     chosen = [exercises["02_coalescing"], exercises["two_bounds"]]
@@ -147,13 +142,8 @@ def test_a_class_that_is_stopped_goes_on(a_class, monkeypatch):
     chosen, rows = a_class(said.append)
     assert "Ada: 1 of 2 points, as graded before" in said
     found = {row.hand_in.name: row for row in rows}
-    assert [name for name, row in found.items() if row.points(chosen)] == [
-        "Ada",
-        "digits",
-        r"\udcff\udcfebytes",
-    ]
+    assert [name for name, row in found.items() if row.points(chosen)] == ["Ada", r"\udcff\udcfebytes"]
     assert found["class"].grades["02_coalescing"].finding.code == "wrong result"
-    assert found["digits"].told("") == ["", "", ""]
     assert found["class"].spent > 0
     zips = [found[name].hand_in.ignored for name in found if name.startswith("zip")]
     assert [path for ignored in zips for path, _ in ignored] == ["02_coalescing.cu"] * 4

@@ -21,7 +21,7 @@ from tools.grading.build import Toolchain  # noqa: E402
 from tools.grading.content import read_all  # noqa: E402
 from tools.grading.finding import Grade, show  # noqa: E402
 from tools.grading.grader import Grader  # noqa: E402
-from tools.grading.verify import solution_of  # noqa: E402
+from tools.grading.predict import solution_of  # noqa: E402
 
 
 @pytest.fixture(scope="session")

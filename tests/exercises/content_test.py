@@ -27,11 +27,6 @@ def test_every_folder_is_an_exercise(exercises):
     assert len(exercise_folders()) == len(exercises) == len(read_all())
 
 
-def test_lines_are_short_enough_for_a_terminal(exercises):
-    for exercise in exercises.values():
-        assert len(exercise.title) <= 45, exercise.name
-
-
 @pytest.fixture
 def copy(tmp_path):
     """Copies an exercise and changes its exercise.toml."""
@@ -79,22 +74,16 @@ def test_a_copy_is_fine(kernel):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('kind = "kernel"', 'kind = "riddle"', ["riddle"]),
         ('kind = "kernel"', 'kind = "fault"', ["find_the_fault"]),
         ('kind = "kernel"', "", ["kind"]),
         ('kind = "kernel"', 'kind = "kernel"\ncolour = "red"', ["colour"]),
-        ('title = "', 'title = "" # "', ["title"]),
         ('title = "', "title = ", ["cannot be read"]),
         ("hints = [", 'hints = [\n  "And one more hint.",', ["exactly 3"]),
-        ("hints = [", "hints = 3\nnothing = [", ["hints"]),
         ("speed = {", 'speed = { nothing = "x" }\nunused = {', ["unused"]),
         ('over = "01_naive"', 'over = "77_nothing"', ["77_nothing"]),
         ("xray(mine)", "xray(here)", ["mine"]),
-        ("xray(mine)", "xray(yours)", ["yours"]),
         ("xray(mine).load('A').sectors_per_request == 1", "xray(mine).load('A').sectors", ["no condition"]),
         ("xray(mine).load('A')", "open('/etc/passwd')", ["open"]),
-        ("look = ", "looks = ", ["looks"]),
-        ("[[goal]]", "[goal]", ["goal"]),
     ],
 )
 def test_malformed_kernel(kernel, old, new, words):
@@ -154,14 +143,6 @@ def test_answers_must_fit_the_questions(prediction, numbers):
     path = folder / "answers.toml"
     path.write_text(path.read_text() + 'spare = ""\n')
     rejected(folder, "spare")
-
-
-def test_answers_must_be_blank(prediction, numbers):
-    folder = prediction()
-    path = folder / "answers.toml"
-    name = numbers.questions[0].id
-    path.write_text("".join(f"{q.id} = {1 if q.id == name else repr('')}\n" for q in numbers.questions))
-    rejected(folder, "blank")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,20 @@
 """The grader's messages for honest mistakes, and its compiler cache."""
 
 import os
-import re
+import random
 import subprocess
 import time
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, line_with
+from conftest import ROOT
 from tools.edits import read_edited
 from tools.grading import run
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.content import Entry, Goal, entry_of_step
-from tools.grading.finding import Finding, Grade, wrapped
+from tools.grading.finding import wrapped
 from tools.grading.grader import Grader
 from tools.grading.source import read
-from tools.grading.verify import verify
 from tools.grading.words import fault_finding
 
 
@@ -62,39 +61,12 @@ def test_machine_code_goals(grade, build):
     assert "LDL" in remark.details[0]
 
 
-def test_a_goal_that_counts_says_how_many(grade, build):
-    """And not the comparisons that chose what is counted."""
-    if not Toolchain(build, "02_coalescing").has_nvcc:
-        pytest.skip("needs nvcc")
-    check = "len([i.text for i in sass(mine).instructions if 'EXIT' in i.text and 'P9' not in i.text]) == 0"
-    result, _ = grade(goals=[Goal("It never ends.", check, "EXIT.")])
-    [remark] = result.warnings
-    [detail] = remark.details
-    assert re.fullmatch(r"machine code: \d+ found; it should be 0\.", detail)
-
-
-def test_a_goal_about_what_is_not_there(grade):
-    goal = Goal("Tiles.", "xray(mine).load('As').wavefronts_per_request == 1", "Shared memory.")
-    result, _ = grade(goals=[goal])
-    assert result.finding.code == "goal"
-    assert "As" in result.finding.details[0]
-    assert "mine" not in result.finding.details[0]
-
-
-def test_other_problems_each_time(exercises):
-    import random
-
-    def again(problems):
-        return len(problems) - len({p.without_seed for p in problems})
-
-    lists = [run.plain_problems(random.Random(seed)) for seed in (1, 2)]
+def test_other_problems_each_time():
+    lists = [run.small_problems(random.Random(seed)) for seed in (1, 2)]
     assert [p.options for p in lists[0]] != [p.options for p in lists[1]]
     for problems in lists:
         seeds = [p.options.split("--seed")[1] for p in problems]
         assert len(set(seeds)) == len(seeds)
-        assert again(problems) >= 4
-    observed = run.observed_problems(random.Random(1))
-    assert again(observed) == 2
 
 
 def test_a_problem_in_words_names_every_option():
@@ -140,11 +112,6 @@ def test_the_cache_does_not_grow_without_end(build, exercises, monkeypatch, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3", "4"]
 
 
-def test_a_build_that_is_none(tmp_path):
-    with pytest.raises(BuildError, match="cannot build"):
-        Toolchain(tmp_path, "02_coalescing")
-
-
 def test_a_build_that_is_not_built(build, tmp_path, monkeypatch):
     for name in ("build.ninja", "kernel_programs.json"):
         (tmp_path / name).symlink_to(build / name)
@@ -162,15 +129,6 @@ def test_wrapping_keeps_lists_and_code():
         "      code",
         "  1. first",
     ]
-
-
-def test_mine_is_known_to_goals_only(build):
-    from tools.claims.context import Context
-    from tools.claims.objects import NoValue
-    from tools.claims.values import evaluate
-
-    with pytest.raises(NoValue, match="goals of exercises"):
-        evaluate("xray(mine).excess == 0", Context(build, "02_coalescing"))
 
 
 def test_the_program_for_the_gpu_is_built(build, exercises):
@@ -216,55 +174,8 @@ def test_a_place_in_shared_memory_has_indices(grade_other):
     assert "[" in finding.details[0]
 
 
-def test_a_private_array_is_no_forgotten_shared(grade_other):
-    """Where the result is wrong for another reason."""
-    finding, _ = grade_other("04_1d_tiling", ("g.beta == 0.0f ? g.alpha * sum", "g.beta == 0.0f ? 2 * sum"))
-    assert finding.code == "wrong result"
-    assert "__shared__" not in finding.says
-
-
-def test_a_crash_is_looked_at_with_every_access_checked(grade):
-    """Far outside, and on the larger problems only, which run unchecked."""
-    result, source = grade(("float& c", "if (g.M > 2000) sum += A[1ll << 40];\n  float& c"))
-    assert result.finding.code.startswith(("out-of-bounds access", "access to host memory"))
-    assert result.finding.line == line_with("1ll << 40", source)
-
-
 def test_a_problem_drawn_by_lot_is_named_with_its_seed(grade):
     result, _ = grade(("k < g.K;", "k < g.K - (g.M > 300 && g.M < 1200 && g.M != 1031);"))
     assert "--seed 3" in result.finding.details[-1]
     result, _ = grade(("k < g.K;", "k < g.K - 1;"))
     assert "--seed" not in " ".join(result.finding.details)
-
-
-# ---- Whether the exercises are in order ----
-
-
-def test_verify(student, numbers):
-    result = student("verify", "01_naive", numbers.name, "--device", "cpu")
-    assert result.returncode == 0, result.stdout
-    assert "2 of 2 exercises are in order" in result.stdout
-    assert not student.workspace.exists()
-
-
-@pytest.mark.parametrize(
-    ("starter", "solution", "words"),
-    [
-        (None, None, "the starter passes"),
-        (Finding("compile", "It does not compile."), None, "does not even begin"),
-        (Finding("rule", "It is forbidden."), None, "does not even begin"),
-        (Finding("goal", "Not there yet."), Finding("goal", "Too slow."), "the solution fails: Too slow."),
-        (Finding("goal", "Not there yet."), None, ""),
-    ],
-)
-def test_verify_finds_what_is_wrong(exercises, build, capsys, starter, solution, words):
-    exercise = exercises["02_coalescing"]
-
-    def grade_source(_, source, __):
-        return Grade(solution if source == exercise.solution else starter)
-
-    status = verify([exercise], build, grade_source, print)
-    assert status == (1 if words else 0)
-    said = capsys.readouterr().out
-    assert words in said
-    assert said.splitlines()[0].split() == ["FAILED" if words else "ok", "02_coalescing"]

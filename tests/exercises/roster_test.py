@@ -12,8 +12,8 @@ from tools.grading.class_report import BLANK, Row
 from tools.grading.content import Question
 from tools.grading.finding import Grade
 from tools.grading.hand_ins import HandIn
+from tools.grading.predict import solution_of
 from tools.grading.roster import Deadline, read_roster, time_of
-from tools.grading.verify import solution_of
 
 MOODLE = """\ufeffIdentifier,"Full name","Email address",Status,Grade,"Maximum Grade","Grade can be changed",\
 "Last modified (submission)","Last modified (grade)","Feedback comments"

@@ -44,15 +44,10 @@ def check(exercises):
 @pytest.mark.parametrize(
     "line",
     [
-        "const int thread = threadIdx.x;",
         "const int map = 1, vector = map, future = vector, async = future;",
         "const int open = 1, signal = open, kill = signal, module = kill, import = module;",
-        "float copy[4] = {}, fill = copy[0], transform = fill;",
-        "const int constructor = 3;",
-        "__syncwarp();",
         "const float x = __ldg(A), y = __fmaf_rn(x, x, x);",
         "const int i = min(g.M, g.N) + max(g.K, 1);",
-        "const int atomic = 1, halfway = atomic, external = halfway;",
         "std::uint32_t u = 0; static_assert(std::is_same_v<decltype(u), std::uint32_t>);",
         "const auto add = [&](float x) { return x + 1.0f; }; (void)add(1.0f);",
         "if (const int n = 1'000'000; n > 1) (void)n;  // isn't it? \"R\" (a) \\ b",
@@ -69,14 +64,10 @@ def test_honest_words(check, line):
     "text",
     [
         "#define IDX(i, j, ld) ((i) * (ld) + (j))",
-        "#define SIDE 32",
         "#define SUM(a, b) \\\n  ((a) + \\\n   (b))",
         "#if 0\n#endif",
-        "struct Four { float v[4]; };\n__device__ float sum4(const Four& f) { return f.v[0] + f.v[1]; }",
         "template <int N>\n__device__ __forceinline__ float power(float x) {\n"
         "  if constexpr (N == 0) return 1.0f;\n  else { return x * power<N - 1>(x); }\n}",
-        "int tiles(int n) { return (n + 31) / 32; }\nint more_tiles(int n) { return tiles(n) + 1; }",
-        "__host__ __device__ int both(int n) { return n; }\nint host(int n) { return both(n); }",
         "constexpr int table[] = {1, 2, 3};",
         "struct __align__(16) Wide { float x[4]; __device__ float sum() const { return x[0] + x[1]; } };",
     ],
@@ -90,33 +81,20 @@ def test_honest_code_outside_the_kernel(check, text):
     ("line", "words"),
     [
         ("sum = __ballot_sync(0xffffffff, 1);", "CUDA has it, but the CPU device"),
-        ("__builtin_trap();", "word of the compiler"),
         ("std::thread t;", "numbers and types only"),
-        ("namespace s = std;", "`std` is not allowed"),
         ("std :: /* */ ranges::copy(a, b);", "std::ranges::copy"),
-        ("::mempcpy(a, b, 4);", "nobody sees"),
         ("st\\\nd::copy(a, b, c);", "std::copy"),
-        ("thread_local int n;", "CUDA has no such variables"),
         ("kernel<<<grid, block>>>(g);", "Write launch"),
         ("[[gnu::noinline]] int n;", "attributes"),
         ("const char* s = R\"(a)\";", "of the kind R"),
-        ("#define LONG \\\n  1 + \\\n  asm\nLONG;", "inline assembly"),
         ('asm volatile("");', "inline assembly"),
-        ('#define GLUE(a, b) a##b\nGLUE(as, m)("");', "inline assembly"),
         ("#define UNSEEN __attribute__((noipa))\nUNSEEN int n;", "`__attribute__`"),
         ("#define TRUTH exercise_guard::truth\nTRUTH(g);", "the grader"),
         ("const int run_on_cpu = 0;", "the grader"),
-        ("extern const unsigned spare;", "other files"),
         ("int cublasSgemm(const Gemm& g);", "no exercise"),
-        ("std::exit(0);", "`std::exit` is not allowed"),
         ("int n;\n#line 1 \"common/step.hpp\"", "`#line` and"),
-        ("int n = 1'0; auto s = \"'/*\"; [[gnu::no_sanitize(\"thread\")]] int m; /* */", "hide the kernel"),
-        ('const int n = R"(")"[0] + std::system("true");', "of the kind R"),
-        ("#define S std\nS::system(0);", "`std::system` is not allowed"),
         ("#pragma GCC optimize(\"O0\")", "nly #pragma unroll"),
-        ("_Pragma(\"GCC optimize(0)\")", "_Pragma"),
         ("#include <vector>", "only the starter's includes"),
-        ("#include_next <vector>", "only the starter's includes"),
         ("// \\\n/*\nint n = std::system(0);\n// */", "`std::system` is not allowed"),
         ("extern __shared__ float smem[];", "no `extern __shared__`"),
         ("__shared__ alignas(16) float tile[4];", "__align__(16)"),
@@ -150,13 +128,6 @@ def test_an_empty_file(exercises, text):
     assert "reset" in finding.look
 
 
-def test_an_empty_file_is_graded(student, exercises):
-    student.writes(exercises[NAME], "")
-    result = student("check", NAME, "--device", "cpu")
-    assert result.returncode == 1
-    assert "The file is empty." in result.stdout
-
-
 # ---- What the compiler made ----
 
 
@@ -185,28 +156,16 @@ def compiles(exercises, build):
     ("outside", "in_kernel", "in_sgemm", "words"),
     [
         ("int calls = 0;", "", "++calls;", "`calls` outlives a call"),
-        ("", "", "static int calls = 0; if (++calls < 0) return;", "`calls` outlives a call"),
         ("", "", "static const int n = g.N; if (n < 0) return;", "`n` outlives a call"),
         ("", "", "if (rand() == 7) return;", "`rand`"),
-        ("} namespace fmt { int spare; } namespace {", "", "", "`spare` outlives a call"),
-        ("", "", "if (g.M == 77) exit(0);", "`exit`"),
         ("", "", "auto p = new float[g.M]; p[0] = 1; if (g.C == p) return;", "`operator new[]`"),
         ("", "C[0] = ::memccpy(C, A, 1, 4) == nullptr;", "", "`memccpy`"),
-        ("", "", "launch([](Gemm) {}, grid, block, 0, g);", "lambda is launched"),
         ("", "", "const auto k = [](Gemm) {}; launch(k, grid, block, 0, g);", "lambda is launched"),
-        ("", "C[0] = puts(reinterpret_cast<const char*>(A));", "", "`puts`"),
-        ("", "float x = 0.0f; C[0] = modff(A[0], &x);", "", "`modff`"),
         (
             "float twice(float x) { return 2 * x; }",
             "C[0] = twice(A[0]);",
             "",
             "`twice`, before which __device__",
-        ),
-        (
-            "struct S { float twice(float x) const { return 2 * x; } };",
-            "C[0] = S{}.twice(A[0]);",
-            "",
-            "`twice`",
         ),
         ("constexpr float w[2] = {1, 2};", "C[0] = w[row % 2];", "", "`w`, which is the host's"),
         (
@@ -215,7 +174,6 @@ def compiles(exercises, build):
             "",
             "`w`, which is the host's",
         ),
-        ("", "__shared__ float big[12289]; big[threadIdx.x] = 1.0f; C[0] = big[7];", "", "take 49156 bytes"),
     ],
 )
 def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
@@ -231,12 +189,10 @@ def test_found_in_the_object(compiles, outside, in_kernel, in_sgemm, words):
     [
         ("constexpr float weight = 2.0f;", "C[0] = weight + min(g.K, TILE);"),
         ("__device__ constexpr float w[] = {1, 2};", "C[0] = w[row % 2];"),
-        ("constexpr int n[] = {3, 4};", "float x[n[1]] = {}; C[0] = x[0] + sizeof(n);"),
         ("__device__ __noinline__ float twice(float x) { return 2 * x; }", "C[0] = twice(A[0]);"),
         ("", "assert(row < g.M); const int2 p = make_int2(row, col); C[0] = p.x + int4{1, 2, 3, 4}.w;"),
         ("__shared__ float tile[64];", "tile[threadIdx.x] = 1.0f; C[0] = tile[threadIdx.x];"),
         ("", "__shared__ float big[12288]; big[threadIdx.x] = 1.0f; C[0] = big[threadIdx.x];"),
-        ("", "C[0] = sqrtf(fabsf(A[0])) + fmaxf(A[0], 1.0f) + floorf(A[0]);"),
         (
             "struct Large { float v[64]; };",
             "Large x = *reinterpret_cast<const Large*>(A); C[0] = x.v[g.K % 64];",
@@ -260,7 +216,7 @@ def test_what_nvcc_alone_finds(compiles, build):
 def test_a_file_that_is_no_object(tmp_path):
     (tmp_path / "plain.o").write_text("nothing")
     with pytest.raises(OSError, match="objdump"):
-        object_file.check_objects(tmp_path / "plain.o", tmp_path / "plain.o", "")
+        object_file.check_object(tmp_path / "plain.o", "")
 
 
 def test_a_function_that_is_chosen_before_the_program_begins(tmp_path):
@@ -268,4 +224,4 @@ def test_a_function_that_is_chosen_before_the_program_begins(tmp_path):
     source = 'extern "C" void* choose() { return nullptr; }\nint one() __attribute__((ifunc("choose")));\n'
     subprocess.run(["g++", "-c", "-x", "c++", "-", "-o", made], input=source, text=True, check=True)
     with pytest.raises(Failed, match="before or after"):
-        object_file.check_objects(made, made, "")
+        object_file.check_object(made, "")

@@ -12,7 +12,7 @@ import yaml
 from tools.base import ROOT
 from tools.grading import isolation
 from tools.grading.content import code_lines, lines_to_write, read_all
-from tools.grading.verify import solution_of
+from tools.grading.predict import solution_of
 
 NAMES = "02_coalescing,two_bounds"
 # Installing is what `setup.sh` finds done; of the compiler, what the project's build has compiled of the same

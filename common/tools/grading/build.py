@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,7 +20,7 @@ from tools.grading.call_graph import check_call_graph
 from tools.grading.content import Entry, entry_of_step
 from tools.grading.finding import Failed, Finding
 from tools.grading.isolation import Limits, run_confined
-from tools.grading.object_file import OWN, check_objects, kernel_table, renamed
+from tools.grading.object_file import check_object, kernel_table
 from tools.grading.source import Code
 from tools.grading.state import locked
 from tools.kernel_build import KernelBuild, first_error, with_output
@@ -33,11 +32,11 @@ LIMITS = Limits(cpu_s=20, wall_s=50, memory=6144 << 20, file=64 << 20)
 MOST_MADE = 8 << 20  # bytes of an object; solutions have 200 KB
 CALLS = "calls.txt"  # call_graph.py
 BEFORE = "common/programs/exercise_guard.hpp"
-# What is compiled for the CPU device: the starter's includes, then the student's code, whose entry has the
+# What is compiled for the CPU device behind the starter's includes: the student's code, whose entry has the
 # step's name, as that says how large the error may be. Kernels get sections
 # of their own, for object_file.py, and whatever they call is inlined: passing or returning an aggregate would
 # read and write memory unobserved.
-FOR_CPU = """{includes}
+FOR_CPU = """
 #define __noinline__
 #define assert(...) ((__VA_ARGS__) ? void() : cpu_device::refuse("assert: " #__VA_ARGS__))
 #undef __global__
@@ -63,12 +62,14 @@ OPTIONS = [
     "-fno-jump-tables",
     "-fno-finite-loops",
     "-ftrivial-auto-var-init=pattern",
+    "-ffunction-sections",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=bounds-strict",
     "-Wfloat-conversion",
     "-Werror=vla",
 ]
-OPTIONS_OBSERVED = [*OPTIONS, "-ffunction-sections", "-fno-omit-frame-pointer", "-fsanitize=bounds-strict"]
 _commands = cache(KernelBuild)
-ENTRIES = {"cpu": "run_on_cpu", "observed": "run_on_cpu_observed"}  # exported, beside the kernels
+EXPORTED = ("run_on_cpu_observed", "exercise_kernels")
 TOO_LARGE = "large constants and arrays, and templates that never end."
 DOES_NOT_COMPILE = "It does not compile:"
 NO_CUDA = "It compiles for the CPU device, but it is not CUDA. nvcc says:"
@@ -94,7 +95,7 @@ class Built:
     @property
     def warnings(self) -> list[Finding]:
         """What GCC warns of in the student's file."""
-        said = (self.folder / "cpu.o.said").read_text(encoding="utf-8")
+        said = (self.folder / "observed.o.said").read_text(encoding="utf-8")
         place = re.escape(str(self.folder / "kernel.cu"))
         found = re.findall(rf"^{place}:(\d+):\d+: warning: (.*?) \[-W.*\]$", said, re.MULTILINE)
         once = dict.fromkeys(found)  # a template's warning comes with each of its instances
@@ -170,14 +171,13 @@ class Toolchain:
 
     def step_program(self, built: Built, *, gpu: bool = False) -> Path:
         """The program that steps have, with the student's kernel. Raises Failed, BuildError."""
-        devices = ["cpu", "observed", *(["gpu"] if gpu and self.has_nvcc else [])]
-        objects = {
-            name: built.folder / (f"{name}.o" if name == "gpu" else f"{name}.local.o") for name in devices
-        }
-        out = built.folder / ("run_gpu" if gpu else "run")
-        with locked(built.folder):
+        folder, out = built.folder, built.folder / ("run_gpu" if gpu else "run")
+        objects = {"cpu": folder / "cpu.o", "observed": folder / "kernels.local.o"}
+        objects |= {"gpu": folder / "gpu.o"} if gpu and self.has_nvcc else {}
+        with locked(folder):
             if not out.exists():
-                self._link(built.folder, self.commands, out.name, **objects)
+                self._compile_unit("cpu", folder)
+                self._link(folder, self.commands, out.name, **objects)
         return out
 
     def _trim(self) -> None:
@@ -192,6 +192,7 @@ class Toolchain:
         kernel = folder / "kernel.cu"
         fields = {"includes": includes, "kernel": kernel, "text": code.text, "entry": self.entry}
         kernel.write_text(source, encoding="utf-8")
+        (folder / "before.hpp").write_text(f'#include "{BEFORE}"\n{includes}\n', encoding="utf-8")
         (folder / "cpu.cu").write_text(FOR_CPU.format(**fields), encoding="utf-8")
         (folder / "gpu.cu").write_text(FOR_GPU.format(**fields), encoding="utf-8")
 
@@ -199,60 +200,51 @@ class Toolchain:
         """The objects export nothing that could take the place of another part of the program."""
         if (folder / "worker").exists():
             return
-        jobs = {"observed": OPTIONS_OBSERVED, "cpu": OPTIONS}
-        with ThreadPoolExecutor(len(jobs)) as pool:
-
-            def one(name: str) -> Finding | None:
-                command = [*self.commands.units[name], *jobs[name]]
-                command += ["-iquote", str(self._headers(command)), "-include", BEFORE]
-                if name == "cpu":
-                    command.append(f"-fdump-ipa-visibility={folder / CALLS}")
-                return self._compile_one(command, folder / "cpu.cu", folder / f"{name}.o")
-
-            for finding in pool.map(one, jobs):
-                if finding:
-                    raise Failed(finding)
+        self._compile_unit("observed", folder, f"-fdump-ipa-visibility={folder / CALLS}")
         binutils = self.commands.link[0].removesuffix("g++") if EMULATOR else ""
-        if max((folder / name).stat().st_size for name in ("cpu.o", "observed.o", CALLS)) > MOST_MADE:
+        if max((folder / name).stat().st_size for name in ("observed.o", CALLS)) > MOST_MADE:
             raise Failed(Finding("compile", "What the compiler makes of it is too large.", look=TOO_LARGE))
         check_call_graph((folder / CALLS).read_text("utf-8", errors="replace"), text)
-        kernels = check_objects(folder / "cpu.o", folder / "observed.o", text, binutils)
-        (folder / "kernels.s").write_text(kernel_table(kernels))
-        for name in jobs:
-            names = renamed(kernels, name).items()
-            (folder / f"{name}.names").write_text("".join(f"{old} {new}\n" for old, new in names))
-        # Each becomes one object that exports its entry and its kernels.
-        tools = " && ".join(
-            f"{binutils}ld -r --force-group-allocation -o {name}.whole.o {name}.o && "
-            f"{binutils}objcopy --redefine-syms={name}.names --keep-global-symbol={ENTRIES[name]} "
-            f"{name}.whole.o {name}.local.o && "
-            f"{binutils}objcopy -w --globalize-symbol='{OWN}*' {name}.local.o"
-            for name in jobs
-        )
-        tools += (
-            f" && {binutils}as -o kernels.o kernels.s && {binutils}ld -r -o cpu.table.o cpu.local.o kernels.o"
-        )
+        kernels = check_object(folder / "observed.o", text, binutils)
+        (folder / "table.s").write_text(kernel_table(kernels))
+        names = [EXPORTED[0], *kernels, *filter(None, kernels.values())]
+        (folder / "names").write_text("\n".join(names))
+        # The table finds the kernels by their names, which nothing else of the program then sees.
+        steps = [
+            "as -o table.o table.s",
+            "objcopy --globalize-symbols=names observed.o named.o",
+            "ld -r --force-group-allocation -o kernels.o named.o table.o",
+            f"objcopy {' '.join(f'-G {name}' for name in EXPORTED)} kernels.o kernels.local.o",
+        ]
+        tools = " && ".join(f"{binutils}{step}" for step in steps)
         ended = run_confined(["sh", "-c", tools], LIMITS, writable=[folder], cwd=folder)
         if ended.status:
             raise BuildError(f"ld, as and objcopy fail: {ended.said.strip().splitlines()[-1:]}")
-        objects = {"cpu": folder / "cpu.table.o", "observed": folder / "observed.local.o"}
-        self._link(folder, self.worker, "worker", **objects)
+        self._link(folder, self.worker, "worker", observed=folder / "kernels.local.o")
 
-    def _headers(self, command: list[str]) -> Path:
-        """Where GCC finds the precompiled header that every student's file begins with."""
-        header = ROOT / BEFORE
-        words = [w for w in self.commands.compile_words(command, header) if not w.startswith("-DSTEP_")]
-        words[(at := words.index("-c")) : at + 2] = ["-x", "c++-header", str(header)]
+    def _compile_unit(self, device: str, folder: Path, *options: str) -> None:
+        command = [*self.commands.units[device], *OPTIONS]
+        header = self._header(command, (folder / "before.hpp").read_text(encoding="utf-8"))
+        command += ["-include", str(header), *options]
+        if finding := self._compile_one(command, folder / "cpu.cu", folder / f"{device}.o"):
+            raise Failed(finding)
+
+    def _header(self, command: list[str], text: str) -> Path:
+        """What every student's file of an exercise begins with, which GCC has precompiled."""
+        words = [w for w in self.commands.compile_words(command, ROOT) if not w.startswith("-DSTEP_")]
         options = [word for word in words if not word.startswith("-I") and not word.endswith(".o")]
-        key = hashlib.sha256(repr((options, self._files)).encode()).hexdigest()[:20]
+        key = hashlib.sha256(repr((options, text, self._files)).encode()).hexdigest()[:20]
         folder = self.cache / f"headers-{key}"
-        out = folder / f"{BEFORE}.gch"
-        out.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        header, out = folder / "before.hpp", folder / "before.hpp.gch"
+        words[(at := words.index("-c")) : at + 2] = ["-x", "c++-header", str(header)]
         with locked(folder):
             os.utime(folder)
-            if not out.exists() and (finding := self._compile_one(words, header, out)):
-                raise BuildError(finding.says)
-        return folder
+            if not out.exists():
+                header.write_text(text, encoding="utf-8")
+                if finding := self._compile_one(words, header, out):
+                    raise BuildError(finding.says)
+        return header
 
     def _one(self, command: list[str], unit: Path, out: Path, says: str) -> None:
         """Compiles by nvcc."""

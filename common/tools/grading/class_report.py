@@ -24,20 +24,19 @@ from tools.grading.budget import Budget
 from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding, Grade, show, wrapped
 from tools.grading.grader import grade_file
-from tools.grading.hand_ins import HandIn, read_hand_ins, similarity, words_of
+from tools.grading.hand_ins import HandIn, read_hand_ins
 from tools.grading.roster import Deadline, Roster, Student
 from tools.grading.source import read
-from tools.grading.state import STATE, Progress, parse_state, version_of
+from tools.grading.state import version_of
 
 Graded = dict[tuple[str, str], tuple[str, Grade]]  # of an exercise and code: whose it was, and what it got
 WIDEST = 40  # characters of a name in the table
-TOLD = ("hints", "attempts", "revealed")  # by state.json
 BLANK = Finding("not handed in", "Nothing was handed in.")
 
 
 @dataclass
 class Row:
-    """A student's result. grades: by exercise; progress: as state.json says; student: of the roster; late:
+    """A student's result. grades: by exercise; student: of the roster; late:
     hours, None if there is no deadline; kept: the share of the points that lateness leaves. made_of: what the
     result depends on; codes: a short name of each file's code; spent: seconds of its programs; before: graded
     by an earlier call."""
@@ -52,9 +51,7 @@ class Row:
     codes: dict[str, str] = field(default_factory=dict)
     grades: dict[str, Grade] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    progress: dict[str, Progress] = field(default_factory=dict)
     before: bool = False
-    alike: dict[str, dict[str, Any]] = field(default_factory=dict)
     same_code_as: dict[str, str] = field(default_factory=dict)
 
     def text(self, exercise: Exercise) -> str | None:
@@ -82,16 +79,6 @@ class Row:
         """ "3 of 4 points, 26 hours late"."""
         late = f", {self.late:.1f} hours late" if self.late else ""
         return f"{self.points(exercises):g} of {most_points(exercises):g} points{late}"
-
-    def told(self, blank: str) -> list[str]:
-        """What state.json says of all exercises; blank: if there is none."""
-        progress = self.progress.values()
-        return [str(sum(getattr(p, what) for p in progress)) if progress else blank for what in TOLD]
-
-    def most_alike(self, to: str) -> tuple[str, dict[str, Any]]:
-        """The exercise in which the row is most similar to the solution, or to a classmate."""
-        none = "", {"to_solution": 0, "to_classmate": 0, "classmate": ""}
-        return max(self.alike.items(), key=lambda item: item[1][to], default=none)
 
 
 def most_points(exercises: list[Exercise]) -> float:
@@ -168,9 +155,6 @@ def grade_class(
             say(f"{row.hand_in.name}: {row.summary(exercises)}{before}")
     finally:
         pool.shutdown(cancel_futures=True)  # of a class that was stopped, too
-    _compare(rows, exercises)
-    for row in rows:
-        write_json(out / f"{row.hand_in.stem}.json", _record(row, exercises))
     write_json(out / "class.json", {"seed": seed, "students": [_record(row, exercises) for row in rows]})
     write_whole(out / "class.csv", _csv(rows, exercises))
     if roster:
@@ -203,8 +187,6 @@ def _read(row: Row, exercises: list[Exercise], version: str) -> None:
     row.made_of = version_of(repr((version, row.seed, row.late, row.kept, hashes, hand_in.ignored)))
     for exercise in exercises:
         row.text(exercise)
-    with suppress(UsageError):
-        row.progress = parse_state(hand_in.files.get(STATE, b"").decode(errors="replace"), STATE)
 
 
 def _keeps(row: Row, out: Path, exercises: list[Exercise], graded: Graded) -> bool:
@@ -261,25 +243,6 @@ def grade_one(row: Row, exercise: Exercise, build: Path, device: str, graded: Gr
         return Grade(Finding("not graded", f"The grader failed: {type(error).__name__}: {error}"))
 
 
-def _compare(rows: list[Row], exercises: list[Exercise]) -> None:
-    """Compares with the solution and with all others. A few words alone say nothing."""
-    least = 12
-    for exercise in (e for e in exercises if e.kind != "predict"):
-        solution = words_of(exercise.solution, exercise.starter)
-        words = {
-            row.hand_in.name: words_of(row.texts[exercise.name], exercise.starter)
-            for row in rows
-            if exercise.name in row.texts
-        }
-        words = {name: mine for name, mine in words.items() if len(mine[0]) >= least}
-        for row in (row for row in rows if row.hand_in.name in words):
-            mine = words.pop(name := row.hand_in.name)
-            share, mate = max(((similarity(mine, w), n) for n, w in words.items()), default=(0, ""))
-            words[name] = mine
-            alike = {"to_solution": similarity(mine, solution), "to_classmate": share, "classmate": mate}
-            row.alike[exercise.name] = alike
-
-
 def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
     """What class.json holds of a student."""
     entries = []
@@ -294,12 +257,9 @@ def _record(row: Row, exercises: list[Exercise]) -> dict[str, Any]:
             "details": found.details if found else [], "look": found.look if found else "",
             "notes": grade.notes, "code": row.codes.get(exercise.name),
             "seconds": round(grade.seconds, 1), "device": grade.device,
-            "similarity": row.alike.get(exercise.name),
             "same_code_as": row.same_code_as.get(exercise.name),
             "version": version_of(row.texts[exercise.name]) if exercise.name in row.texts else None,
         }  # fmt: skip
-        if progress := row.progress.get(exercise.name):
-            entry |= {what: getattr(progress, what) for what in TOLD}
         entries.append(entry)
     ignored = [{"file": path, "why": why} for path, why in row.hand_in.ignored]
     return {
@@ -343,14 +303,12 @@ def _csv(rows: list[Row], exercises: list[Exercise]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [exercise.name for exercise in exercises]
-    writer.writerow(["name", "score", "points", "hours_late", *TOLD, "most_alike", "classmate", *names])
+    writer.writerow(["name", "score", "points", "hours_late", *names])
     for row in rows:
-        _, alike = row.most_alike("to_classmate")
         cells = [f"{row.points_of(e):g}" if e.name in row.grades else "" for e in exercises]
         late = "" if row.late is None else f"{row.late:.1f}"
         head = [_harmless(row.hand_in.name), row.score(exercises), f"{row.points(exercises):g}", late]
-        head += row.told("")
-        writer.writerow([*head, alike["to_classmate"], _harmless(alike["classmate"]), *cells])
+        writer.writerow([*head, *cells])
     return out.getvalue()
 
 
@@ -364,12 +322,10 @@ def _cut(name: str) -> str:
 
 
 def table(rows: list[Row], exercises: list[Exercise]) -> str:
-    """For the teacher: who has what, and what looks alike."""
-    lines = [["student", "points", "score", "handed in", *TOLD[:2], "like the solution", "like a classmate"]]
+    """For the teacher: who has what, and whose code is the same."""
+    lines = [["student", "points", "score", "handed in", "same code as"]]
     for row in rows:
-        name, best = row.most_alike("to_classmate")
-        mate = f"{best['to_classmate']} % {_cut(best['classmate'])}, {name}" if best["classmate"] else "-"
-        near = f"{row.most_alike('to_solution')[1]['to_solution']} %"
+        same = ", ".join(f"{_cut(mate)}, {name}" for name, mate in row.same_code_as.items())
         points = [f"{row.points(exercises):g}", f"{row.score(exercises)} %", str(len(row.grades))]
-        lines.append([_cut(row.hand_in.name), *points, *row.told("-")[:2], near, mate])
+        lines.append([_cut(row.hand_in.name), *points, same or "-"])
     return aligned(lines)

@@ -1,9 +1,8 @@
 """Grades a kernel: says the first thing that is wrong with it, or that all is well. Standard library only.
 
-In order: the rules (rules.py); it compiles; on small problems, every access checked, no fault and
-the right result; the right result over the table of shapes and over random ones, all in one process and with
-numbers that nobody knows beforehand; the kernel does the work, not the host, and without fault on
-larger problems, too; the exercise's goals (goals.py); on a GPU the right results there and the
+In order: the rules (rules.py); it compiles; on small problems of fixed and of random sizes, with numbers that
+nobody knows beforehand, no fault and the right result; the kernel does the work, not the host, and without
+fault on larger problems, too; the exercise's goals (goals.py); on a GPU the right results there and the
 speed (gpu.py).
 """
 
@@ -26,15 +25,15 @@ from tools.grading.goals import Elsewhere, check_elsewhere, check_goal, holds_ne
 from tools.grading.gpu import check_on_gpu, compile_step, gpu_here
 from tools.grading.predict import grade_answers
 from tools.grading.run import (
-    ABOVE,
     BELOW,
+    TALL,
+    WIDE,
     Outcome,
     Problem,
     aligned_problem,
-    observed_problems,
-    plain_problems,
     ragged_problem,
     run,
+    small_problems,
 )
 from tools.grading.source import read
 from tools.grading.state import version_of
@@ -43,8 +42,8 @@ from tools.grading.words import FIRST, ended_finding, fault_finding, forgotten_s
 UNITS = (64, 128, 256)  # of the sizes on which goals are checked
 Record = dict[str, Any]
 Sizes = tuple[int, int, int]
-RAGGED = ABOVE, BELOW  # of the ragged problems
-EXPECTED: dict[tuple[Path, str, str], list[list[bool]]] = {}  # of Grader.expected(), for a class
+RAGGED = TALL, WIDE, BELOW  # of the ragged problems
+EXPECTED: dict[tuple[Path, str], list[list[bool]]] = {}  # of Grader.expected(), for a class
 
 
 def grade_file(exercise: Exercise, build: Path, source: str, file: str, *how: Any) -> Grade:
@@ -88,13 +87,10 @@ class Grader:
         self.built = built = toolchain.compile(code, source, gpu=gpu is not None)
         grade.device = gpu or "CPU device"
         grade.warnings = built.warnings
-        plain_list = plain_problems(self.chooser)
-        observed_list = observed_problems(self.chooser)
-        self._judge(self._run(observed_list, "--check"), observed_list)
-        self._judge(self._run(plain_list, "--device", "cpu"), plain_list)
+        small = small_problems(self.chooser)
+        self._judge(self._run(small, "--check"), small)
         grade.notes.append(
-            f"right over {len(plain_list) + len(observed_list)} problems; no race, no stray access, "
-            "nothing read before it is written"
+            f"right over {len(small)} problems; no race, no stray access, nothing read before it is written"
         )
         if self.machine_code and toolchain.has_nvcc:
             try:
@@ -105,7 +101,7 @@ class Grader:
         if gpu is not None:
             speed = self.exercise.speed
             over = compile_step(self.build, speed.over) if speed else None
-            check_on_gpu(self.exercise, built, over, plain_list, self.file, grade.notes)
+            check_on_gpu(self.exercise, built, over, small, self.file, grade.notes)
         elif self.exercise.speed is not None:
             grade.notes.append("speed: not checked here, there is no GPU")
 
@@ -154,12 +150,7 @@ class Grader:
         self._fail(finding, problem)
 
     def _fail_at_end(self, outcome: Outcome) -> None:
-        """Says why the program crashed or did not end. After a stray access the problem runs again with every
-        access checked, which may name the line."""
-        if "in the kernel" in outcome.crash and outcome.at:
-            for record in self._run([outcome.at], "--check").records:
-                if record["complaints"]:
-                    self._fail_at(record, outcome.at)
+        """Says why the program crashed or did not end."""
         self._fail(ended_finding(outcome, self.file, self.built.source), outcome.at)
 
     def _line_of_store(self, problem: Problem) -> int:
@@ -180,14 +171,15 @@ class Grader:
         records = self._take_xrays(problems)
         # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
         edge = (BELOW[0] * BELOW[1] / max(records[0]["xray"]["blocks"], 1)) ** 0.5
-        problems.append(ragged_problem(self.chooser, ABOVE))
+        above = self.chooser.choice((TALL, WIDE))
+        problems.append(ragged_problem(self.chooser, above))
         for unit in [u for u in UNITS if u >= edge]:
             problems.append(aligned_problem(self.chooser, unit))
             records += self._take_xrays(problems[len(records) :])
-            if _whole_tiles(records[-1], records[1]):
+            if _whole_tiles(records[-1], records[1], above):
                 break
-        below, above, *_, whole = map(self._elsewhere, records, problems)
-        return whole, {ABOVE: above, BELOW: below}
+        of_below, of_above, *_, whole = map(self._elsewhere, records, problems)
+        return whole, {above: of_above, BELOW: of_below}
 
     def _check_goals(
         self, toolchain: Toolchain, whole: Elsewhere, ragged: dict[Sizes, Elsewhere], grade: Grade
@@ -230,28 +222,27 @@ class Grader:
                     self._fail(finding, context.problem)
 
     def expected(self, toolchain: Toolchain, sizes: Sizes) -> list[list[bool]]:
-        """Of each goal which clauses the solution nearly reaches for ragged sizes; once for a build."""
+        """Of each goal which clauses the solution nearly reaches for ragged sizes; kept with the solution."""
         if self.exercise.ragged or not self.exercise.goals:
             return self.exercise.ragged[RAGGED.index(sizes)] if self.exercise.ragged else []
         source = self.exercise.solution
-        name = f"ragged-{self.exercise.name}-{version_of(repr((self.exercise.goals, sizes)))}.json"
-        if (key := (toolchain.build, name, source)) not in EXPECTED:
+        name = f"ragged-{version_of(repr((self.exercise.name, self.exercise.goals, sizes, source)))}.json"
+        if (key := (toolchain.build, name)) not in EXPECTED:
             EXPECTED[key] = self._nearly_reached(toolchain, name, sizes)
         return EXPECTED[key]
 
     def _nearly_reached(self, toolchain: Toolchain, name: str, sizes: Sizes) -> list[list[bool]]:
         source = self.exercise.solution
         solution = toolchain.compile(read(source, self.exercise.starter), source)
-        kept = solution.folder / name
         with suppress(OSError, ValueError):
-            return json.loads(kept.read_text())
+            return json.loads((solution.folder / name).read_text())
         problem = ragged_problem(random.Random(0), sizes)
         outcome = run(solution, [problem], "--xray")
         if outcome.crash or not outcome.records[0]["pass"]:
             raise BuildError(f"{self.exercise.name}: the solution fails with {problem}: {outcome}")
         context = self._elsewhere(outcome.records[0], problem, solution)
         expected = [holds_nearly(goal.check, context) for goal in self.exercise.goals]
-        write_json(kept, expected)
+        write_json(solution.folder / name, expected)
         return expected
 
     def _take_xrays(self, problems: list[Problem]) -> list[Record]:
@@ -265,7 +256,7 @@ def _shape(record: Record) -> tuple[int, int, int]:
     return record["m"], record["n"], record["k"]
 
 
-def _whole_tiles(record: Record, ragged: Record) -> bool:
+def _whole_tiles(record: Record, ragged: Record, below: Sizes) -> bool:
     """Whether blocks that divide the sizes just above the ragged problem's divide this one."""
-    (m, n, _), (m0, n0, _) = _shape(record), ABOVE
+    (m, n, _), (m0, n0, _) = _shape(record), below
     return record["xray"]["blocks"] * m0 * n0 == ragged["xray"]["blocks"] * m * n

@@ -1,5 +1,4 @@
-"""What a class hands in: finds the files of each student, whatever lies around them, and says how much two
-files have in common. Standard library only.
+"""What a class hands in: finds the files of each student, whatever lies around them. Standard library only.
 
 A hand-in is a folder or a zip file below the folder of all hand-ins; its name is the student's. The
 exercises' files lie in it or one folder down. Only regular files of a bounded size are read, no links are
@@ -20,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from tools.base import UsageError, printable, read_regular
-from tools.grading.content import PIECE, Exercise
-from tools.grading.state import MOST_BYTES, STATE, version_of
+from tools.grading.content import Exercise
+from tools.grading.state import MOST_BYTES, version_of
 
 MOST_FILES = 2000  # of a hand-in
 MOST_ZIPPED = 32 << 20  # bytes of a zip file
@@ -29,7 +28,6 @@ MANY, DEEP = f"there are more than {MOST_FILES:,} files", "it lies more than one
 DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others take as much memory as they say
 LONGEST_PATH = 200  # characters of a path that are shown
 LONGEST_STEM = 180  # bytes of a name that begins a file's name
-RUN, MOST_WORDS = 6, 20_000  # words that are compared as one; and that are compared of a file
 
 
 class Thing(NamedTuple):
@@ -45,7 +43,7 @@ class Thing(NamedTuple):
 @dataclass
 class HandIn:
     """Of one student. name: in one line, whatever the folder is called; files: what was handed in for each
-    exercise, as bytes, and state.json if it was; ignored: what else was there, and why it does not count;
+    exercise, as bytes; ignored: what else was there, and why it does not count;
     modified: when the newest of the files was written, in seconds since 1970, 0 if there is none."""
 
     name: str
@@ -64,7 +62,7 @@ class HandIn:
 
     def take(self, exercises: list[Exercise], found: Iterator[Thing]) -> None:
         """Takes what counts. Whatever is there, and whatever a damaged zip file does, ends in `ignored`."""
-        wanted = {exercise.file_name for exercise in exercises} | {STATE}
+        wanted = {exercise.file_name for exercise in exercises}
         try:
             things = sorted(found, key=lambda thing: (thing.path.count("/"), thing.path))
         except Exception as error:
@@ -81,7 +79,7 @@ class HandIn:
             try:
                 if not wrong:
                     self.files[name] = thing.read()
-                    self.modified = max(self.modified, thing.modified * (name != STATE))
+                    self.modified = max(self.modified, thing.modified)
             except Exception as error:
                 wrong = _why(error)
             if wrong:
@@ -176,30 +174,3 @@ def _in_zip(path: Path) -> Iterator[Thing]:
         yield Thing(name, entry.file_size, _written(entry), wrong, read)
     if len(entries) > MOST_FILES:
         yield Thing(f"{entries[MOST_FILES].filename} and others", wrong=MANY)
-
-
-# ---- How much two files have in common -------------------------------------------------------------------
-
-
-Words = tuple[set[int], set[int]]  # hashes
-
-
-def words_of(source: str, starter: str) -> Words:
-    """The runs of words in a file that the starter lacks, as they are, and longer ones with every name
-    replaced by the same word."""
-
-    def words(text: str) -> list[str]:
-        pieces = (piece[0] for piece in PIECE.finditer(text) if not piece["comment"])
-        return list(islice(pieces, MOST_WORDS))
-
-    def runs(text: list[str], length: int) -> set[int]:
-        return {hash(tuple(text[at : at + length])) for at in range(len(text) - length + 1)}
-
-    mine, given = words(source), words(starter)
-    nameless = [["name" if re.match("[A-Za-z_]", word) else word for word in text] for text in (mine, given)]
-    return runs(mine, RUN) - runs(given, RUN), runs(nameless[0], 2 * RUN) - runs(nameless[1], 2 * RUN)
-
-
-def similarity(one: Words, other: Words) -> int:
-    """The share that two files have in common, in percent."""
-    return max(round(100 * len(a & b) / max(len(a | b), 1)) for a, b in zip(one, other, strict=True))

@@ -28,8 +28,8 @@ NEEDED = re.compile(
 # Of objdump's table: flags, section, size and name.
 ROW = re.compile(r"^[0-9a-f]+ (.{7}) (\S+)\t([0-9a-f]+) (?:\.hidden )?(\S+)$", re.MULTILINE)
 SLOW_S = 120  # for objects of at most MOST_BYTES, binutils take less
+OBSERVING = (".init_array.00099", 8)  # a section and its bytes
 KERNELS = ".text.hot."  # the sections of what is marked as hot: kernels alone
-OWN = "exercise.kernel."  # how names begin that no C++ has
 # Of objdump's lines: the student's line, what a relocation names, and a call of what an address tells.
 PLACE = re.compile(r"\S.*/kernel\.cu:(\d+)")
 CALLED = re.compile(r"\bR_\w+\s+(\.text\.(?:(?:hot|unlikely|startup)\.)?)?([\w$]+)")
@@ -58,12 +58,12 @@ class Symbol:
         return match[1] if match else self.name
 
 
-def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") -> dict[str, str]:
+def check_object(path: Path, source: str, binutils: str = "") -> dict[str, str]:
     """Checks what was compiled for the CPU device. Returns what the compiler has marked as kernels, each with
     the function of exercise_guard.hpp that calls one with its parameters, "" if nothing launches it so: the
     linker's names. binutils: the prefix of the tools that read another processor's objects. Raises Failed
-    with the first thing wrong, OSError if an object cannot be read."""
-    said = _said(f"{binutils}objdump", "-ht", plain)
+    with the first thing wrong, OSError if the object cannot be read."""
+    said = _said(f"{binutils}objdump", "-htdrlw", "--no-show-raw-insn", path)
     symbols = symbols_of(said)
     _nothing_outlives(symbols, source)
     _nothing_runs_before(said, symbols)
@@ -73,7 +73,7 @@ def check_objects(plain: Path, observed: Path, source: str, binutils: str = "") 
             says = f"It uses the function `{symbol.name.partition('(')[0]}`, which is not allowed here."
             look = "where it is called, maybe by something that the line uses."
             raise Failed(Finding("rule", says, line_of(symbol, source), look=look))
-    _kernels_are_whole(observed, binutils)
+    _kernels_are_whole(said)
     return kernels_of(symbols)
 
 
@@ -97,21 +97,12 @@ def _parameters(function: str) -> str:
     return ""
 
 
-def renamed(kernels: dict[str, str], unit: str) -> dict[str, str]:
-    """Names under which an object exports its kernels and what calls them; no C++ has such names."""
-    exported = [name for name in dict.fromkeys([*kernels, *kernels.values()]) if name]
-    return {name: f"{OWN}{unit}.{number}" for number, name in enumerate(exported)}
-
-
 def kernel_table(kernels: dict[str, str]) -> str:
-    """The table of common/judge/launches.cpp, in assembly. One object may lack what it does not need."""
-    units = [renamed(kernels, unit) for unit in ("cpu", "observed")]
+    """The table of common/judge/launches.cpp, in assembly."""
     rows = [".globl exercise_kernels", '.section .data.rel.ro,"aw"', ".balign 8", "exercise_kernels:"]
     for kernel, spread in kernels.items():
-        functions = [unit.get(name, "0") for name in (kernel, spread) for unit in units]
-        rows += [f".weak {name}" for name in functions if name != "0"]
         rows.append(f'.pushsection .rodata; 1: .asciz "{kernel}"; .popsection')
-        rows.append(f".quad 1b, {', '.join(functions)}")
+        rows.append(f".quad 1b, {kernel}, {spread or 0}")
     return "\n".join([*rows, ".quad 0", '.section .note.GNU-stack,"",%progbits', ""])
 
 
@@ -129,7 +120,7 @@ def _first_lines(source: str) -> dict[str, int]:
 
 def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
     written = re.compile(r"\.t?(?:bss|data)(?!\.rel\.ro)")
-    hidden = re.compile(r"exercise_guard::|guard variable for|DW\.ref")
+    hidden = re.compile(r"exercise_guard::|cpu_device::|guard variable for|DW\.ref")
     kept = [
         s for s in symbols if s.flags.endswith("O") and written.match(s.section) and not hidden.match(s.name)
     ]
@@ -140,7 +131,10 @@ def _nothing_outlives(symbols: list[Symbol], source: str) -> None:
 
 
 def _nothing_runs_before(said: str, symbols: list[Symbol]) -> None:
-    found = re.findall(r"\.(?:pre)?init_array|\.fini_array|\.[cd]tors|\.init\b", said)
+    # Of objdump's list of sections. What is compiled to be observed begins with one call of its own.
+    sections = re.findall(r"^ +\d+ (\S+) +([0-9a-f]+) ", said, re.MULTILINE)
+    early = re.compile(r"\.(?:(?:pre)?init_array|fini_array|[cd]tors|init\b).*")
+    found = [name for name, size in sections if early.match(name) and (name, int(size, 16)) != OBSERVING]
     found += [s.last for s in symbols if "i" in s.flags]  # a function chooses them as the program begins
     if found:
         says = "Something of the file runs before or after the program: the work is the kernel's alone."
@@ -169,10 +163,9 @@ def _shared_memory_fits(symbols: list[Symbol], source: str) -> None:
             raise Failed(Finding("no CUDA", says, line, look=look))
 
 
-def _kernels_are_whole(path: Path, binutils: str) -> None:
+def _kernels_are_whole(said: str) -> None:
     """A kernel calls nothing of the file, as all of it is inlined, and nothing by its address: only then are
     all of its reads and writes observed."""
-    said = _said(f"{binutils}objdump", "-tdrlw", "--no-show-raw-insn", path)
     own = {row[3] for row in ROW.findall(said) if row[0].endswith("F") and row[1] != "*UND*"}
     line, kernel = 0, ""
     for text in said.splitlines():

@@ -30,6 +30,19 @@ def correct_answer(question: Question, context: Context) -> float:
     return number
 
 
+def solution_of(exercise: Exercise, build: Path) -> str:
+    """What a student would have to write: the solution's source, or the answers as TOML."""
+    if exercise.kind != "predict":
+        return exercise.solution
+    lines = []
+    for question in exercise.questions:
+        try:
+            lines.append(f"{question.id} = {correct_answer(question, Context(build, exercise.step))!r}\n")
+        except NotAvailable:
+            lines.append(f"{question.id} = 0  # cannot be computed here\n")
+    return "".join(lines)
+
+
 def is_right(given: float, correct: float, tolerance: float) -> bool:
     """Within the relative tolerance; a hair is always forgiven, as 0.1 + 0.2 is not 0.3."""
     return abs(given - correct) <= max(tolerance, 1e-9) * abs(correct) + 1e-12

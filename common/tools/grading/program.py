@@ -7,10 +7,8 @@
   exercises watch [NAME]           grade again whenever the file is saved; Ctrl-C ends it
   exercises solution NAME          the solution, once the exercise is passed; --reveal: at once, for no points
   exercises reset NAME             the starter again; the old file stays as NAME.cu.old
-  exercises report [--json FILE]   all results, for a teacher
   exercises grade FOLDER --out DIR  a whole class: FOLDER holds a folder or a zip file for each student
   exercises export                 for other services: --gradescope FILE.zip, --github-classroom DIR
-  exercises verify [NAME...]       for teachers: every starter fails, every solution passes, every hint exists
 
 A name may be cut short, as in `exercises check 02`. The files to edit and state.json, the only file that
 remembers anything, lie in my_exercises/ (--workspace DIR: elsewhere). Nothing needs a GPU or the network.
@@ -31,7 +29,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from tools.base import BUILD, ROOT, Parser, UsageError, chosen, write_json
+from tools.base import BUILD, ROOT, Parser, UsageError, chosen
 from tools.grading import isolation
 from tools.grading.build import BuildError, Toolchain
 from tools.grading.class_report import grade_class
@@ -43,8 +41,7 @@ from tools.grading.own_run import run_program
 from tools.grading.roster import Deadline, read_roster, time_of
 from tools.grading.run import named
 from tools.grading.source import read
-from tools.grading.state import Progress, Workspace, make_report, now, standing, table, version_of
-from tools.grading.verify import verify
+from tools.grading.state import Progress, Workspace, now, version_of
 from tools.services.export import export_classroom, export_gradescope
 
 KINDS = {"kernel": "kernel", "fault": "find the fault", "predict": "predict"}
@@ -55,7 +52,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--seed": {"type": int, "help": "of the hidden problems; to see the same ones again"},
     "--all": {"action": "store_true", "help": "every exercise that was begun"},
     "--reveal": {"action": "store_true", "help": "also if it is not passed; for no points"},
-    "--json": {"metavar": "FILE", "help": "write them there, too"},
     "--jobs": {"type": int, "default": os.cpu_count() or 1, "metavar": "N", "help": "files graded at a time"},
     "--out": {"metavar": "DIR", "required": True, "help": "where the results go"},
     "--exercises": {"metavar": "02,05", "help": "these alone; all by default"},
@@ -78,10 +74,8 @@ COMMANDS = {
     "watch": "maybe --device --seed",
     "solution": "name --reveal",
     "reset": "name",
-    "report": "--json",
     "grade": "folder --out --exercises --roster --due --late --assignment --jobs --device --seed",
     "export": "--exercises --gradescope --github-classroom",
-    "verify": "names --device --seed",
 }
 
 
@@ -129,11 +123,13 @@ class Program:
     # ---- Commands ----
 
     def overview(self) -> int:
-        report = make_report(self.exercises, self.workspace)
+        state = self.workspace.load()
         following = self.next_exercise()
-        totals = report["totals"]
-        say(f"{totals['passed']} of {totals['exercises']} exercises passed, score {report['score']:g} %\n")
-        marks = [standing(entry) for entry in report["exercises"]]
+        marks = [self.workspace.mark(e, state.get(e.name, Progress())) for e in self.exercises]
+        points = sum(e.points for e, mark in zip(self.exercises, marks, strict=True) if mark in "x~")
+        score = round(100 * points / sum(e.points for e in self.exercises), 1)
+        passed = sum(entry.passed for entry in state.values())
+        say(f"{passed} of {len(self.exercises)} exercises passed, score {score:g} %\n")
         for exercise, mark in zip(self.exercises, marks, strict=True):
             line = f"  [{mark}] {exercise.name:<26} {KINDS[exercise.kind]:<15} {exercise.title}"[:90]
             arrow = "  <- next" if exercise is following else ""
@@ -184,7 +180,7 @@ class Program:
         source = ""
         try:
             source = self.workspace.read(exercise)
-            grade = self.grade_source(exercise, source, file)
+            grade = grade_file(exercise, self.build, source, file, self.args.device, self.args.seed)
         except Failed as failed:
             grade = Grade(failed.finding)
         with self.workspace.update(exercise) as progress:
@@ -195,9 +191,6 @@ class Program:
                 progress.version = version_of(source)
         self.tell(exercise, grade, progress, source, file)
         return grade
-
-    def grade_source(self, exercise: Exercise, source: str, file: str) -> Grade:
-        return grade_file(exercise, self.build, source, file, self.args.device, self.args.seed)
 
     def tell(self, exercise: Exercise, grade: Grade, progress: Progress, source: str, file: str) -> None:
         name = exercise.name
@@ -308,13 +301,6 @@ class Program:
         say(f"{self.workspace.shown(exercise)} is the starter again{kept}")
         return 0
 
-    def report(self) -> int:
-        report = make_report(self.exercises, self.workspace)
-        if self.args.json is not None:
-            write_json(Path(self.args.json), report)
-        say(table(report))
-        return 0
-
     def grade_class(self) -> int:
         if self.args.jobs < 1:
             raise UsageError(f"--jobs is {self.args.jobs}; give 1 or more")
@@ -346,10 +332,6 @@ class Program:
                 make(self.named_exercises(), self.build, Path(out))
                 say(f"Written: {out}")
         return 0
-
-    def verify(self) -> int:
-        chosen = [self.find(name) for name in self.args.names] or self.exercises
-        return verify(chosen, self.build, self.grade_source, say)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -27,7 +27,7 @@ WORDS = {
     r"extern(?!\s+__shared__)": "it reaches into other files; everything an exercise needs is included",
     "throw|try|catch": "a GPU has no exceptions, and what launches needs none",
     "thread_local": "CUDA has no such variables; what is a thread's own is a variable of the kernel",
-    r"harness|judge|cpu_device|exercise_guard|guarded_\w+|run_on_\w+|STEP_\w+": "that is the grader's",
+    r"harness|judge|cpu_device|exercise_\w+|guarded_\w+|run_on_\w+|STEP_\w+": "that is the grader's",
     r"cublas\w*|cutlass|cute|cudnn\w*": "a library's product is no exercise; write the kernel",
     r"cuda[A-Z]\w*": "the host only launches; memory and devices are the program's business",
     r"(?:std\s*::\s*)?(?:mem(?:p?cpy|move|set)|bcopy|bzero)": "nobody sees what that reads; write a loop",

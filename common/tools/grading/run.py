@@ -8,6 +8,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Outcome:
     at: Problem | None = None
 
 
-# Every kind of edge in as few and as small problems as possible, for runs in which each access is checked.
+# Every kind of edge in as few and as small problems as possible, as each access is checked.
 OBSERVED = (
     "--m 35 --n 79 --k 19",
     "--m 64 --n 64 --k 64",
@@ -59,8 +60,7 @@ OBSERVED = (
     "--m 33 --n 31 --k 9 --alpha -0.5 --beta -0.5",
     "--m 5 --n 7 --k 0 --beta -0.5",
     "--m 35 --n 79 --k 19 --lda 23 --ldb 83 --ldc 97",
-    "--m 40 --n 36 --k 260",
-    "--m 129 --n 257 --k 17",
+    "--m 129 --n 131 --k 17",
     "--m 33 --n 32 --k 20 --batch 2",
     "--m 1 --n 1 --k 1",
     # Sizes or all leading dimensions but one are multiples of 4: each has to be asked for.
@@ -75,20 +75,19 @@ OBSERVED = (
 )
 
 
-# Terms. A block computes its whole tile, however small the matrix is: the few problems of the table that are
-# deeper take as long as all others together.
-DEEPEST = 1000
+MOST_TILES = 4  # of 32 x 32 elements and as many terms, of a shape of the table
 
 
 def shape_table() -> list[str]:
-    """Of the shapes over which every step has to be right, those in memory as cudaMalloc gives it, and not
-    too deep."""
-    shapes = (line.split("#")[0].strip() for line in read_text(ROOT / "tests" / "shapes.txt").splitlines())
-    return [
-        shape
-        for shape in shapes
-        if shape and not re.search("--(stride|offset)-", shape) and int(shape.split()[5]) <= DEEPEST
-    ]
+    """The small ones of tests/shapes.txt, in memory as cudaMalloc gives it."""
+    lines = (line.split("#")[0].strip() for line in read_text(ROOT / "tests" / "shapes.txt").splitlines())
+    shapes = [line for line in lines if line and not re.search("--(stride|offset)-", line)]
+    return [shape for shape in shapes if _tiles(shape) <= MOST_TILES]
+
+
+def _tiles(shape: str) -> int:
+    sizes = re.findall(r"--(?:[mnk]|batch) (\d+)", shape)
+    return prod(max(-(-int(size) // 32), 1) for size in sizes[:3]) * int((sizes[3:] or [1])[0])
 
 
 def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
@@ -107,7 +106,7 @@ def random_problem(chooser: random.Random, largest: int, deepest: int) -> str:
 
 def long_problem(chooser: random.Random, longest: str) -> str:
     """One of M, N and K is large: this reveals, at little cost, what happens from some size on."""
-    sizes = {name: chooser.randint(1, 40) for name in "mnk"}
+    sizes = {name: chooser.randint(1, 24) for name in "mnk"}
     sizes[longest] = chooser.randint(310, 450 if longest == "k" else 700)
     return " ".join(f"--{name} {size}" for name, size in sizes.items())
 
@@ -117,23 +116,25 @@ def with_seed(shape: str, chooser: random.Random, hidden: bool = True) -> Proble
     return Problem(f"{shape} --seed {chooser.randrange(1, 1 << 31)}", hidden)
 
 
-def observed_problems(chooser: random.Random) -> list[Problem]:
-    """The last one is of random sizes. Early on the same sizes come again: a result that was kept shows."""
+def small_problems(chooser: random.Random) -> list[Problem]:
+    """Small ones, of every kind of edge, and some of random sizes."""
     drawn = [long_problem(chooser, name) for name in "mnk"]
-    drawn += [random_problem(chooser, 70, 40) for _ in range(3)]
-    return [with_seed(shape, chooser, shape in drawn) for shape in (*OBSERVED[:2], *OBSERVED, *drawn)]
+    drawn += [random_problem(chooser, *limits) for limits in ((150, 60), *[(70, 40)] * 3)]
+    return [
+        with_seed(shape, chooser, shape in drawn)
+        for shape in dict.fromkeys((*OBSERVED, *shape_table(), *drawn))
+    ]
 
 
-# Just below these sizes, which tiles divide, edges waste little: one above all whose accesses are counted
-# otherwise, with few terms, so that it takes no longer, and one below.
-ABOVE, BELOW = (768, 256, 32), (128, 128, 64)
+# Just below these sizes, which tiles divide, edges waste little: some above those whose accesses are counted
+# otherwise, with few terms, so that they take no longer, and one below.
+TALL, WIDE, BELOW = (512, 256, 32), (256, 512, 32), (128, 128, 64)
 
 
 def ragged_problem(chooser: random.Random, below: tuple[int, int, int]) -> Problem:
-    """Not a multiple of anything, but takes as many tiles as if it were `below`, or its transpose."""
-    m, n, k = (size - 2 * chooser.randint(1, 4) + 1 for size in below)
-    m, n = chooser.choice(((m, n), (n, m)))
-    return with_seed(f"--m {m} --n {n} --k {k}", chooser)
+    """Not a multiple of anything, but takes as many tiles as if it were `below`."""
+    m, n = (size - 2 * chooser.randint(1, 4) + 1 for size in below[:2])
+    return with_seed(f"--m {m} --n {n} --k {below[2] - 1}", chooser)
 
 
 def aligned_problem(chooser: random.Random, unit: int) -> Problem:
@@ -153,13 +154,6 @@ def aligned_problem(chooser: random.Random, unit: int) -> Problem:
     return with_seed(f"--m {m} --n {n} --k {k}", chooser)
 
 
-def plain_problems(chooser: random.Random) -> list[Problem]:
-    """The table, some sizes more, and sizes that come again: a result that was kept would be wrong then."""
-    drawn = [random_problem(chooser, *limits) for limits in ((270, 130), *[(150, 60)] * 3) * 2]
-    again = ["--m 128 --n 128 --k 16", "--m 35 --n 79 --k 19", "--m 64 --n 64 --k 64", drawn[-1]] * 2
-    return [with_seed(shape, chooser, shape in drawn) for shape in (*shape_table(), *drawn, *again)]
-
-
 def run(
     built: Built, problems: list[Problem], *options: str, seconds: float = 0, gpu: bool = False,
     source: str = "", total: float = FILE_S,
@@ -167,8 +161,6 @@ def run(
     """Has all problems computed by the student's program and judged by another. seconds: of processor time,
     for one problem, if not as usual; source: what to call the student's file in messages; total: seconds by
     the clock for all problems."""
-    observed = "--check" in options or "--xray" in options
-    how = "checked" if observed else "plain"
     worker = built.folder / ("worker_gpu" if gpu else "worker")
     seconds = seconds or (SECONDS_XRAY if "--xray" in options else SECONDS)
     limits = Limits(cpu_s=600, memory=None if gpu or EMULATOR else 4 << 30, file=1 << 20)
@@ -180,7 +172,7 @@ def run(
         judge = f"{built.judge}_gpu" if gpu else str(built.judge)
         command = [*EMULATOR, judge, precisions()[built.entry.name], str(seconds), str(max(total, 1))]
         command += ["--cases", str(cases), "--json", str(out), *options]
-        command += ["--", *confined([*EMULATOR, str(worker), how], limits, readable=readable, gpu=gpu)]
+        command += ["--", *confined([*EMULATOR, str(worker), "device"], limits, readable=readable, gpu=gpu)]
         try:
             ended = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,5 +1,5 @@
 """A student's workspace: copies of the starters, and state.json, the one file that remembers what was done.
-And the report of it for a teacher, for which nothing is graded again. Standard library only.
+Standard library only.
 """
 
 import fcntl
@@ -11,16 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from tools.base import UsageError, aligned, read_fields, read_regular, write_json
-from tools.grading.content import HINTS, Exercise
+from tools.base import UsageError, read_fields, read_regular, write_json
+from tools.grading.content import Exercise
 from tools.grading.finding import Failed, Finding
 
 STATE = "state.json"
 VERSION = 1
 MOST_BYTES = 1 << 18  # of a student's file; the longest solution has 20 KB
-MOST_ATTEMPTS = 1_000_000
 
 
 @dataclass
@@ -34,10 +32,6 @@ class Progress:
     passed_at: str | None = None
     device: str | None = None
     version: str | None = None
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.attempts <= MOST_ATTEMPTS and 0 <= self.hints <= HINTS):
-            raise ValueError("attempts or hints are more than there can be")
 
     @property
     def passed(self) -> bool:
@@ -117,6 +111,15 @@ class Workspace:
         self.begin(exercise)
         return old
 
+    def mark(self, exercise: Exercise, progress: Progress) -> str:
+        """How it stands, in one character."""
+        if progress.revealed or not progress.passed:
+            return "r" if progress.revealed else " "
+        with suppress(UsageError, UnicodeDecodeError):  # gone
+            if version_of(read_regular(self.file(exercise), MOST_BYTES).decode()) == progress.version:
+                return "x"
+        return "~"
+
     # ---- state.json ----
 
     def load(self) -> dict[str, Progress]:
@@ -124,7 +127,15 @@ class Workspace:
         path = self.folder / STATE
         if not os.path.lexists(path):
             return {}
-        return parse_state(read_regular(path, MOST_BYTES).decode(errors="replace"), path)
+        try:
+            content = json.loads(read_regular(path, MOST_BYTES).decode(errors="replace"))
+            if content["format"] != VERSION:
+                raise ValueError("it is of another version of this program")
+            return {name: read_fields(Progress, entry, name) for name, entry in content["exercises"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
+            raise UsageError(
+                f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
+            ) from None
 
     @contextmanager
     def update(self, exercise: Exercise) -> Iterator[Progress]:
@@ -135,65 +146,3 @@ class Workspace:
             yield state.setdefault(exercise.name, Progress())
             entries = {name: asdict(entry) for name, entry in sorted(state.items())}
             write_json(self.folder / STATE, {"format": VERSION, "exercises": entries})
-
-
-def parse_state(text: str, path: object) -> dict[str, Progress]:
-    """What a state.json says, by exercise. Raises UsageError for a file that is not what this program
-    writes."""
-    try:
-        content = json.loads(text)
-        if content["format"] != VERSION:
-            raise ValueError("it is of another version of this program")
-        return {name: read_fields(Progress, entry, name) for name, entry in content["exercises"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
-        raise UsageError(
-            f"{path}: is no state of exercises ({error!r}); move it away to begin anew"
-        ) from None
-
-
-# ---- The report ------------------------------------------------------------------------------------------
-
-
-def make_report(exercises: list[Exercise], workspace: Workspace) -> dict[str, Any]:
-    """The keys: exercises (one entry each, in order), totals, and score: percent of the points, which are for
-    what was passed without its solution revealed before. changed: the file is no longer the one
-    that passed."""
-    state = workspace.load()
-    entries: list[dict[str, Any]] = []
-    for exercise in exercises:
-        progress, version = state.get(exercise.name, Progress()), None
-        with suppress(UsageError, UnicodeDecodeError):  # not begun, or gone
-            version = version_of(read_regular(workspace.file(exercise), MOST_BYTES).decode())
-        entries.append({
-            "exercise": exercise.name, "kind": exercise.kind, "passed": progress.passed,
-            "revealed": progress.revealed, "of": exercise.points,
-            "points": exercise.points if progress.passed and not progress.revealed else 0,
-            "hints_used": progress.hints, "attempts": progress.attempts, "passed_at": progress.passed_at,
-            "device": progress.device, "version": version, "passed_version": progress.version,
-            "changed": progress.passed and version != progress.version,
-        })  # fmt: skip
-    counted = ("passed", "points", "of", "revealed", "changed", "hints_used", "attempts")
-    totals = {"exercises": len(entries)} | {key: sum(entry[key] for entry in entries) for key in counted}
-    score = round(100 * totals["points"] / totals["of"], 1) if entries else 0.0
-    return {"date": now(), "exercises": entries, "totals": totals, "score": score}
-
-
-# One character for each standing, and what the table says.
-STANDINGS = {"x": "passed", "~": "passed, changed", "r": "revealed", " ": "-"}
-
-
-def standing(entry: dict[str, Any]) -> str:
-    if entry["revealed"]:
-        return "r"
-    return " " if not entry["passed"] else "~" if entry["changed"] else "x"
-
-
-def table(report: dict[str, Any]) -> str:
-    """The report as a person reads it."""
-    rows = [["exercise", "kind", "result", "passed at", "hints", "attempts"]]
-    for e in report["exercises"]:
-        counts = str(e["hints_used"]), str(e["attempts"])
-        rows.append([e["exercise"], e["kind"], STANDINGS[standing(e)], e["passed_at"] or "-", *counts])
-    totals = report["totals"]
-    score = f"{totals['points']:g} of {totals['of']:g} points, score {report['score']:g} %"
-    return f"{aligned(rows, left=4)}\n{score}"
