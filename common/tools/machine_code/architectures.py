@@ -148,11 +148,18 @@ def describe(step: str, arch: str, cubin: Path) -> dict[str, Any]:
     }
 
 
+def seal(row: dict[str, Any], source: str) -> str:
+    """Of the row's figures and the source that they came from: neither can change without the other."""
+    figures = json.dumps({key: value for key, value in row.items() if key != "seal"}, sort_keys=True)
+    return hashlib.sha256((source + figures).encode()).hexdigest()
+
+
 def compiled(commands: KernelBuild, step: str, arch: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         compile_for(commands, step, arch, cubin)
-        return describe(step, arch, cubin) | {"source_sha256": source_sha256(commands, step, arch)}
+        row = describe(step, arch, cubin)
+        return row | {"seal": seal(row, source_sha256(commands, step, arch))}
 
 
 # ---- The record ------------------------------------------------------------------------------------------
@@ -165,7 +172,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [
         f"{where}: {key} was {flat_old.get(key)} and is {value}"
         for key, value in flat_new.items()
-        if key not in ("loop", "source_sha256") and flat_old.get(key) != value
+        if key not in ("loop", "seal") and flat_old.get(key) != value
     ]
 
 
@@ -215,22 +222,29 @@ def main() -> int:
         for arch in archs
         if arch not in built and commands[step].needs.allow(arch)
     ]
-    if args.check and version == (record := read_json(RECORD))["nvcc"]:
-        old = {(row["step"], row["arch"]): row.get("source_sha256") for row in record["compiled"]}
-        was, todo = todo, [pair for pair in todo if source_sha256(commands[pair[0]], *pair) != old.get(pair)]
-        print(f"{len(was) - len(todo)} of {len(was)} have been recorded from this source")
+    kept = {}
+    if (args.check or args.out) and version == (record := read_json(RECORD))["nvcc"]:
+        recorded = {(row["step"], row["arch"]): row for row in record["compiled"]}
+        for pair in todo:
+            row = recorded.get(pair)
+            if row and row.get("seal") == seal(row, source_sha256(commands[pair[0]], *pair)):
+                kept[pair] = row
+        print(f"{len(kept)} of {len(todo)} have been recorded from this source")
+    left = [pair for pair in todo if pair not in kept]
     rows = []
     with ThreadPoolExecutor(max_workers=1 if args.check else os.cpu_count() or 1) as pool:
-        made = pool.map(lambda pair: compiled(commands[pair[0]], *pair), todo)
+        made = pool.map(lambda pair: compiled(commands[pair[0]], *pair), left)
         for row in made:
             rows.append(row)
             if args.out:
-                progress(len(rows), len(todo), f"{row['step']} {row['arch']}")
+                progress(len(rows), len(left), f"{row['step']} {row['arch']}")
     if args.out:
         unknown = [arch for arch in ARCHS if arch not in archs]
         if unknown:
             raise UsageError(f"nvcc {version} does not know {', '.join(unknown)}")
-        write_whole(args.out, as_text({"nvcc": version, "archs": ARCHS, "compiled": rows}))
+        kept |= {(row["step"], row["arch"]): row for row in rows}
+        record = {"nvcc": version, "archs": ARCHS, "compiled": [kept[pair] for pair in todo]}
+        write_whole(args.out, as_text(record))
         return 0
     print(table(rows) if rows else "nothing to compile")
     return compare(rows, version) if args.check else 0
