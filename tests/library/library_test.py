@@ -361,7 +361,7 @@ def test_arrays_on_a_gpu(gemm, of):
     arrays = pytest.importorskip(of)
     to_gpu = arrays.asarray if of == "cupy" else lambda x: arrays.from_numpy(x).cuda()
     on_gpu = gemm_fp32_tc.Gemm(str(GPU))
-    # C fits one wave of four SMs, as the CPU device has: in later waves every second tile walks k backwards, so how
+    # C fits one wave of the CPU device's four SMs. In later waves every second tile walks k backwards, so how
     # many SMs there are decides in which order a larger C is summed.
     for a, b in ((random(100, 500), random(500, 120)), (random(500, 100).T, random(120, 500).T)):
         x, y = to_gpu(np.ascontiguousarray(a)), to_gpu(np.ascontiguousarray(b))
