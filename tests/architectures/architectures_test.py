@@ -148,6 +148,14 @@ def test_what_was_recorded_from_this_source_is_not_compiled_again(commands, tmp_
     assert commands.cubin_source("sm_86", kernel) != recorded
 
 
+def test_a_figure_changed_by_hand_breaks_its_seal(rows):
+    row = rows["05_2d_tiling", "sm_86"]
+    source = "as it was"
+    sealed = row | {"seal": architectures.seal(row, source)}
+    assert architectures.seal(sealed, source) == sealed["seal"]
+    assert architectures.seal(sealed | {"registers": row["registers"] + 1}, source) != sealed["seal"]
+
+
 @pytest.mark.parametrize("commands", ["08_warp_tiling", "25_ldmatrix"], indirect=True)
 def test_the_tool_describes_code_as_it_did_when_it_recorded(commands, rows, request):
     step = request.node.callspec.params["commands"]
