@@ -323,7 +323,7 @@ template <int CONSUMERS>
 void launch_all(const Gemm& g, Transposed transposed, Accuracy accuracy, const Memory& memory) {
   constexpr int BM = CONSUMERS * MM;
   const auto& [a, b, list, ledger] = memory;
-  // Of a large product, blocks that begin before the splitting has ended cost more than they gain.
+  // In a large product, blocks that begin before the splitting has ended gain nothing.
   const bool early = tiles_of(g, BM) <= 2 * multiprocessors();
   launch(is_aligned(g) ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
          LaunchConfig{.grid = dim3(blocks_for(tiles_of(g, BM))),
