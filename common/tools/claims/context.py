@@ -296,22 +296,28 @@ class Context:
     def ladder_records(self, step: str = "") -> list[dict[str, Any]]:
         return self._json(self.recorded(step) / "ladder.json", "the ladder")
 
-    def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
-        """An experiment's variants, measured at n, each with what is known of its machine code
-        and its speedup against the first."""
+    def experiment_records(
+        self, name: str, n: int = N, m: int | None = None, k: int | None = None
+    ) -> list[dict[str, Any]]:
+        """An experiment's variants, measured at n, or at m x n x k, each with what is known of its machine
+        code and its speedup against the first."""
         files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
         step = read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", "")
         every = self._json(self.recorded(step) / "experiments.json", f"the experiment {name}")
-        records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)]
+        shape = (n if m is None else m, n, n if k is None else k)
+        records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, *shape)]
         if not records:
-            raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
+            at = n if m is k is None else " x ".join(map(str, shape))
+            raise NotAvailable(f"the experiment {name} is not recorded at {at} yet")
         if wrong := [r["variant"] for r in records if not r["pass"]]:
             raise NoValue(f"the experiment {name} gave a wrong result: {wrong[0]}")
         first = records[0]["tflops"]
         return [{**r, **r["machine_code"], "speedup": r["tflops"] / first} for r in records]
 
-    def experiment(self, name: str, variant: str, n: int = N) -> Ladder:
-        variants = {record["variant"]: record for record in self.experiment_records(name, n)}
+    def experiment(
+        self, name: str, variant: str, n: int = N, m: int | None = None, k: int | None = None
+    ) -> Ladder:
+        variants = {record["variant"]: record for record in self.experiment_records(name, n, m, k)}
         found = pick(variants, variant, f"the experiment {name} has no variant '{variant}'")
         return Ladder(f"the experiment {name}, {variant}", found)
 

@@ -96,8 +96,8 @@ class Variant(Edit):
 
 @dataclass
 class Experiment:
-    """sizes: of the measurements, if they do not say themselves. problem: what the CPU device checks variants
-    with. options: of the program, for all variants."""
+    """sizes: of the measurements: M = N = K, or options as "--m 1 --n 4096 --k 4096". problem: what the CPU
+    device checks variants with. options: of the program, for all variants."""
 
     name: str
     step: str
@@ -226,9 +226,10 @@ def run_all(out: Path) -> tuple[list[Record], bool]:
     for number, folder in enumerate(folders):
         about = read_json(folder / "about.json")
         progress(number, len(folders), about["variant"])
-        sizes = ",".join(map(str, about["sizes"]))
-        command = [str(folder / "run"), "--device", "gpu", "--sweep", sizes, *about["options"]]
-        report = folder / "report.json"
+        cases, report = folder / "cases.txt", folder / "report.json"
+        sizes = about.pop("sizes")
+        cases.write_text("".join(f"--size {n}\n" if isinstance(n, int) else f"{n}\n" for n in sizes))
+        command = [str(folder / "run"), "--device", "gpu", "--cases", str(cases), *about["options"]]
         result = subprocess.run([*command, "--json", str(report)], capture_output=True, text=True)
         if result.returncode == NO_GPU:
             raise refused_by_gpu(result.stderr)
@@ -237,7 +238,6 @@ def run_all(out: Path) -> tuple[list[Record], bool]:
             fine = False
             print(f"{about['variant']}: {result.stderr.strip()}", file=sys.stderr)
             continue
-        about.pop("sizes")
         records += [about | record for record in read_json(report)]
     progress(len(folders), len(folders), "done")
     if not records:
