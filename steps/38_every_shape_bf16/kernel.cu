@@ -39,6 +39,7 @@ void gemm(const GemmBf16& g) {
   const auto [tile, splits, in_pairs] =
       choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), straddles(a), straddles(b)});
   const std::int64_t ld = std::int64_t{ceil_div(g.N, 4)} * 4;  // of the sums of parts
+  if (g.K == 0) return passes::add(g, 0, nullptr, ld, c_is_aligned, OVERLAPS);
   const bool adds = splits > 1;
   float* parts = nullptr;
   if (adds) parts = workspace.at_least(static_cast<std::size_t>(ld) * g.M * g.batch * splits);
@@ -46,9 +47,9 @@ void gemm(const GemmBf16& g) {
   const auto run = [&]<typename S>(S) {
     tiles::run<S>(g, reachable_a, reachable_b, splits, in_pairs, parts, c_is_aligned, OVERLAPS);
   };
-  switch (tile) {  //               BM   BN  STAGES
+  switch (tile) {  //               BM   BN  STAGES BUFFERS
     case Tile::t128x256:
-      run(tiles::Shape<128, 256, 4>{});
+      run(tiles::Shape<128, 256, 3, 4>{});
       break;
     case Tile::t128x192:
       run(tiles::Shape<128, 192, 4>{});

@@ -21,14 +21,12 @@ constexpr int CONSUMERS = 2;     // warpgroups that multiply; the first one copi
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
 constexpr int GROUP = 64;            // elements in the 128 bytes that are swizzled
-constexpr int BAND = 16;             // rows of tiles processed together, column by column
 constexpr int STORED = 32;           // columns of C in a store: 128 bytes
-constexpr int BUFFERS = 2;           // of a warpgroup, for sums that are being stored
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 static_assert(BK == GROUP);
 
 // A block's shared memory.
-template <int BM, int BN, int STAGES, bool TRANSPOSED>
+template <int BM, int BN, int STAGES, int BUFFERS, bool TRANSPOSED>
 struct alignas(1024) Tiles {
   bf16 A[STAGES][BM][BK];                   // [stage][row][k], swizzled
   bf16 B[STAGES][BN / GROUP][BK][GROUP];    // [stage][group][k][column], swizzled
@@ -36,30 +34,41 @@ struct alignas(1024) Tiles {
   std::uint64_t full[STAGES];               // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];              // all consumers have multiplied them
 };
-template <int BM, int BN, int STAGES>
-struct alignas(1024) Tiles<BM, BN, STAGES, true> {  // whose sums go to C from where they are
+template <int BM, int BN, int STAGES, int BUFFERS>
+struct alignas(1024) Tiles<BM, BN, STAGES, BUFFERS, true> {  // whose sums go to C from where they are
   bf16 A[STAGES][BM][BK];
   bf16 B[STAGES][BN / GROUP][BK][GROUP];
   std::uint64_t full[STAGES], empty[STAGES];
 };
 
-// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B.
-template <int BM_, int BN_, int STAGES_>
+// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B. BUFFERS_: of a warpgroup,
+// for sums that are being stored.
+template <int BM_, int BN_, int STAGES_, int BUFFERS_ = 2>
 struct Shape {
-  static constexpr int BM = BM_, BN = BN_, STAGES = STAGES_;
+  static constexpr int BM = BM_, BN = BN_, STAGES = STAGES_, BUFFERS = BUFFERS_;
   static constexpr bool TRANSPOSED = BM < CONSUMERS * MM;
   static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread
   static_assert(TRANSPOSED ? BN == CONSUMERS * MM && BM % 8 == 0 : BM == CONSUMERS * MM && BN % GROUP == 0);
-  using Tiles = tiles::Tiles<BM, BN, STAGES, TRANSPOSED>;
+  using Tiles = tiles::Tiles<BM, BN, STAGES, BUFFERS, TRANSPOSED>;
 };
 
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
-  int M, N, k_tiles, batch, splits;
+  int M, N, k_tiles, band, batch, splits;
   float alpha, beta;
   float* C;  // [batch][splits][M][N]
   std::int64_t ldc, strideC;
 };
+
+// Rows of tiles processed together, column by column: the more, the fewer times B is fetched. But their rows
+// of A, which all columns need, shall stay in the L2.
+int band_of(int K) {
+  constexpr int MOST = 16, BM = 128, L2_BYTES = 40 << 20;
+  const std::int64_t bytes = std::int64_t{BM} * K * static_cast<int>(sizeof(bf16));
+  int band = MOST;
+  while (band > 2 && band * bytes > L2_BYTES) band /= 2;
+  return band;
+}
 
 // A part of a tile of C: k-tiles first to first + count - 1.
 struct Work {
@@ -70,17 +79,17 @@ struct Work {
 // rank among them.
 template <typename S, int SHARERS>
 __device__ __forceinline__ Work find_work(const Product& p, int number, int rank) {
-  constexpr int BAND = tiles::BAND / SHARERS;
+  const int most = p.band / SHARERS;
   const int tiles_m = ceil_div(p.M, SHARERS * S::BM), tiles_n = ceil_div(p.N, S::BN);
   const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
   const int in_matrix = tile % (tiles_m * tiles_n);
-  const int band = in_matrix / (BAND * tiles_n), in_band = in_matrix % (BAND * tiles_n);
-  const int rows = min(BAND, tiles_m - band * BAND);
+  const int band = in_matrix / (most * tiles_n), in_band = in_matrix % (most * tiles_n);
+  const int rows = min(most, tiles_m - band * most);
   const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
   const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
   return {tile / (tiles_m * tiles_n),
           split,
-          ((band * BAND + in_band % rows) * SHARERS + rank) * S::BM,
+          ((band * most + in_band % rows) * SHARERS + rank) * S::BM,
           column * S::BN,
           split * share + min(split, longer),
           share + (split < longer ? 1 : 0)};
@@ -108,33 +117,40 @@ __device__ __forceinline__ void store_transposed(const Product& p, const Work& w
 // warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
 template <typename S, bool TMA>
 __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
-                                      int warpgroup, float (&buffers)[BUFFERS][MM][STORED],
-                                      const float (&sums)[S::SUMS]) {
+                                      int warpgroup, float (&buffers)[S::BUFFERS][MM][STORED],
+                                      float (&sums)[S::SUMS]) {
+  constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // half are filled while the others are read
   const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
   const int row0 = work.row0 + warpgroup * MM;  // the warpgroup's first row
   const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
+  if (TMA && p.alpha != 1.0f) {
+#pragma unroll
+    for (float& sum : sums) sum *= p.alpha;
+  }
 #pragma unroll
   for (int part = 0; part < S::BN / STORED; ++part) {
     const int col0 = work.col0 + part * STORED;
     if (!TMA && col0 >= p.N) break;
     auto& buffer = buffers[part % BUFFERS];
-    if constexpr (TMA) {
-      if (thread == 0) bulk_store_wait_read<BUFFERS - 1>();
-      named_barrier_sync(1 + warpgroup, 128);  // the buffer may be written to
+    if (TMA && part % TOGETHER == 0) {
+      if (thread == 0) bulk_store_wait_read<1>();
+      named_barrier_sync(1 + warpgroup, 128);  // the buffers may be written to
     }
-    const float alpha = TMA ? p.alpha : 1.0f;
 #pragma unroll
     for (int i = 0; i < STORED / 2; i += 2) {  // two sums side by side
       const int j = part * STORED / 2 + i;
       const auto [row, col] = wgmma_place(thread, i ^ swap);
       const float x = swap ? sums[j ^ 8] : sums[j], y = swap ? sums[(j ^ 8) + 1] : sums[j + 1];
-      float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(alpha * x, alpha * y);
+      float2_at(&buffer[row][swizzle_128B(row, col)]) = make_float2(x, y);
     }
     if constexpr (TMA) {
+      if (part % TOGETHER < TOGETHER - 1) continue;
       fence_async_proxy();
-      named_barrier_sync(1 + warpgroup, 128);  // it is full
+      named_barrier_sync(1 + warpgroup, 128);  // they are full
       if (thread == 0) {
-        tensor_store(map_c, col0, row0, matrix, buffer);
+        for (int i = TOGETHER - 1; i >= 0; --i) {
+          tensor_store(map_c, col0 - i * STORED, row0, matrix, buffers[(part - i) % BUFFERS]);
+        }
         bulk_store_commit();
       }
     } else {

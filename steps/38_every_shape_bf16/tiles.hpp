@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   }
   warpgroup_reg_alloc<MANY>();
 
-  const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
+  // From lane 0, so that the compiler knows that it is uniform and keeps descriptors in uniform registers.
+  const int thread = threadIdx.x % 128, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
   // The warpgroup's operands in the first stage.
   const auto first_a =
       matrix_descriptor(tiles.A[0][S::TRANSPOSED ? 0 : warpgroup * MM], Swizzle::of_128_bytes, 0, ATOM);
@@ -90,16 +91,18 @@ __global__ void __launch_bounds__(THREADS, 1)
       if (thread == 0) mbarrier_arrive(&tiles.empty[stage]);
     }
   };
+  Work next = find_work<S, SHARERS>(p, first_unit, rank);
   for (int number = first_unit; number < units; number += step) {
-    const Work work = find_work<S, SHARERS>(p, number, rank);
+    const Work work = next;
     float sums[S::SUMS];
     int before = 0;  // the stage of the k-tile before
     for (int i = 0; i < work.count; ++i) {
       mbarrier_wait(&tiles.full[stage], parity);
       wgmma_fence();
-      const auto a = first_a + stage * sizeof tiles.A[0], b = first_b + stage * sizeof tiles.B[0];
+      const auto a = first_a + stage * unsigned{sizeof tiles.A[0]},
+                 b = first_b + stage * unsigned{sizeof tiles.B[0]};
       for (int k = 0; k < BK; k += MK) {
-        const auto a_k = a + k * sizeof(bf16), b_k = b + k * sizeof tiles.B[0][0][0];
+        const auto a_k = a + k * unsigned{sizeof(bf16)}, b_k = b + k * unsigned{sizeof tiles.B[0][0][0]};
         if constexpr (S::TRANSPOSED) {
           wgmma_bf16<Major::MN, Major::K>(sums, b_k, a_k, i > 0 || k > 0);
         } else {
@@ -112,12 +115,10 @@ __global__ void __launch_bounds__(THREADS, 1)
       before = stage;
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
+    // Its divisions are done while the last products run.
+    if (number + step < units) next = find_work<S, SHARERS>(p, number + step, rank);
     wgmma_wait<0>(sums);
-    if (work.count > 0) is_free(before);
-#pragma unroll
-    for (int j = 0; j < S::SUMS; ++j) {
-      if (work.count == 0) sums[j] = 0.0f;
-    }
+    is_free(before);
     if constexpr (S::TRANSPOSED) {
       store_transposed<S>(p, work, warpgroup, sums);
     } else {
@@ -141,6 +142,7 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
   Product p{.M = g.M,
             .N = g.N,
             .k_tiles = ceil_div(g.K, BK),
+            .band = band_of(g.K),
             .batch = g.batch,
             .splits = splits,
             .alpha = g.alpha,
