@@ -60,8 +60,8 @@ struct Product {
   std::int64_t ldc, strideC;
 };
 
-// Rows of tiles processed together, column by column: 16, or fewer where their rows of A take more than 40 MB.
-// That is what was fastest at K = 8192 and 16384; the page says why, as far as it is known.
+// Rows of tiles processed together, column by column: 16, or fewer where their rows of A take more than 40
+// MB. That is what was fastest at K = 8192 and 16384; the page says why, as far as it is known.
 int band_of(int K) {
   constexpr int MOST = 16, BM = 128, MOST_BYTES = 40 << 20;
   const std::int64_t bytes = std::int64_t{BM} * K * static_cast<int>(sizeof(bf16));

@@ -96,7 +96,16 @@ def collect(ncu: str, program: Path, problem: Problem, report: Path, options: Se
     """Runs a step's kernel once under ncu, which leaves its report in `report`."""
     size = [word for name, n in zip("mnk", problem, strict=True) for word in (f"--{name}", str(n))]
     # The harness's own kernels stay out; those of cuBLAS are called gemm, too, or nvjet.
-    command = [ncu, "--clock-control", "none", "--kernel-name", "regex:gemm|nvjet", "--launch-count", "1", "-f"]
+    command = [
+        ncu,
+        "--clock-control",
+        "none",
+        "--kernel-name",
+        "regex:gemm|nvjet",
+        "--launch-count",
+        "1",
+        "-f",
+    ]
     command += [word for section in SECTIONS for word in ("--section", section)]
     command += ["--metrics", ",".join(metrics(ncu)), "-o", str(report.with_suffix(""))]
     command += [str(program), "--device", "gpu", *size, *options, "--repeat", "0", "--no-verify"]
