@@ -55,9 +55,7 @@ def main() -> int:
     once = max(first - each * len(kernels), 0)
     minutes = (once + STUDENTS * len(kernels) * each) / CORES / 60
     print(f"{(hand_ins + 1) * len(kernels)} kernels, {wrong} of them not passed")
-    print(
-        f"{each:.2f} s of processor time each, and {once:.0f} s once; {first_clock + clock:.0f} s by the clock"
-    )
+    print(f"{each:.2f} s of processor time each, {once:.0f} s once; {first_clock + clock:.0f} s by the clock")
     print(f"{STUDENTS} students: {minutes:.1f} minutes on {CORES} cores")
     return bool(wrong)
 
