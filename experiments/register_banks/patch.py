@@ -53,7 +53,7 @@ class Probe:
 def find_probes(cubin: Cubin) -> dict[tuple[str, int], Probe]:
     """The kernels of a cubin, by size and number. Raises Refused."""
     found = {}
-    for symbol, instructions in disassemble(bytes(cubin.data)).items():
+    for symbol, instructions in disassemble(cubin).items():
         if name := NAME.fullmatch(demangle(symbol)):
             size = "large" if name[1] == "true" else "small"
             found[size, int(name[2])] = read_probe(symbol, instructions, cubin.words(symbol))

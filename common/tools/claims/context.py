@@ -158,8 +158,11 @@ class Context:
 
     def recorded(self, step: str = "") -> Path:
         """The directory of what was recorded for this context's step; without one, of the given step."""
-        of = self.step or step
-        return self.evidence or self._cache.setdefault(("recorded", of), evidence_of(of, self.root))
+        return self.evidence or self._evidence_of(self.step or step)
+
+    @once
+    def _evidence_of(self, step: str) -> Path:
+        return evidence_of(step, self.root)
 
     def of_any_gpu(self, file: str, what: str) -> list[tuple[str, dict[str, Any]]]:
         """The records of a file that is not of one step, each with the name of its GPU's directory: this
@@ -299,9 +302,16 @@ class Context:
     def experiment_records(self, name: str, n: int = N) -> list[dict[str, Any]]:
         """An experiment's variants, measured at n, each with what is known of its machine code
         and its speedup against the first."""
+        return self._experiment_records(self.recorded(self._step_of_experiment(name)), name, n)
+
+    @once
+    def _step_of_experiment(self, name: str) -> str:
         files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
-        step = read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", "")
-        every = self._json(self.recorded(step) / "experiments.json", f"the experiment {name}")
+        return str(read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", ""))
+
+    @once
+    def _experiment_records(self, recorded: Path, name: str, n: int) -> list[dict[str, Any]]:
+        every = self._json(recorded / "experiments.json", f"the experiment {name}")
         records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, n, n, n)]
         if not records:
             raise NotAvailable(f"the experiment {name} is not recorded at {n} yet")
