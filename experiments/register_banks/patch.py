@@ -11,6 +11,7 @@ What is checked, before and after:
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from machine_code.bits import WORD
 from machine_code.control import Control
@@ -39,7 +40,7 @@ class Probe:
     loop: Loop
     registers: list[int]  # of each element of the array
 
-    @property
+    @cached_property
     def places(self) -> list[int]:
         """The offsets of the loop's FFMAs."""
         return [i.offset for i in self.loop.instructions if i.mnemonic == "FFMA"]
