@@ -13,7 +13,9 @@ Clocks::Clocks(unsigned threads_per_block, unsigned blocks)
 
 void Clocks::join(Clock& into, const Clock& from) {
   if (into.size() < from.size()) into.resize(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+  // Without operator[], whose check keeps the compiler from vectorising: nothing is called more often.
+  std::transform(from.begin(), from.end(), into.begin(), into.begin(),
+                 [](Tick a, Tick b) { return std::max(a, b); });
 }
 
 void Clocks::raise(Clock& clock, unsigned actor, Tick tick) { raise(clock, actor, actor + 1, tick); }

@@ -80,9 +80,9 @@ bool is_unfenced(const Touch& write, unsigned bytes, const Block& block) {
 }
 
 // Reads that the running thread has seen are no longer needed, now that it reads these bytes itself.
-void thin_out(std::vector<Older>& older, unsigned bytes, const Block& block) {
-  std::erase_if(older, [&](const Older& o) {
-    return !o.write && (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, block);
+void thin_out(std::vector<Older>& reads, unsigned bytes, const Block& block) {
+  std::erase_if(reads, [&](const Older& o) {
+    return (o.touch.bytes() & ~bytes) == 0 && !races(o.touch, bytes, block);
   });
 }
 
@@ -95,17 +95,16 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  std::vector<Older>* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  AllOlder* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
   // Atomic operations on a word come one after the other. So what follows one of them follows all before it:
-  // the last block may make a counter zero by an ordinary store. Those before this index in `older` are
+  // the last block may make a counter zero by an ordinary store. Those before this index in older->writes are
   // meant.
   const auto follows = [&](const Touch& touch) {
     return touch.atomic() && (bytes & ~touch.bytes()) == 0 && !races(touch, bytes, block);
   };
-  std::size_t followed = !atomic && older != nullptr ? older->size() : 0;
+  std::size_t followed = !atomic && older != nullptr ? older->writes.size() : 0;
   if (!follows(touched.write)) {
-    while (followed > 0 && !((*older)[followed - 1].write && follows((*older)[followed - 1].touch)))
-      --followed;
+    while (followed > 0 && !follows(older->writes[followed - 1].touch)) --followed;
   }
   const auto check = [&](const Older& other, std::size_t index) {
     if (other.touch.atomic() && (atomic || (other.write && index < followed))) return false;
@@ -116,8 +115,9 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   const auto keep = [&](Touch touch, bool wrote) {
     if (older == nullptr) older = &stripe.older[&touched];
     touch.what &= ~Touch::has_more;
-    if (older->size() == older->capacity() && older->size() >= 16) thin_out(*older, bytes, block);
-    older->push_back({touch, wrote, touch.actor()});
+    std::vector<Older>& same = older->of(wrote);
+    if (!wrote && same.size() == same.capacity() && same.size() >= 16) thin_out(same, bytes, block);
+    same.push_back({touch, wrote, touch.actor()});
   };
   const auto covered = [&](const Touch& touch) { return (touch.bytes() & ~bytes) == 0; };
   // Whatever races with an earlier write races with this one, too, except when the two are unordered atomic
@@ -128,15 +128,15 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
 
   constexpr std::size_t latest = -1;
   check({touched.write, true, touched.write.actor()}, latest);
-  for (std::size_t i = 0; older != nullptr && i < older->size(); ++i) {
-    if ((*older)[i].write) check((*older)[i], i);
-  }
+  for (std::size_t i = 0; older != nullptr && i < older->writes.size(); ++i) check(older->writes[i], i);
   if (write) {
     bool found = check({touched.read, false, touched.read.actor()}, latest);
-    for (std::size_t i = 0; older != nullptr && i < older->size() && !found; ++i) {
-      if (!(*older)[i].write) found = check((*older)[i], i);
+    for (std::size_t i = 0; older != nullptr && i < older->reads.size() && !found; ++i) {
+      found = check(older->reads[i], latest);
     }
-    if (older != nullptr) std::erase_if(*older, [&](const Older& o) { return replaced(o.touch); });
+    for (const bool wrote : {true, false}) {
+      if (older != nullptr) std::erase_if(older->of(wrote), [&](const Older& o) { return replaced(o.touch); });
+    }
     if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
     if (covered(touched.read)) touched.read = Touch{};
     touched.write = now;
@@ -153,7 +153,7 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     }
     touched.read = now;
   }
-  if (older != nullptr && older->empty()) {
+  if (older != nullptr && older->writes.empty() && older->reads.empty()) {
     stripe.older.erase(&touched);
     older = nullptr;
   }
@@ -165,9 +165,8 @@ void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  std::vector<Older>& older = stripe.older[&touched];
+  AllOlder& older = stripe.older[&touched];
   const auto check = [&](const Older& o) {
-    if (!write && !o.write) return;
     if (races(o.touch, bytes, block)) {
       report_race(o, element(word, bytes), write, pc);
     } else if (by_bulk && o.write && is_unfenced(o.touch, bytes, block) &&
@@ -179,8 +178,11 @@ void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by
     }
   };
   check({touched.write, true, touched.write.actor()});
-  check({touched.read, false, touched.read.actor()});
-  for (const Older& o : older) check(o);
+  for (const Older& o : older.writes) check(o);
+  if (write) {
+    check({touched.read, false, touched.read.actor()});
+    for (const Older& o : older.reads) check(o);
+  }
   const unsigned thread = block.actor(block.current);
   Touch pending = Touch::make(pc, bytes, thread, block.cluster.number, block.clocks->now());
   pending.what |= Touch::is_pending;
@@ -188,7 +190,7 @@ void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by
     const auto load = stripe.noncoherent.find(&touched);
     if (load != stripe.noncoherent.end()) check_noncoherent(load->second, pending, false, word);
   }
-  older.push_back({pending, write, thread});
+  older.of(write).push_back({pending, write, thread});
   touched.read.what |= Touch::has_more;
 }
 
@@ -197,9 +199,9 @@ void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   const std::uint64_t cluster = current_block->cluster.number;
-  std::vector<Older>& older = stripe.older[&touched_[word]];
+  std::vector<Older>& older = stripe.older[&touched_[word]].of(write);
   const auto request = std::find_if(older.begin(), older.end(), [&](const Older& o) {
-    return o.touch.pending() && o.write == write && o.asked_by == requester && o.touch.bytes() == bytes &&
+    return o.touch.pending() && o.asked_by == requester && o.touch.bytes() == bytes &&
            o.touch.pc() == pc && o.touch.cluster() == cluster_number(cluster);
   });
   if (request == older.end()) return;  // a write has replaced it, and was reported
@@ -208,7 +210,7 @@ void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned
   request->touch = done;
   // Whoever has seen this has seen what the same actor did before.
   std::erase_if(older, [&](const Older& o) {
-    return o.write == write && !o.touch.pending() && o.touch.where == done.where &&
+    return !o.touch.pending() && o.touch.where == done.where &&
            o.touch.actor() == actor && o.touch.tick < tick && (o.touch.bytes() & ~bytes) == 0;
   });
 }
@@ -253,9 +255,7 @@ void GlobalShadow::noncoherent_read(std::size_t word, unsigned bytes, const void
   Touched& touched = touched_[word];
   if (touched.write.any()) check_noncoherent(now, touched.write, true, word);
   if ((touched.read.what & Touch::has_more) != 0) {
-    for (const Older& o : stripe.older[&touched]) {
-      if (o.write) check_noncoherent(now, o.touch, true, word);
-    }
+    for (const Older& o : stripe.older[&touched].writes) check_noncoherent(now, o.touch, true, word);
   }
   Touch& known = stripe.noncoherent[&touched];
   if (!known.any() || now.cluster() < known.cluster() || (bytes & ~known.bytes()) != 0) known = now;
@@ -272,8 +272,11 @@ Older GlobalShadow::conflict(std::size_t word, const Planned& access) {
   if (access.write && conflicts(touched.read)) return {touched.read, false, touched.read.actor()};
   const auto older = stripe.older.find(&touched);
   if (older == stripe.older.end()) return {};
-  for (const Older& one : older->second) {
-    if ((one.write || access.write) && conflicts(one.touch)) return one;
+  for (const bool wrote : {true, false}) {
+    if (!wrote && !access.write) break;
+    for (const Older& one : older->second.of(wrote)) {
+      if (conflicts(one.touch)) return one;
+    }
   }
   return {};
 }

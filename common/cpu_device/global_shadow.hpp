@@ -74,6 +74,11 @@ class GlobalShadow {
     bool write;
     unsigned asked_by;  // the thread (an actor) that did it, or asked for it
   };
+  // Reads by themselves: a word may have one of every thread, and another read asks about none of them.
+  struct AllOlder {
+    std::vector<Older> writes, reads;
+    std::vector<Older>& of(bool write) { return write ? writes : reads; }
+  };
 
   // Of a launch that is over: its access to a word with which another one, which a later launch makes without
   // having waited, conflicts. None: its touch is none.
@@ -88,7 +93,7 @@ class GlobalShadow {
   // Blocks on several cores touch the same words; each of these serves every 64th word.
   struct Stripe {
     std::mutex mutex;
-    std::unordered_map<const Touched*, std::vector<Older>> older;
+    std::unordered_map<const Touched*, AllOlder> older;
     std::unordered_map<const Touched*, Touch> noncoherent;  // a load of each word, of the first cluster
   };
   void check_noncoherent(const Touch& load, const Touch& write, bool load_is_later, std::size_t word) const;

@@ -97,7 +97,7 @@ def change(data: bytearray, pattern: str, plan: Plan) -> tuple[list[Rewritten], 
         check_origin(cubin)
     done, reasons = [], []
     for cubin in here:
-        instructions = disassemble(bytes(cubin.data))
+        instructions = disassemble(cubin)
         for kernel in own_kernels(cubin, pattern):
             try:
                 done.append(rewrite(cubin, kernel, instructions[kernel], plan))

@@ -18,6 +18,7 @@ what they do, from published microbenchmarks and from what ptxas writes, which h
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from machine_code.bits import Field
 
@@ -57,7 +58,7 @@ class Control:
             word = PLACES[part.name].put(word, getattr(self, part.name))
         return word
 
-    @property
+    @cached_property
     def waits(self) -> set[int]:
         return {n for n in BARRIERS if self.wait >> n & 1}
 

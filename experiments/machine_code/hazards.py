@@ -118,7 +118,7 @@ class Walk:
     def __init__(self, instructions: list[Instruction], words: list[int], strict: Collection[int] = ()):
         self.by_offset = {i.offset: i for i in instructions}
         self.control = {i.offset: Control.of(words[i.offset // WORD]) for i in instructions}
-        self.strict = strict
+        self.strict = frozenset(strict)
         self.blocks = flow(instructions)
 
     def run(self) -> list[Hazard]:

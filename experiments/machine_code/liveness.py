@@ -88,15 +88,15 @@ def liveness(instructions: list[Instruction]) -> Liveness:
     return result
 
 
-def unchanged(instructions: list[Instruction], definition: Instruction, offset: int) -> bool:
+def unchanged(blocks: list[Block], definition: Instruction, offset: int) -> bool:
     """Whether at this offset, whichever way one comes, a register holds what an instruction would write now.
+    blocks: the kernel's flow().
 
     That is so if it was carried out, and since then nothing has changed its results or its sources.
     """
     done = effects(definition)
     if conditional(definition) or done.reads & done.writes:
         return False
-    blocks = flow(instructions)
     entry: list[bool | None] = [None] * len(blocks)  # None: not reached so far
     entry[0] = False
     todo = [0]

@@ -15,7 +15,8 @@ from tools.machine_code.loops import find_loops, main_loop
 from machine_code.bits import WORD
 from machine_code.effects import effects
 from machine_code.expressions import Atom, Sum, evaluate, initial
-from machine_code.liveness import Liveness, conditional, liveness, unchanged
+from machine_code.hazards import Hazard, hazards
+from machine_code.liveness import Liveness, conditional, flow, liveness, unchanged
 from machine_code.meaning import LOOK, Machine, Undecided, by_offset
 
 QUAD = 4  # words of a load of 128 bits
@@ -58,7 +59,6 @@ class MainLoop:
     words: list[int]
     start: int
     back: int  # the jump back
-    live: Liveness
     known: dict[str, Sum]  # what registers hold that the loop does not change
     steps: int = 0
     tile: tuple[int, int] = (0, 0)  # rows and columns of a thread
@@ -72,6 +72,15 @@ class MainLoop:
     @property
     def end(self) -> int:
         return self.back + WORD
+
+    @cached_property
+    def live(self) -> Liveness:
+        return liveness(self.instructions)
+
+    @cached_property
+    def hazards(self) -> list[Hazard]:
+        """Of the whole kernel."""
+        return hazards(self.instructions, self.words)
 
     @cached_property
     def code(self) -> dict[int, Instruction]:
@@ -111,7 +120,7 @@ def recognise(kernel: str, instructions: list[Instruction], words: list[int], ar
     back = next((i for i in reversed(loop.instructions) if i.mnemonic == "BRA" and i.target == start), None)
     if back is None or not conditional(back) or back.offset < start or len(back.operands) != 1:
         raise Unknown("its main loop does not end in a conditional jump back to its beginning")
-    found = MainLoop(kernel, instructions, words, start, back.offset, liveness(instructions), {})
+    found = MainLoop(kernel, instructions, words, start, back.offset, {})
     inside = range(start, found.end, WORD)
     if strange := set(inside) - loop.offsets:
         raise Unknown(f"the instruction at {min(strange):x} lies between those of its main loop")
@@ -129,6 +138,7 @@ def what_is_known(instructions: list[Instruction], start: int, inside: frozenset
     code = by_offset(instructions)
     read = set().union(*(effects(code[at]).reads for at in inside))
     written = set().union(*(effects(code[at]).writes for at in inside))
+    blocks = flow(instructions)
     known: dict[str, Sum] = {}
     for register in sorted(read - written):
         for definition in instructions:
@@ -137,7 +147,7 @@ def what_is_known(instructions: list[Instruction], start: int, inside: frozenset
                 continue
             value = evaluate(definition, initial)[0]
             plain = all(atom[0] == "in" for atom, _ in value.terms)
-            if plain and done.reads and unchanged(instructions, definition, start):
+            if plain and done.reads and unchanged(blocks, definition, start):
                 known[register] = value
                 break
     return known

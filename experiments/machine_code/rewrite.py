@@ -76,12 +76,13 @@ def check_origin(cubin: Cubin) -> None:
         raise Refused(f"it was compiled by {found}; ptxas {known} is known here")
 
 
-def disassemble(data: bytes) -> dict[str, list[Instruction]]:
-    """The instructions of a cubin's kernels, by symbol, as nvdisasm reads them."""
+def disassemble(cubin: Cubin, kernel: str = "") -> dict[str, list[Instruction]]:
+    """The instructions of a cubin's kernels, or of one, by symbol, as nvdisasm reads them."""
+    of_one = ["-fun", str(cubin.symbols()[kernel])] if kernel else []
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(data)
+        file.write(cubin.data)
         file.flush()
-        listings = parse_listing(run_tool("nvdisasm", "--print-code", Path(file.name)))
+        listings = parse_listing(run_tool("nvdisasm", *of_one, "--print-code", Path(file.name)))
     return {symbol: listing.instructions for symbol, listing in listings.items() if listing.is_kernel}
 
 
@@ -115,7 +116,7 @@ def write(cubin: Cubin, old: MainLoop, plan: Plan) -> tuple[NewLoop, Cubin]:
     changed.put_words(kernel, {at: encode(i, control) for at, (i, control, _) in new.lines.items()})
     changed.put_registers(kernel, max(registers, new.registers))
     changed.put_mbarrier_places(kernel, touched, [place_of_look(look) for look in new.looks])
-    check(old, new, disassemble(bytes(changed.data))[kernel], changed.words(kernel))
+    check(old, new, disassemble(changed, kernel)[kernel], changed.words(kernel))
     return new, changed
 
 
@@ -133,7 +134,7 @@ def check(old: MainLoop, new: NewLoop, read: list[Instruction], words: list[int]
             raise Broken(f"{at:x} should be {i.text}; nvdisasm reads {texts[at]}")
     if any(texts.get(i.offset) != i.text for i in old.instructions if i.offset not in new.lines):
         raise Broken("instructions outside of the main loop have changed")
-    known = {(hazard.offset, hazard.text) for hazard in hazards(old.instructions, old.words)}
+    known = {(hazard.offset, hazard.text) for hazard in old.hazards}
     for hazard in hazards(read, words, new.lines.keys()):
         if (hazard.offset, hazard.text) not in known:
             raise (Broken if hazard.offset in new.lines else AfterLoop)(

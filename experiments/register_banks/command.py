@@ -121,7 +121,7 @@ def change(data: bytearray, loops: dict[str, Loop]) -> list[Pattern]:
             put(cubin, probe, code)
             done.append((probe, code))
             patterns.append(Pattern(name, size, kernel, probe.others, probe.registers, code))
-    read = disassemble(bytes(cubin.data))
+    read = disassemble(cubin)
     for probe, code in done:
         check(probe, code, read[probe.symbol], cubin.words(probe.symbol))
     data[cubin.at : cubin.at + len(cubin.data)] = cubin.data

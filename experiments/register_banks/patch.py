@@ -11,6 +11,7 @@ What is checked, before and after:
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from machine_code.bits import WORD
 from machine_code.control import Control
@@ -39,7 +40,7 @@ class Probe:
     loop: Loop
     registers: list[int]  # of each element of the array
 
-    @property
+    @cached_property
     def places(self) -> list[int]:
         """The offsets of the loop's FFMAs."""
         return [i.offset for i in self.loop.instructions if i.mnemonic == "FFMA"]
@@ -53,7 +54,7 @@ class Probe:
 def find_probes(cubin: Cubin) -> dict[tuple[str, int], Probe]:
     """The kernels of a cubin, by size and number. Raises Refused."""
     found = {}
-    for symbol, instructions in disassemble(bytes(cubin.data)).items():
+    for symbol, instructions in disassemble(cubin).items():
         if name := NAME.fullmatch(demangle(symbol)):
             size = "large" if name[1] == "true" else "small"
             found[size, int(name[2])] = read_probe(symbol, instructions, cubin.words(symbol))

@@ -1,9 +1,8 @@
-"""A step's page in two layers: the first is read in ten minutes, and begins with a picture, which is whole on
-the first screen of a desktop and of a phone. Counted in the Markdown, and seen in a browser (skipped where
-there is no Chromium)."""
+"""A step's page in two layers: the first is read in ten minutes, and begins with a picture. Counted in the
+Markdown; that the picture is on the first screen, site_browser_test.py sees."""
 
 import pytest
-from conftest import DESKTOP, PHONE, ROOT
+from conftest import ROOT
 from tools.pages import pages
 from tools.pages.words import MOST_BEFORE_PICTURE, MOST_WORDS, count, faults
 
@@ -74,31 +73,3 @@ def test_an_author_sees_the_counts(tmp_path, capsys):
     _, short, long = capsys.readouterr().out.splitlines()
     assert short.split() == ["3", "3", "01_short"]
     assert "02_long: " in long and f"at most {MOST_WORDS}" in long
-
-
-# ---- On the screen -----------------------------------------------------------------------------------------
-
-# Where the first picture of the page lies, and whether all of its text is there to be read.
-FIRST_PICTURE = """
-const seen = (element) => element.checkVisibility() && !element.closest("details, header");
-const pictures = [...document.querySelectorAll(".figure img, .play-matrices")].filter(seen);
-const boxes = pictures.map((picture) => picture.getBoundingClientRect());
-return boxes.map(({ left, right, top, bottom, width }) => ({
-  left, right, top: top + scrollY, bottom: bottom + scrollY, width, wide: innerWidth, high: innerHeight,
-}));
-"""
-
-
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
-def test_the_first_picture_is_in_sight(browser, built, width):
-    """Whole, on the first screen; of two that are compared, on a desktop both."""
-    browser.size(width)
-    out = {}
-    for page in (page.stem for page in PAGES):
-        browser.get((built("docs") / "steps" / f"{page}.html").as_uri())
-        pair = browser.run("return document.querySelector('.opening.pair') !== null")
-        pictures = browser.run(FIRST_PICTURE)[: 2 if pair and width == DESKTOP else 1]
-        whole = [p for p in pictures if 0 <= p["left"] < p["right"] <= p["wide"] and p["bottom"] <= p["high"]]
-        if not pictures or whole != pictures:
-            out[page] = pictures
-    assert out == {}

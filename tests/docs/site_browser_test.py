@@ -95,6 +95,26 @@ def image_faults(image: dict, width: int) -> list[str]:
     return faults
 
 
+# Where the pictures of the page's first layer lie.
+FIRST_PICTURES = """
+const seen = (element) => element.checkVisibility() && !element.closest("details, header");
+const pictures = [...document.querySelectorAll(".figure img, .play-matrices")].filter(seen);
+const boxes = pictures.map((picture) => picture.getBoundingClientRect());
+return boxes.map(({ left, right, top, bottom, width }) => ({
+  left, right, top: top + scrollY, bottom: bottom + scrollY, width, wide: innerWidth, high: innerHeight,
+}));
+"""
+
+
+def out_of_sight(browser: Browser) -> list[str]:
+    """The first picture of a step's page must be whole on the first screen; of two that are compared, on a
+    desktop both."""
+    pair = browser.run("return document.querySelector('.opening.pair') !== null")
+    pictures = browser.run(FIRST_PICTURES)[: 2 if pair and browser.width == DESKTOP else 1]
+    whole = [p for p in pictures if 0 <= p["left"] < p["right"] <= p["wide"] and p["bottom"] <= p["high"]]
+    return [] if pictures and whole == pictures else [f"not whole on the first screen: {pictures}"]
+
+
 def smallest_text(svg: Path) -> float:
     """The font size in pixels of an SVG's smallest text at its natural size; inf without text."""
     drawing = svg.read_text()
@@ -113,7 +133,11 @@ def test_pages_look_right(browser, built, name, width):
     sources = sorted((site / "source").rglob("*.html"))
     pages = [page for page in sorted(site.rglob("*.html")) if page not in sources and page.name != "404.html"]
     pages += sources[:2]  # all are made alike
-    found = {str(page.relative_to(site)): look(browser, page.as_uri()) for page in pages}
+    found = {}
+    for page in pages:
+        found[str(page.relative_to(site))] = faults = look(browser, page.as_uri())
+        if name == "docs" and page.parent.name == "steps":
+            faults += out_of_sight(browser)
     assert {page: faults for page, faults in found.items() if faults} == {}
 
 

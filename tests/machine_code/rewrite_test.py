@@ -40,7 +40,7 @@ def test_a_wait_in_some_rounds_only(compile_kernel):
     old, new = result.old, result.new
     assert old.wait.skip
     assert len(old.ways) == 2
-    instructions = disassemble(bytes(cubin.data))[source.kernel]
+    instructions = disassemble(cubin)[source.kernel]
     was = Stretch(old.instructions, old.start, old.start, old.back)
 
     def wrong(*changes):
@@ -121,7 +121,7 @@ def test_the_notes_stay_true(source, rewritten):
         if note.kind == 0x39
         for at in range(0, len(note.content), 16)
     ]
-    instructions = disassemble(bytes(cubin.data))[source.kernel]
+    instructions = disassemble(cubin)[source.kernel]
     for offset, register in entries:
         i = instructions[offset // 16]
         assert i.mnemonic == "SYNCS"

@@ -42,7 +42,7 @@ def test_what_is_written(written, program, probes):
     assert before[: cubin.at] == after[: cubin.at]
     end = cubin.at + len(cubin.data)
     assert before[end:] == after[end:]
-    read = disassemble(bytes(cubin.data))
+    read = disassemble(cubin)
     for pattern in written.patterns.values():
         probe = probes[pattern.size, pattern.kernel]
         now = {i.offset: i.text for i in read[probe.symbol]}
@@ -124,7 +124,7 @@ def damaged(program, probes):
             change(probe, probe.places[500], BITS[name])
     other = kernels["other"]
     change(other, next(i.offset for i in other.instructions if i.mnemonic == "CS2R"), 106)
-    read = disassemble(bytes(cubin.data))
+    read = disassemble(cubin)
     return {
         name: (probe, meant[name], read[probe.symbol], cubin.words(probe.symbol))
         for name, probe in kernels.items()

@@ -158,8 +158,11 @@ class Context:
 
     def recorded(self, step: str = "") -> Path:
         """The directory of what was recorded for this context's step; without one, of the given step."""
-        of = self.step or step
-        return self.evidence or self._cache.setdefault(("recorded", of), evidence_of(of, self.root))
+        return self.evidence or self._evidence_of(self.step or step)
+
+    @once
+    def _evidence_of(self, step: str) -> Path:
+        return evidence_of(step, self.root)
 
     def of_any_gpu(self, file: str, what: str) -> list[tuple[str, dict[str, Any]]]:
         """The records of a file that is not of one step, each with the name of its GPU's directory: this
@@ -301,13 +304,22 @@ class Context:
     ) -> list[dict[str, Any]]:
         """An experiment's variants, measured at n, or at m x n x k, each with what is known of its machine
         code and its speedup against the first."""
-        files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
-        step = read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", "")
-        every = self._json(self.recorded(step) / "experiments.json", f"the experiment {name}")
         shape = (n if m is None else m, n, n if k is None else k)
+        return self._experiment_records(self.recorded(self._step_of_experiment(name)), name, shape)
+
+    @once
+    def _step_of_experiment(self, name: str) -> str:
+        files = {file.stem: file for file in sorted((self.root / "docs" / "experiments").glob("*.toml"))}
+        return str(read_toml(pick(files, name, f"there is no experiment '{name}'")).get("step", ""))
+
+    @once
+    def _experiment_records(
+        self, recorded: Path, name: str, shape: tuple[int, int, int]
+    ) -> list[dict[str, Any]]:
+        every = self._json(recorded / "experiments.json", f"the experiment {name}")
         records = [r for r in every if (r["experiment"], r["m"], r["n"], r["k"]) == (name, *shape)]
         if not records:
-            at = n if m is k is None else " x ".join(map(str, shape))
+            at = shape[0] if len(set(shape)) == 1 else " x ".join(map(str, shape))
             raise NotAvailable(f"the experiment {name} is not recorded at {at} yet")
         if wrong := [r["variant"] for r in records if not r["pass"]]:
             raise NoValue(f"the experiment {name} gave a wrong result: {wrong[0]}")

@@ -7,7 +7,7 @@ inlined from common/cuda or from CUDA's headers counts for the line of the kerne
 import posixpath
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 from tools.base import ROOT, UsageError
 
@@ -40,7 +40,10 @@ class Instruction:
     frames: tuple[Frame, ...] = ()  # innermost first; empty without line information
     target: int | None = None  # of a jump: the offset it goes to
 
-    @property
+    def __hash__(self) -> int:  # is wanted often; the other fields follow from the text, or nearly so
+        return hash((self.offset, self.text))
+
+    @cached_property
     def mnemonic(self) -> str:
         return self.opcode.split(".")[0]
 
