@@ -41,8 +41,8 @@ struct alignas(1024) Tiles<BM, BN, STAGES, BUFFERS, true> {  // whose sums go to
   std::uint64_t full[STAGES], empty[STAGES];
 };
 
-// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B. BUFFERS_: of a warpgroup,
-// for sums that are being stored.
+// The block's tile is BM_ x BN_ of C. STAGES_: buffers for the tiles of A and B. BUFFERS_: per warpgroup, for
+// sums on their way to C.
 template <int BM_, int BN_, int STAGES_, int BUFFERS_ = 2>
 struct Shape {
   static constexpr int BM = BM_, BN = BN_, STAGES = STAGES_, BUFFERS = BUFFERS_;
@@ -60,8 +60,8 @@ struct Product {
   std::int64_t ldc, strideC;
 };
 
-// Rows of tiles processed together, column by column: 16, or fewer where their rows of A take more than 40
-// MB. That is what was fastest at K = 8192 and 16384; the page says why, as far as it is known.
+// Rows of tiles processed together, column by column: 16, or fewer if their rows of A, in tiles of 128 rows,
+// exceed 40 MiB. Only 8 and 16 were timed, at K = 8192 and 16384.
 int band_of(int K) {
   constexpr int MOST = 16, BM = 128, MOST_BYTES = 40 << 20;
   const std::int64_t bytes = std::int64_t{BM} * K * static_cast<int>(sizeof(bf16));
@@ -79,17 +79,17 @@ struct Work {
 // rank among them.
 template <typename S, int SHARERS>
 __device__ __forceinline__ Work find_work(const Product& p, int number, int rank) {
-  const int most = p.band / SHARERS;
+  const int height = p.band / SHARERS;
   const int tiles_m = ceil_div(p.M, SHARERS * S::BM), tiles_n = ceil_div(p.N, S::BN);
   const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
   const int in_matrix = tile % (tiles_m * tiles_n);
-  const int band = in_matrix / (most * tiles_n), in_band = in_matrix % (most * tiles_n);
-  const int rows = min(most, tiles_m - band * most);
+  const int band = in_matrix / (height * tiles_n), in_band = in_matrix % (height * tiles_n);
+  const int rows = min(height, tiles_m - band * height);
   const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
   const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
   return {tile / (tiles_m * tiles_n),
           split,
-          ((band * most + in_band % rows) * SHARERS + rank) * S::BM,
+          ((band * height + in_band % rows) * SHARERS + rank) * S::BM,
           column * S::BN,
           split * share + min(split, longer),
           share + (split < longer ? 1 : 0)};
@@ -119,7 +119,7 @@ template <typename S, bool TMA>
 __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
                                       int warpgroup, float (&buffers)[S::BUFFERS][MM][STORED],
                                       float (&sums)[S::SUMS]) {
-  constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // half are filled while the others are read
+  constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // TMA reads half, the others are filled
   const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
   const int row0 = work.row0 + warpgroup * MM;  // the warpgroup's first row
   const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
@@ -154,7 +154,7 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
         bulk_store_commit();
       }
     } else {
-      // The warp's rows are full, and all its lanes are done with the other buffer. All are read before the
+      // The warp's rows are full, and all its lanes are done with the one before. All are read before the
       // first is stored: a load does not wait for a store, nor for the load before.
       __syncwarp();
       const int first = thread / 32 * 16, lane = thread % 32, rows = p.M - row0 - first;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       }
     }
   }
-  if constexpr (!TMA) __syncwarp();  // the next tile may be written to either buffer
+  if constexpr (!TMA) __syncwarp();  // the next tile may be written to any buffer
 }
 
 }  // namespace tiles

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       before = stage;
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
-    // Its divisions are done while the last products run.
+    // find_work divides: while the last products run.
     if (number + step < units) next = find_work<S, SHARERS>(p, number + step, rank);
     wgmma_wait<0>(sums);
     is_free(before);
