@@ -135,7 +135,8 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
       found = check(older->reads[i], latest);
     }
     for (const bool wrote : {true, false}) {
-      if (older != nullptr) std::erase_if(older->of(wrote), [&](const Older& o) { return replaced(o.touch); });
+      if (older != nullptr)
+        std::erase_if(older->of(wrote), [&](const Older& o) { return replaced(o.touch); });
     }
     if (touched.write.any() && !replaced(touched.write)) keep(touched.write, true);
     if (covered(touched.read)) touched.read = Touch{};
@@ -201,8 +202,8 @@ void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned
   const std::uint64_t cluster = current_block->cluster.number;
   std::vector<Older>& older = stripe.older[&touched_[word]].of(write);
   const auto request = std::find_if(older.begin(), older.end(), [&](const Older& o) {
-    return o.touch.pending() && o.asked_by == requester && o.touch.bytes() == bytes &&
-           o.touch.pc() == pc && o.touch.cluster() == cluster_number(cluster);
+    return o.touch.pending() && o.asked_by == requester && o.touch.bytes() == bytes && o.touch.pc() == pc &&
+           o.touch.cluster() == cluster_number(cluster);
   });
   if (request == older.end()) return;  // a write has replaced it, and was reported
   Touch done = Touch::make(pc, bytes, actor, cluster, tick);
@@ -210,8 +211,8 @@ void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned
   request->touch = done;
   // Whoever has seen this has seen what the same actor did before.
   std::erase_if(older, [&](const Older& o) {
-    return !o.touch.pending() && o.touch.where == done.where &&
-           o.touch.actor() == actor && o.touch.tick < tick && (o.touch.bytes() & ~bytes) == 0;
+    return !o.touch.pending() && o.touch.where == done.where && o.touch.actor() == actor &&
+           o.touch.tick < tick && (o.touch.bytes() & ~bytes) == 0;
   });
 }
 
