@@ -27,8 +27,8 @@ BUILD = Path(os.environ.get("LADDER_BUILD") or ROOT / "build")  # <build>/ladder
 EMULATOR = shlex.split(os.environ.get("EMULATOR", ""))  # runs the build's programs, if of another processor
 EVIDENCE = ROOT / "docs" / "evidence" / "h200"
 T = TypeVar("T", bound="DataclassInstance")
-# Records and listings are millions of objects that stay. To look through all of them for cycles as often as Python
-# does was half of the time that the pages took.
+# Records and listings are millions of objects that stay. To look through all of them for cycles as often as
+# Python does was half of the time that the pages took.
 gc.set_threshold(100_000, 50, 100)
 
 

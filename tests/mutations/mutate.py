@@ -152,7 +152,7 @@ class Builder:
         return program
 
     def is_unchanged(self, objects: dict[str, Path], kind: str) -> bool:
-        """Whether the compiler makes of it what it makes of the kernel as it is. Few mutants get to be asked."""
+        """Whether the compiler makes of it what it makes of the kernel as it is. Few are asked that."""
         with self.lock:
             if kind not in self.originals:
                 self.originals[kind] = self.compile({}, "unchanged", (kind,))[kind].read_bytes()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from conftest import PROGRAM, TOOL
@@ -17,11 +18,12 @@ def examples():
     if not PROGRAM.exists():
         pytest.skip("the program is not built: there is no nvcc")
 
-    def of_model(number):
+    @cache
+    def printed(number):
         command = [str(PROGRAM), "--examples", str(number)]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    return of_model
+    return lambda number: json.loads(printed(number))
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -24,12 +24,12 @@ def recorded(name):
     return {record["variant"]: record for record in records if record["experiment"] == name}
 
 
-@pytest.fixture
-def compiled(tmp_path):
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
     """compiled(experiment, variant, "ptx" or "cubin"): the file that nvcc makes."""
     if "BUILD" not in os.environ:
         pytest.skip("BUILD names no build directory")
-    build = Path(os.environ["BUILD"])
+    build, kept = Path(os.environ["BUILD"]), tmp_path_factory.mktemp("variants")
 
     def compile_variant(name, variant_name, what):
         [read] = experiment.choose([name])
@@ -41,9 +41,11 @@ def compiled(tmp_path):
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
         if f"release {(cuda := recorded(name)[variant_name]['cuda'])}," not in version:
             pytest.skip(f"the record is of nvcc {cuda}: another one may do otherwise")
-        folder = tmp_path / what / name / re.sub(r"\W", "_", variant_name)
+        folder = kept / what / name / re.sub(r"\W", "_", variant_name)
         folder.mkdir(parents=True, exist_ok=True)
         source, out = folder / "kernel.cu", folder / f"kernel.{what}"
+        if out.exists():
+            return out
         source.write_text(variant.source())
         # Lines of the source stand in PTX, and are no difference.
         left_out = ("-c", *(["-lineinfo"] if what == "ptx" else []))

@@ -178,7 +178,7 @@ def opcodes(code: list[Instruction]) -> list[str]:
 
 def without_notes(code: list[Instruction]) -> list[Instruction]:
     """Some nvdisasm print what the compiler notes of an instruction: (*"SpillRefill"*)."""
-    return [replace(i, text=re.sub(r"\s*\(\*.*?\*\)", "", i.text)) for i in code]
+    return [replace(i, text=re.sub(r"\s*\(\*.*?\*\)", "", i.text)) if "(*" in i.text else i for i in code]
 
 
 def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: object) -> sass.Kernel:
@@ -186,9 +186,10 @@ def profiled_code(step: str, kernel: str, build: Path, figure: Callable, value: 
     program = build / "steps" / step / "run"
     for arch in sass.archs(program):
         for built in sass.kernels(program, arch):
-            ways = built.instructions, without_notes(built.instructions)
-            if alike(built.name) == alike(kernel) and value in map(figure, ways):
-                return built
+            if alike(built.name) == alike(kernel):
+                ways = built.instructions, without_notes(built.instructions)
+                if value in map(figure, ways):
+                    return built
     said = f"{program} is not the program that was profiled: it has no {kernel} of the same instructions"
     raise UsageError(f"{step}: {said}", FAILED)
 
