@@ -14,6 +14,11 @@ def test_a_page_is_read_in_ten_minutes(page):
     assert faults(page.read_text()) == []
 
 
+def test_five_ladders_are_read_in_ten_minutes():
+    """No step's page, but one that is read from the beginning to the end, too."""
+    assert count((ROOT / "docs" / "concepts" / "five_ladders.md").read_text()) <= MOST_WORDS
+
+
 # ---- How words are counted ---------------------------------------------------------------------------------
 
 

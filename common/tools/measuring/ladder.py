@@ -92,8 +92,12 @@ def on_this_gpu(build: Path, steps: list[str]) -> list[str]:
     where there is no GPU."""
     found: list[str] = []
     for step in steps:
-        command = [str(build / "steps" / step / "run"), "--device", "gpu", "--repeat", "0", "--size", "16"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        program = build / "steps" / step / "run"
+        command = [str(program), "--device", "gpu", "--repeat", "0", "--size", "16"]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise UsageError(f"{program}: cannot be run: {error.strerror}; build it first") from None
         if result.returncode != NO_GPU:
             found.append(step)  # if it fails otherwise, what comes will say so
         elif not found:

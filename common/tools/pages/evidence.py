@@ -171,13 +171,15 @@ def make_shapes(request: Request) -> str:
             *(whole(r[size]) for size in ("m", "n", "k", "batch")),
             blocks.time(r["time_us"]),
             blocks.time(r["cublas_time_us"]),
+            r.get("cublas_algorithm", "").partition(", ")[2] or "–",
             blocks.percent(100 * r["ratio_to_cublas"]),
         ]
         for r in records
     ]
-    head = ["M", "N", "K", "batch", "time", "cuBLAS", "of cuBLAS"]
+    head = ["M", "N", "K", "batch", "time", "cuBLAS", "which takes", "of cuBLAS"]
     mean = 100 * geometric_mean(r["ratio_to_cublas"] for r in records)
-    about = f"{code(step)}, measured in turn with cuBLAS; medians. Geometric mean of the last: {mean:.1f} %"
+    measured = f"{code(step)}, measured in turn with cuBLAS, whose fastest algorithm says what it takes; medians"
+    about = f"{measured}. Geometric mean of the last: {mean:.1f} %"
     return f"{markdown(head, rows, left=0)}\n\n{about}. {blocks.facts_line(records[-1])}"
 
 
