@@ -1,10 +1,11 @@
-"""Every count of wavefronts that a step's page states is one that a claim of the step recomputes from the
-GPU's counters. One that follows from reading the source alone is not let through, however plausible: the
-compiler merges loads that stand apart in the source."""
+"""Every count of wavefronts that a page states is one that a claim recomputes from the GPU's counters. One
+that follows from reading the source alone is not let through, however plausible: the compiler merges loads
+that stand apart in the source."""
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from conftest import ROOT
@@ -13,27 +14,30 @@ from tools.claims.context import Context, all_steps
 from tools.claims.values import Comparison, explain, parse, sources
 from tools.pages.page import PART, VALUE_END, line_of, prose
 
-# These state counts of the X-ray, which `ladder calibrate` holds to the counters, and counts by the source.
+# These may state the X-ray's counts, which `ladder calibrate` holds to the counters: as a value, or as a
+# number that a claim finds equal to such a count.
 BY_THE_XRAY = {"03_shared_memory", "21_tensor_cores", "22_shared_fragments", "23_swizzle", "25_ldmatrix"}
-STEPS = [step for step in all_steps() if step not in BY_THE_XRAY]
 # Not "one": "a cycle for one wavefront" says what it is.
 WORDS = {"two": 2, "three": 3, "four": 4, "eight": 8, "twelve": 12, "sixteen": 16, "twenty": 20}
-NUMBER = rf"\d[\d ]*(?:\.\d+)?|\b(?:{'|'.join(WORDS)})"
+COUNT = rf"\d[\d ]*(?:\.\d+)?|\b(?:{'|'.join(WORDS)})"
+NUMBER = rf"(?<!step )(?<![\dL])(?:{COUNT})"
 STATED = re.compile(rf"({NUMBER})[\s{VALUE_END}]*\*?wavefronts?\b", re.IGNORECASE)
 IN_A_CELL = re.compile(rf"({NUMBER})[\s{VALUE_END}]*$", re.IGNORECASE)
 COUNTED = re.compile(r"(?:profile|variant)\(.*(?:wavefronts|excess)")
+SEEN = re.compile(r"xray\(.*wavefronts")
 
 
 def number(text: str) -> float:
     return float(WORDS.get(text.lower(), text.replace(" ", "") if text[0].isdigit() else 0))
 
 
-def stated(page: str) -> Iterator[tuple[int, float]]:
+def stated(page: str, *sources: re.Pattern[str]) -> Iterator[tuple[int, float]]:
     """Counts in prose and in tables' rows about wavefronts, each with its line. Not those that an inline
-    value takes from the counters itself."""
+    value takes from such a source itself."""
 
     def without_counted(part: re.Match[str]) -> str:
-        return " " * len(part[0]) if part["expression"] and COUNTED.search(part["expression"]) else part[0]
+        counted = part["expression"] and any(source.search(part["expression"]) for source in sources)
+        return " " * len(part[0]) if counted else part[0]
 
     for first, text in prose(PART.sub(without_counted, page)):
         cells = text.strip().strip("|").split("|") if text.lstrip().startswith("|") else []
@@ -63,15 +67,43 @@ def made(check: str, context: Context) -> Iterator[Comparison]:
             yield from explain(part, context).comparisons
 
 
-@pytest.mark.parametrize("step", STEPS)
+def seen(checks: list[str]) -> set[float]:
+    """The numbers, or first factors of products, that the claims compare with the X-ray's counts by ==."""
+    found: set[float] = set()
+    for node in (node for check in checks for node in ast.walk(parse(check))):
+        if isinstance(node, ast.Compare) and all(isinstance(sign, ast.Eq) for sign in node.ops):
+            sides = [node.left, *node.comparators]
+            if any(SEEN.search(ast.unparse(side)) for side in sides):
+                factors = [side.left if isinstance(side, ast.BinOp) else side for side in sides]
+                found |= {float(one.value) for one in factors if isinstance(one, ast.Constant)}
+    return found
+
+
+@cache
+def known_in(step: str) -> set[float]:
+    checks = [claim.check for claim in load(ROOT / "steps" / step / "claims.toml")]
+    return recomputed(checks, Context(None, step)) | (seen(checks) if step in BY_THE_XRAY else set())
+
+
+@pytest.mark.parametrize("step", all_steps())
 def test_each_count_is_recomputed(step):
     page = (ROOT / "docs" / "steps" / f"{step}.md").read_text()
-    checks = [claim.check for claim in load(ROOT / "steps" / step / "claims.toml")]
-    known = recomputed(checks, Context(None, step))
-    counts = list(stated(page))
+    known = known_in(step)
+    counts = list(stated(page, COUNTED, *([SEEN] if step in BY_THE_XRAY else [])))
     assert counts or step not in ("06_vectorization", "07_bank_conflicts", "08_warp_tiling", "09_async_copy")
     unknown = [f"{step}.md:{line}: {count:g}" for line, count in counts if count not in known]
     assert not unknown, f"no claim counts these wavefronts on the GPU: {unknown}; counted are {sorted(known)}"
+
+
+OTHER_PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "steps")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *OTHER_PAGES], ids=lambda page: page.stem)
+def test_each_count_on_another_page_is_a_steps(page):
+    """Of some step, whose claims recompute it."""
+    known = set[float]().union(*map(known_in, all_steps()))
+    unknown = [(line, count) for line, count in stated(page.read_text(), COUNTED, SEEN) if count not in known]
+    assert not unknown
 
 
 def test_what_counts_as_stated():
@@ -86,7 +118,18 @@ def test_what_counts_as_stated():
 
 | *twelve wavefronts* of stores | 36 |
 """
-    assert [count for _, count in stated(page)] == [4, 8, 20, 4, 36]
+    assert [count for _, count in stated(page, COUNTED)] == [4, 8, 20, 4, 36]
+    assert [count for _, count in stated(page, COUNTED, SEEN)] == [4, 20, 4, 36]
+    assert list(stated("| wavefronts | counted, step 22 |\n", COUNTED)) == []
+
+
+def test_what_counts_as_seen():
+    of_a = "xray(here).load('A').wavefronts_per_request"
+    assert seen([f"{of_a} == 8 and 2 < {of_a} < 9", "xray(here).load('B').wavefronts == 2 * (5 * 7)"]) == {
+        8,
+        2,
+    }
+    assert seen(["const(here, 'PAD') == 4", "xray(here).requests == 3"]) == set()
 
 
 def test_what_counts_as_recomputed():

@@ -169,7 +169,7 @@ def test_shapes(project, capsys):
 
     records = [
         record(4096, 16, 4096, 1, 20.0, 40.0)
-        | {"cublas_algorithm": "cublasLt heuristic 3 of 8, tiles of 64 x 32, K in 2 parts"},
+        | {"cublas_algorithm": "cublasLt heuristic 3 of 8, tiles of 64 x 32, 2 parts"},
         record(256, 256, 256, 100, 8.0, 8.0) | {"cublas_algorithm": "cublasSgemm"},
         record(16, 4096, 4096, 1, 30.0, 15.0) | {"cublas_algorithm": "cublasLt heuristic 1 of 8"},
         record(1, 1, 1, 1, 3.0, None),
@@ -182,10 +182,13 @@ def test_shapes(project, capsys):
         "| M | N | K | batch | time | cuBLAS | which takes | of cuBLAS |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
         f"| 16 | {thousand} | {thousand} | 1 | 30.00 µs | 15.00 µs | – | 50.0 % |",
-        f"| {thousand} | 16 | {thousand} | 1 | 20.00 µs | 40.00 µs | tiles of 64 x 32, K in 2 parts | 200.0 % |",
+        f"| {thousand} | 16 | {thousand} | 1 | 20.00 µs | 40.00 µs | tiles of 64 x 32, 2 parts | 200.0 % |",
         "| 256 | 256 | 256 | 100 | 8.00 µs | 8.00 µs | – | 100.0 % |",
     ]
-    assert "`02_second`, measured in turn with cuBLAS, whose fastest algorithm says what it takes; medians." in text
+    assert (
+        "`02_second`, measured in turn with cuBLAS, whose fastest algorithm says what it takes; medians."
+        in text
+    )
     assert "Geometric mean of the last: 100.0 %." in text
     assert "Test GPU, driver 1.2, CUDA 13.0, recorded 2026-01-02." in text
     project.write("evidence/ladder.json", json.dumps(records[-1:]))

@@ -178,7 +178,9 @@ def make_shapes(request: Request) -> str:
     ]
     head = ["M", "N", "K", "batch", "time", "cuBLAS", "which takes", "of cuBLAS"]
     mean = 100 * geometric_mean(r["ratio_to_cublas"] for r in records)
-    measured = f"{code(step)}, measured in turn with cuBLAS, whose fastest algorithm says what it takes; medians"
+    measured = (
+        f"{code(step)}, measured in turn with cuBLAS, whose fastest algorithm says what it takes; medians"
+    )
     about = f"{measured}. Geometric mean of the last: {mean:.1f} %"
     return f"{markdown(head, rows, left=0)}\n\n{about}. {blocks.facts_line(records[-1])}"
 

@@ -96,7 +96,9 @@ def show(value: Any, form: str) -> str:
         if not form and isinstance(value, float):
             return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
         shown = format(value, form)
-        return shown if isinstance(value, str) else shown.replace(",", "\N{NARROW NO-BREAK SPACE}")  # as in tables
+        return (
+            shown if isinstance(value, str) else shown.replace(",", "\N{NARROW NO-BREAK SPACE}")
+        )  # as in tables
     except (ValueError, TypeError) as error:
         raise ExpressionError(f"the format '{form}' does not fit {value!r}: {error}") from None
 
