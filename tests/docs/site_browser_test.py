@@ -58,8 +58,12 @@ def look(browser: Browser, url: str) -> list[str]:
         parts = urlsplit(address)
         if parts.scheme not in ("file", "data", "about", "blob") and parts.hostname != "127.0.0.1":
             found.append(f"asks another machine: {address}")
-    if state["players"] != Path(unquote(urlsplit(url).path)).read_text().count(" data-play="):
+    html = Path(unquote(urlsplit(url).path)).read_text()
+    if state["players"] != html.count(" data-play="):
         found.append("a picture of a tiling without what plays with it")
+    found += [
+        f"Markdown in a summary: {title}" for title in re.findall("<summary>([^<]*`.*)</summary>", html)
+    ]
     if not state["heading"]:
         found.append("no heading")
     if state["contentWidth"] > browser.width:
@@ -154,6 +158,7 @@ PLANTED = [
     ("<h1>a</h1><img src='good.svg' alt='a' style='display: none'>", "good.svg: not visible"),
     ("<h1>a</h1><img src='good.svg' alt='a' style='max-width: 100%'>", "good.svg: text of 5."),
     ("<h1>a</h1><img src='good.svg' alt='a' style='margin-left: -99px'>", "good.svg: its box lies at -"),
+    ("<h1>a</h1><details><summary>`As`</summary></details>", "Markdown in a summary: `As`"),
     ("<h1>a</h1><div style='overflow-x: auto'><pre>" + "x" * 400 + "</pre></div>", None),
 ]
 
