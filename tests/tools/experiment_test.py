@@ -152,6 +152,9 @@ def test_mistakes(refused, tmp_path, monkeypatch):
     refused("experiment", "list", "nope", words=["no experiment 'nope'", NAMES[0]])
     refused("experiment", "build", NAMES[0], words=["--keep"])
     refused("experiment", "run", tmp_path, words=["--out"])
+    refused(
+        "experiment", "run", "five_ladders", "--build", tmp_path, words=["03_shared_memory", "build it first"]
+    )
     run = ["experiment", "run", tmp_path, "--out", "o.json"]
     refused(*run, words=[f"nothing in {tmp_path} could be measured"], after_progress=True)
     build = ["experiment", "build", NAMES[0], "--keep", "kept", "--build", tmp_path]
