@@ -19,6 +19,9 @@ struct MatrixDescriptor {
   Swizzle swizzle;
   unsigned leading, stride;
 };
+__forceinline__ MatrixDescriptor operator+(MatrixDescriptor from, unsigned bytes) {
+  return {from.begin + bytes, from.swizzle, from.leading, from.stride};
+}
 
 // What a thread brings.
 struct Wgmma {
@@ -44,9 +47,6 @@ using MatrixDescriptor = cpu_device::MatrixDescriptor;
 __forceinline__ MatrixDescriptor matrix_descriptor(const void* shared, Swizzle swizzle, unsigned leading,
                                                    unsigned stride) {
   return {static_cast<const std::byte*>(shared), swizzle, leading, stride};
-}
-__forceinline__ MatrixDescriptor operator+(MatrixDescriptor from, unsigned bytes) {
-  return {from.begin + bytes, from.swizzle, from.leading, from.stride};
 }
 
 template <Major A = Major::K, Major B = Major::K, int SUMS>

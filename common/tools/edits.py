@@ -7,8 +7,9 @@ In TOML, an edit is these keys of a table:
   header = "..."               takes the place of the comment at the kernel's beginning, without its //
 
 `new` may be left out: the piece goes. Pieces are taken as they are written, white space included, each from
-the result of those before it. A piece that is not there exactly once is an error: an edit cannot silently do
-nothing.
+the result of those before it. What is not in the kernel's file may be in a header beside it: the headers take
+the place of their #include lines then. A piece that is not there exactly once is an error: an edit cannot
+silently do nothing.
 
 Planted bugs (tests/planted_bugs), starters of exercises (starter.toml), variants of experiments
 (docs/experiments), kernels that the grader's tests hand in, and the survivors of mutations all are edits.
@@ -31,6 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml, run_program
+
+
+OF_A_STEP = re.compile(r'^#include "(steps/[^"]+)"\n', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Edit:
     def text(self, source: str) -> str:
         """The edited text of a kernel. Raises UsageError where a change does not fit."""
         for change in self.replace:
+            if change.old not in source:
+                source = with_headers(source)
             if (count := source.count(change.old)) != 1:
                 first = change.old.strip().splitlines()[0].strip()
                 raise UsageError(f"the kernel has {count} places like '{first}', not one")
@@ -106,10 +112,26 @@ def with_constants(source: str, values: dict[str, Any]) -> str:
     """The kernel's source with other values for some of its `constexpr int` constants."""
     for name, value in values.items():
         line = re.compile(rf"^(constexpr int (?:.*, )?{name} = )([^,;]+)", re.MULTILINE)
+        if not line.search(source):
+            source = with_headers(source)
         source, count = line.subn(rf"\g<1>{value}", source)
         if count != 1:
             raise UsageError(f"the kernel has {count} definitions of `constexpr int {name}`, not one")
     return source
+
+
+def with_headers(source: str) -> str:
+    """The kernel's source with the headers of steps, which lie beside their kernels, in place of #include."""
+    seen = set()
+
+    def text_of(include: re.Match) -> str:
+        path = include[1]
+        if path in seen:
+            return ""
+        seen.add(path)
+        return OF_A_STEP.sub(text_of, read_text(ROOT / path).replace("#pragma once\n", "", 1))
+
+    return OF_A_STEP.sub(text_of, source)
 
 
 def with_header(source: str, header: str) -> str:
@@ -133,7 +155,8 @@ def main() -> int:
         made = folder / f"{file.stem}.cuh"
         if not made.exists() or made.read_text("utf-8") != text:  # what is older need not be compiled again
             made.write_text(text, "utf-8")
-        made_of.append(f"{made}: " + str(ROOT / base).replace(" ", "\\ ") + "\n")
+        read = [ROOT / base, *sorted((ROOT / base).parent.glob("*.hpp"))]
+        made_of.append(f"{made}: " + " ".join(str(path).replace(" ", "\\ ") for path in read) + "\n")
     depfile.write_text("".join(made_of), "utf-8")
     return 0
 

@@ -21,6 +21,7 @@ constexpr int CONSUMERS = 2;     // warpgroups that multiply; the first one copi
 constexpr int THREADS = (1 + CONSUMERS) * 128;
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of a consumer
 constexpr int GROUP = 64;            // elements in the 128 bytes that are swizzled
+constexpr int BAND = 16;             // rows of tiles processed together, column by column
 constexpr int STORED = 32;           // columns of C in a store: 128 bytes
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 static_assert(BK == GROUP);
@@ -54,21 +55,11 @@ struct Shape {
 
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
-  int M, N, k_tiles, band, batch, splits;
+  int M, N, k_tiles, batch, splits;
   float alpha, beta;
   float* C;  // [batch][splits][M][N]
   std::int64_t ldc, strideC;
 };
-
-// Rows of tiles processed together, column by column: 16, or fewer if their rows of A, in tiles of 128 rows,
-// exceed 40 MiB. Only 8 and 16 were timed, at K = 8192 and 16384.
-int band_of(int K) {
-  constexpr int MOST = 16, BM = 128, MOST_BYTES = 40 << 20;
-  const std::int64_t bytes = std::int64_t{BM} * K * static_cast<int>(sizeof(bf16));
-  int band = MOST;
-  while (band > 2 && band * bytes > MOST_BYTES) band /= 2;
-  return band;
-}
 
 // A part of a tile of C: k-tiles first to first + count - 1.
 struct Work {
@@ -79,7 +70,7 @@ struct Work {
 // rank among them.
 template <typename S, int SHARERS>
 __device__ __forceinline__ Work find_work(const Product& p, int number, int rank) {
-  const int height = p.band / SHARERS;
+  constexpr int height = BAND / SHARERS;
   const int tiles_m = ceil_div(p.M, SHARERS * S::BM), tiles_n = ceil_div(p.N, S::BN);
   const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
   const int in_matrix = tile % (tiles_m * tiles_n);

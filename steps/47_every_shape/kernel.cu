@@ -8,11 +8,11 @@
 //           refuses.
 // Change    Rows' and columns' facts come by asynchronous copies. The tensor cores get the large products of
 //           a k-tile first and never drain: those are added to the sums while the small products run. Both
-//           operands are split by one launch, whose threads keep their elements in registers. A template
-//           parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs
-//           pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an element
-//           may be the sum of so few products that the bound of FP32 summation, u for each of them, is below
-//           what is proved for FP16 products.
+//           operands are split by one launch, whose elements wait in shared memory while other blocks
+//           compute. A template parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K;
+//           infinities and NaNs pass through the tensor cores. In `strict` parts are computed in FP32, too,
+//           of which an element may be the sum of so few products that the bound of FP32 summation, u for
+//           each of them, is below what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -55,7 +55,7 @@ __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 // CONSUMERS warpgroups multiply, MM rows each; the first one copies.
 template <int CONSUMERS>
 struct alignas(1024) Tiles {
-  static constexpr int BM = CONSUMERS * MM, STAGES = CONSUMERS == 1 ? 4 : 3;
+  static constexpr int BM = CONSUMERS * MM, STAGES = 3;
   fp16 A[STAGES][PARTS][BM][BK];   // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];   // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES];      // mbarriers: the tiles of the stage have arrived
@@ -154,14 +154,20 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   }
   if constexpr (CONSUMERS == 2) warpgroup_reg_alloc<MANY>();
 
-  const int thread = threadIdx.x % 128, warpgroup = threadIdx.x / 128 - 1;
+  // From lane 0, so that the compiler knows that it is uniform and keeps descriptors in uniform registers.
+  const int thread = threadIdx.x % 128, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
   const int m = warpgroup * MM;  // its first row in the block's tile
   int parity = 0;
+  // The warpgroup's operands in the first stage.
+  const auto first_a = matrix_descriptor(As[0][0][m], SWIZZLE, 0, ATOM),
+             first_b = matrix_descriptor(Bs[0][0], SWIZZLE, 0, ATOM);
   const auto a_at = [&](int part, int k) {
-    return matrix_descriptor(&As[stage][part][m][k], SWIZZLE, 0, ATOM);
+    return first_a +
+           (stage * unsigned{sizeof As[0]} + part * unsigned{sizeof As[0][0]} + k * unsigned{sizeof(fp16)});
   };
   const auto b_at = [&](int part, int k) {
-    return matrix_descriptor(&Bs[stage][part][0][k], SWIZZLE, 0, ATOM);
+    return first_b +
+           (stage * unsigned{sizeof Bs[0]} + part * unsigned{sizeof Bs[0][0]} + k * unsigned{sizeof(fp16)});
   };
   const auto next = [&] {
     if (++stage == STAGES) stage = 0, parity ^= 1;

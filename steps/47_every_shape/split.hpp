@@ -11,11 +11,11 @@
 //
 // A line below is a row of A or a column of B. Whatever they were in memory, the parts of lines are K-major.
 
+#include "common/cuda/async_copy.hpp"
 #include "common/cuda/cluster.hpp"
 #include "common/cuda/dependent_launch.hpp"
 #include "common/cuda/dynamic_shared.hpp"
 #include "common/cuda/float4.hpp"
-#include "common/cuda/l2_line.hpp"
 #include "common/fp16.hpp"
 #include "common/step.hpp"
 #include "steps/47_every_shape/parts.hpp"
@@ -72,52 +72,53 @@ struct SplitSizes {
 
 namespace splitting {
 
-constexpr int TL = 4, TK = 8;          // a thread's lines, and their neighbouring terms
-constexpr int ACROSS = 4;              // threads that have the same terms, side by side
-constexpr int STRIP = ACROSS * TL;     // a block's lines
-constexpr int GROUP = COUNTED_K / TK;  // threads that split what has one count
+constexpr int STRIP = 16;              // a block's lines
+constexpr int TL = 4, TK = 8;          // lines of a thread, every fourth of them, and neighbouring terms
+constexpr int ACROSS = STRIP / TL;     // threads that have the same terms, side by side
+constexpr int GROUP = COUNTED_K / TK;  // threads that split what has one count: all of a warp
 constexpr int MOST_BLOCKS = 8;         // of a cluster
+constexpr int KEPT = 2;                // slices of a block's terms that wait in shared memory
+static_assert(GROUP * ACROSS == 32);
 
 template <int THREADS>
-constexpr int SLICE = THREADS / ACROSS * TK;  // a block's terms of a line at a time
+constexpr int SLICE = THREADS / ACROSS * TK;  // terms of a line
 
+// A multiprocessor has six of the smaller blocks: while some compute, the elements of others are on their
+// way. For that a thread has few registers, and splits one line at a time. Of the larger blocks there are so
+// few that each has a multiprocessor to itself.
+template <int THREADS>
+constexpr int BLOCKS = THREADS == 256 ? 6 : 1;
+template <int THREADS>
+constexpr int AT_ONCE = THREADS == 256 ? 1 : TL;  // lines that a thread splits
+
+template <int THREADS>
 struct Shared {
-  unsigned largest[STRIP];                 // bits of the largest magnitude in this block's share of a line
-  unsigned lossy[STRIP], zeros[STRIP];     // elements in this block's share
-  unsigned all_lossy[MOST_BLOCKS][STRIP];  // in each block's share: in the first block
-  unsigned all_zeros[MOST_BLOCKS][STRIP];  // likewise
+  unsigned largest[STRIP];      // bits of the largest magnitude in this block's share of a line
+  unsigned all_largest[STRIP];  // and in all of it, if the cluster has several blocks
+  unsigned lossy[STRIP];        // elements in all of a line: in the first block
+  unsigned zeros[STRIP];        // likewise
+  alignas(16) float elements[KEPT][SLICE<THREADS> / TK * (TK * STRIP + 4)];
 };
-
-// x = from [line ...][k ...], zeros beyond the matrix. All loads are under way at the same time.
-template <bool COLUMNS, bool ALIGNED>
-__device__ __forceinline__ void load(float (&x)[TL][TK], const Lines& from, const float* data, int line,
-                                     int k) {
-#pragma unroll
-  for (int i = 0; i < TL * TK; i += 4) {
-    const int l = COLUMNS ? 0 : i / TK, e = COLUMNS ? i / TL : i % TK;
-    const bool exists = line + l < from.lines && k + e < from.K;
-    const std::int64_t at = COLUMNS ? (k + e) * from.ld + line : (line + l) * from.ld + k + e;
-    const int behind = COLUMNS ? from.lines - line : from.K - k - e;
-    float four[4] = {};
-    if constexpr (ALIGNED) {
-      if (exists) float4_at(four) = load_with_l2_line(reinterpret_cast<const float4*>(data + at));
-    } else {
-      for (int j = 0; j < 4; ++j) {
-        if (exists && j < behind) four[j] = load_with_l2_line(data + at + j);
-      }
-    }
-    for (int j = 0; j < 4; ++j) (COLUMNS ? x[j][e] : x[l][e + j]) = four[j];
-  }
+// Of a block that has so many slices.
+template <int THREADS>
+constexpr std::size_t shared_bytes(int slices) {
+  using S = Shared<THREADS>;
+  return sizeof(S) - (KEPT - (slices < KEPT ? slices : KEPT)) * sizeof(S::elements[0]);
 }
-// Over so many threads of a warp that have the same lines.
-template <int COUNT>
+
+// Where an element of a slice is in shared memory: in the order of global memory, with a gap now and then,
+// for the banks.
+template <bool COLUMNS, int TERMS>
+__device__ __forceinline__ int place(int line, int k) {
+  return COLUMNS ? k / TK * (TK * STRIP + 4) + k % TK * STRIP + line : line * (TERMS + 4) + k;
+}
+
+// Over the threads of a warp that have the same line.
 __device__ __forceinline__ unsigned sum_of(unsigned value) {
-  for (int apart = ACROSS; apart < COUNT * ACROSS; apart *= 2) {
-    value += __shfl_xor_sync(0xffffffff, value, apart);
-  }
+  for (int apart = ACROSS; apart < 32; apart *= 2) value += __shfl_xor_sync(0xffffffff, value, apart);
   return value;
 }
-__device__ __forceinline__ unsigned largest_of_warp(unsigned value) {
+__device__ __forceinline__ unsigned largest_of(unsigned value) {
   for (int apart = ACROSS; apart < 32; apart *= 2) {
     value = max(value, __shfl_xor_sync(0xffffffff, value, apart));
   }
@@ -144,144 +145,173 @@ __device__ __forceinline__ float stand_in(float x) {
   return x == 0.0f || !finite ? x : copysignf(1.0f, x);
 }
 
-// The l-th of four numbers below 256 in one.
-__device__ __forceinline__ unsigned byte_of(unsigned four, int l) { return four >> 8 * l & 0xff; }
-
-// What a cluster does: splits STRIP lines. Each of its blocks has every gridDim-th slice of their terms, and
-// reads it once if it has no more than one.
+// What a cluster does: splits STRIP lines. Each of its blocks has every blocks-th slice of their terms.
 template <int THREADS, bool COLUMNS, bool ALIGNED>
-__device__ __forceinline__ void split_strip(Shared& shared, const Lines& from, const SplitLines& to,
+__device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines& from, const SplitLines& to,
                                             int blocks) {
-  auto& [largest, lossy, zeros, all_lossy, all_zeros] = shared;
+  constexpr int TERMS = SLICE<THREADS>;
+  auto& [largest, all_largest, lossy, zeros, elements] = shared;
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   if (line0 >= from.lines) return;
   const float* data = from.data + matrix * from.stride;
-  const int slices = ceil_div(ceil_div(from.K, SLICE<THREADS>), blocks);
-  const int first = threadIdx.x % ACROSS * TL,
-            line = line0 + first;                 // the thread's lines, in the strip and all
-  const bool speaks = threadIdx.x % 32 < ACROSS;  // for the warp
-  const auto k_of = [&](int slice) {
-    return (slice * blocks + rank) * SLICE<THREADS> + static_cast<int>(threadIdx.x) / ACROSS * TK;
+  const int slices = ceil_div(ceil_div(from.K, TERMS), blocks);
+  const auto in_first_block = [&](unsigned* count) {
+    return blocks > 1 ? cluster_map_shared(count, 0) : count;
   };
-  if (threadIdx.x < STRIP) largest[threadIdx.x] = lossy[threadIdx.x] = zeros[threadIdx.x] = 0;
-  __syncthreads();
+  const auto first_k = [&](int slice) { return (slice * blocks + rank) * TERMS; };
+  // Starts copying a slice; beyond the matrix there are zeros. Elements lie side by side in memory along
+  // `near`, which as many threads share.
+  const auto request = [&](int slice) {
+    constexpr int WIDE = ALIGNED ? 4 : 1;  // elements at a time
+    constexpr int NEAR = COLUMNS ? STRIP : TERMS, FAR = COLUMNS ? TERMS : STRIP;
+    constexpr int SIDE = NEAR / WIDE < THREADS ? NEAR / WIDE : THREADS;
+    const int k0 = first_k(slice);
+    for (int near = threadIdx.x % SIDE * WIDE; near < NEAR; near += SIDE * WIDE) {
+      const float* from_here = data + (COLUMNS ? line0 : k0) + near;
+#pragma unroll 8
+      for (int far = threadIdx.x / SIDE; far < FAR; far += THREADS / SIDE) {
+        const int line = COLUMNS ? near : far, k = COLUMNS ? far : near;
+        async_copy<WIDE * sizeof(float)>(&elements[slice % KEPT][place<COLUMNS, TERMS>(line, k)],
+                                         from_here + ((COLUMNS ? k0 : line0) + far) * from.ld,
+                                         line0 + line < from.lines && k0 + k < from.K);
+      }
+    }
+  };
+  // The thread's first term and line.
+  const int own_k = static_cast<int>(threadIdx.x) / ACROSS * TK, own_line = threadIdx.x % ACROSS;
+  const bool speaks = threadIdx.x % 32 < ACROSS;  // for the warp
+  const auto load = [&](float (&own)[TK], int slice, int line) {
+    float* from_here = &elements[slice % KEPT][place<COLUMNS, TERMS>(line, own_k)];
+#pragma unroll
+    for (int e = 0; e < TK; e += COLUMNS ? 1 : 4) {
+      if constexpr (COLUMNS) {
+        own[e] = from_here[e * STRIP];
+      } else {
+        float4_at(&own[e]) = float4_at(from_here + e);
+      }
+    }
+  };
 
-  float x[TL][TK];
+  request(0);
+  async_copy_commit();
+  if (slices > 1) request(1);
+  async_copy_commit();
+  if (threadIdx.x < STRIP) {
+    largest[threadIdx.x] = all_largest[threadIdx.x] = lossy[threadIdx.x] = zeros[threadIdx.x] = 0;
+  }
   unsigned most[TL] = {};  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
 #pragma unroll 1
   for (int slice = 0; slice < slices; ++slice) {
-    load<COLUMNS, ALIGNED>(x, from, data, line, k_of(slice));
+    async_copy_wait<1>();
+    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < TL * TK; ++i) {
-      most[i / TK] = max(most[i / TK], __float_as_uint(x[i / TK][i % TK]) & 0x7fffffff);
+    for (int l = 0; l < TL; ++l) {
+      float own[TK];
+      load(own, slice, own_line + l * ACROSS);
+#pragma unroll
+      for (int e = 0; e < TK; ++e) most[l] = max(most[l], __float_as_uint(own[e]) & 0x7fffffff);
     }
+    if (slice + KEPT < slices) {
+      __syncthreads();  // all have read the slice
+      request(slice + KEPT);
+    }
+    async_copy_commit();
   }
 #pragma unroll
   for (int l = 0; l < TL; ++l) {
-    most[l] = largest_of_warp(most[l]);
-    if (speaks) atomicMax(&largest[first + l], most[l]);
+    most[l] = largest_of(most[l]);
+    if (speaks) atomicMax(&largest[own_line + l * ACROSS], most[l]);
   }
-  cluster_sync();
-#pragma unroll 1
-  for (int block = 0; block < blocks; ++block) {
-#pragma unroll
-    for (int l = 0; l < TL; ++l) most[l] = max(most[l], *cluster_map_shared(&largest[first + l], block));
+  const unsigned (&of_all)[STRIP] = blocks > 1 ? all_largest : largest;
+  if (blocks > 1) {
+    cluster_sync();
+    if (static_cast<int>(threadIdx.x) < STRIP * blocks) {
+      const int l = threadIdx.x % STRIP;
+      atomicMax(&all_largest[l], *cluster_map_shared(&largest[l], threadIdx.x / STRIP));
+    }
   }
+  __syncthreads();
 
-  // Parts take their elements' place: of a line, four pairs of hi and four of lo.
-  const auto store = [&](int k) {
-    const std::int64_t plane = from.lines * to.pitch;
-#pragma unroll
-    for (int l = 0; l < TL; ++l) {
-      if (line + l >= from.lines || k >= from.K) continue;
-      fp16* hi = to.parts + matrix * PARTS * plane + (line + l) * to.pitch + k;
-      float4_at(reinterpret_cast<float*>(hi)) = make_float4(x[l][0], x[l][1], x[l][2], x[l][3]);
-      float4_at(reinterpret_cast<float*>(hi + plane)) = make_float4(x[l][4], x[l][5], x[l][6], x[l][7]);
-    }
-  };
 #pragma unroll 1
-  for (int slice = slices - 1; slice >= 0; --slice) {  // the last one is still here
-    const int k = k_of(slice);
-    if (slice < slices - 1) {
-      store(k_of(slice + 1));
-      load<COLUMNS, ALIGNED>(x, from, data, line, k);
+  for (int slice = slices - 1; slice >= 0; --slice) {  // the last KEPT are still here
+    if (slice < slices - KEPT) {
+      async_copy_wait<1>();
+      __syncthreads();
     }
-    unsigned counts = 0, lost = 0, none = 0;  // of the four lines, a byte each
-#pragma unroll
+    const int k = first_k(slice) + own_k;
+#pragma unroll(AT_ONCE<THREADS>)
     for (int l = 0; l < TL; ++l) {
-      const bool special = most[l] >= 0x7f800000;
-      const int s = special ? 0 : scale_for(most[l]);
+      const int in_strip = own_line + l * ACROSS, line = line0 + in_strip;
+      const unsigned largest_here = of_all[in_strip];
+      const bool special = largest_here >= 0x7f800000;
+      const int s = special ? 0 : scale_for(largest_here);
       // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
       const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-      float scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+      float own[TK], scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+      load(own, slice, in_strip);
 #pragma unroll
       for (int e = 0; e < TK; ++e) {
-        taken[e] = scaled[e] = x[l][e] * factor;
+        taken[e] = scaled[e] = own[e] * factor;
         smallest = fminf(smallest, fabsf(scaled[e]));
       }
+      unsigned counted = 0, lost = 0, none = 0;  // elements
       if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
 #pragma unroll
         for (int e = 0; e < TK; ++e) {
-          const float element = x[l][e];
-          scaled[e] = special ? stand_in(element) : element * factor * rest;
+          scaled[e] = special ? stand_in(own[e]) : own[e] * factor * rest;
           // Not zero unless the element is.
           const float magnitude = fabsf(scaled[e]);
-          taken[e] = magnitude < LEAST_FP16 && element != 0.0f ? copysignf(LEAST_FP16, element) : scaled[e];
-          if (magnitude < LEAST_KEPT && element != 0.0f) lost += 1 << 8 * l;
-          if (element == 0.0f && k + e < from.K) none += 1 << 8 * l;
+          taken[e] = magnitude < LEAST_FP16 && own[e] != 0.0f ? copysignf(LEAST_FP16, own[e]) : scaled[e];
+          lost += magnitude < LEAST_KEPT && own[e] != 0.0f;
+          none += own[e] == 0.0f && k + e < from.K;
         }
       }
+      float hi[TK / 2], lo[TK / 2];  // pairs of FP16 numbers
 #pragma unroll
       for (int e = 0; e < TK; e += 2) {
-        const unsigned hi = pack_fp16(taken[e], taken[e + 1]);
-        const float rest0 = scaled[e] - first_fp16(hi), rest1 = scaled[e + 1] - second_fp16(hi);
-        x[l][e / 2] = __uint_as_float(hi);
-        x[l][TK / 2 + e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
-        for (int i = e; i < e + 2; ++i) {
-          if (fabsf(scaled[i]) >= COUNTED) counts += 1 << 8 * l;
-        }
+        const unsigned pair = pack_fp16(taken[e], taken[e + 1]);
+        const float rest0 = scaled[e] - first_fp16(pair), rest1 = scaled[e + 1] - second_fp16(pair);
+        hi[e / 2] = __uint_as_float(pair);
+        lo[e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
+        for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[i]) >= COUNTED;
       }
-    }
-    counts = sum_of<GROUP>(counts);
-    lost = sum_of<32 / ACROSS>(lost);
-    none = sum_of<32 / ACROSS>(none);
-#pragma unroll
-    for (int l = 0; l < TL; ++l) {
-      if (k % COUNTED_K == 0 && line + l < from.lines && k < from.K) {
-        const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line + l;
+      const unsigned sums = sum_of(counted | lost << 8 | none << 16);  // of the warp, 64 of each at most
+      counted = sums & 0xff, lost = sums >> 8 & 0xff, none = sums >> 16;
+      if (speaks && lost != 0) atomicAdd(in_first_block(&lossy[in_strip]), lost);
+      if (speaks && none != 0) atomicAdd(in_first_block(&zeros[in_strip]), none);
+      if (line >= from.lines || k >= from.K) continue;
+      const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line;
+      if (speaks) {
         // Products with a line of zeros are zeros, however few.
-        const bool all_count = most[l] == 0 || most[l] >= 0x7f800000;
+        const bool all_count = largest_here == 0 || special;
         to.counts[at * to.counts_pitch + k / COUNTED_K] =
-            fp16(static_cast<float>(all_count ? COUNTED_K : byte_of(counts, l)) * COUNT_SCALE);
+            fp16(static_cast<float>(all_count ? COUNTED_K : counted) * COUNT_SCALE);
       }
-      if (speaks && lost != 0) atomicAdd(&lossy[first + l], byte_of(lost, l));
-      if (speaks && none != 0) atomicAdd(&zeros[first + l], byte_of(none, l));
+      const std::int64_t plane = from.lines * to.pitch;
+      fp16* parts = to.parts + matrix * PARTS * plane + line * to.pitch + k;
+      float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[0], hi[1], hi[2], hi[3]);
+      float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[0], lo[1], lo[2], lo[3]);
     }
+    if (slice >= KEPT) {
+      __syncthreads();
+      request(slice - KEPT);
+    }
+    async_copy_commit();
   }
 
-  __syncthreads();
-  if (threadIdx.x < STRIP) {
-    *cluster_map_shared(&all_lossy[rank][threadIdx.x], 0) = lossy[threadIdx.x];
-    *cluster_map_shared(&all_zeros[rank][threadIdx.x], 0) = zeros[threadIdx.x];
+  // Where one block does, no thread waits until what it stored is visible to others.
+  if (blocks > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
   }
-  cluster_arrive();
-  // Behind the arrival, which waits until what was stored before it is visible to other blocks.
-  store(k_of(0));
-  cluster_wait();
-  if (rank == 0 && threadIdx.x < ACROSS) {
-#pragma unroll
-    for (int l = 0; l < TL; ++l) {
-      if (line + l >= from.lines) continue;
-      const bool special = most[l] >= 0x7f800000;
-      unsigned lost = 0, none = 0;
-#pragma unroll 1
-      for (int block = 0; block < blocks; ++block) {
-        lost += all_lossy[block][first + l];
-        none += all_zeros[block][first + l];
-      }
-      to.facts[static_cast<std::int64_t>(matrix) * from.lines + line + l] = {
-          special ? 0 : -scale_for(most[l]), special ? SPECIAL : lost, most[l] == 0 ? 0 : none, 0};
-    }
+  const int line = line0 + threadIdx.x;
+  if (rank == 0 && threadIdx.x < STRIP && line < from.lines) {
+    const unsigned largest_here = of_all[threadIdx.x];
+    const bool special = largest_here >= 0x7f800000;
+    to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {
+        special ? 0 : -scale_for(largest_here), special ? SPECIAL : lossy[threadIdx.x],
+        largest_here == 0 ? 0 : zeros[threadIdx.x], 0};
   }
 }
 
@@ -296,9 +326,9 @@ struct Operands {
 
 // Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
 template <int THREADS, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS, 768 / THREADS)
+__global__ void __launch_bounds__(THREADS, BLOCKS<THREADS>)
     split_lines(const __grid_constant__ Operands operands, int blocks, Ledger* ledger) {
-  auto& shared = dynamic_shared<Shared>();
+  auto& shared = dynamic_shared<Shared<THREADS>>();
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is written here
   if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *ledger = {};
@@ -318,7 +348,7 @@ void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const 
   launch(aligned ? split_lines<THREADS, true> : split_lines<THREADS, false>,
          LaunchConfig{.grid = dim3(strips * blocks, 2, batch),
                       .block = dim3(THREADS),
-                      .shared_bytes = sizeof(Shared),
+                      .shared_bytes = shared_bytes<THREADS>(ceil_div(a.K, blocks * SLICE<THREADS>)),
                       .cluster = dim3(blocks, 1, 1),
                       .overlaps_previous = true},
          Operands{{{a, a_to}, {b, b_to}}}, blocks, ledger);
