@@ -92,7 +92,7 @@ def files_of(step: str) -> dict[str, str]:
 
 def problems_of(step: str) -> list[str]:
     """The lines of the tables over which the tests run it, its own first: they are about what it has more."""
-    names = f"shapes_{step[3:]}.txt", "shapes.txt", "shapes_far.txt"
+    names = f"shapes_{step[3:]}.txt", "shapes.txt", "shapes_large_tiles.txt", "shapes_far.txt"
     tables = [table for name in names if (table := ROOT / "tests" / name).exists()]
     lines = [line for table in tables for line in table.read_text().splitlines()]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
