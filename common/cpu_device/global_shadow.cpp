@@ -88,6 +88,27 @@ void thin_out(std::vector<Older>& reads, unsigned bytes, const Block& block) {
 
 }  // namespace
 
+GlobalShadow::AllOlder* GlobalShadow::Stripe::older_of(const Touched& touched) {
+  return touched.older == 0 ? nullptr : &older[touched.older - 1];
+}
+
+GlobalShadow::AllOlder& GlobalShadow::Stripe::make_older(Touched& touched) {
+  if (touched.older == 0) {
+    if (unused.empty()) {
+      older.emplace_back();
+      unused.push_back(static_cast<std::uint32_t>(older.size()));
+    }
+    touched.older = unused.back();
+    unused.pop_back();
+  }
+  return older[touched.older - 1];
+}
+
+void GlobalShadow::Stripe::drop_older(Touched& touched) {
+  unused.push_back(touched.older);
+  touched.older = 0;
+}
+
 void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool atomic, const void* pc) {
   const Block& block = *current_block;
   const Touch now =
@@ -95,7 +116,7 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  AllOlder* older = (touched.read.what & Touch::has_more) != 0 ? &stripe.older[&touched] : nullptr;
+  AllOlder* older = stripe.older_of(touched);
   // Atomic operations on a word come one after the other. So what follows one of them follows all before it:
   // the last block may make a counter zero by an ordinary store. Those before this index in older->writes are
   // meant.
@@ -112,9 +133,8 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     report_race(other, element(word, bytes), write, pc);
     return true;
   };
-  const auto keep = [&](Touch touch, bool wrote) {
-    if (older == nullptr) older = &stripe.older[&touched];
-    touch.what &= ~Touch::has_more;
+  const auto keep = [&](const Touch& touch, bool wrote) {
+    if (older == nullptr) older = &stripe.make_older(touched);
     std::vector<Older>& same = older->of(wrote);
     if (!wrote && same.size() == same.capacity() && same.size() >= 16) thin_out(same, bytes, block);
     same.push_back({touch, wrote, touch.actor()});
@@ -154,11 +174,7 @@ void GlobalShadow::access(std::size_t word, unsigned bytes, bool write, bool ato
     }
     touched.read = now;
   }
-  if (older != nullptr && older->writes.empty() && older->reads.empty()) {
-    stripe.older.erase(&touched);
-    older = nullptr;
-  }
-  if (older != nullptr) touched.read.what |= Touch::has_more;
+  if (older != nullptr && older->writes.empty() && older->reads.empty()) stripe.drop_older(touched);
 }
 
 void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by_bulk, const void* pc) {
@@ -166,7 +182,7 @@ void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
-  AllOlder& older = stripe.older[&touched];
+  AllOlder& older = stripe.make_older(touched);
   const auto check = [&](const Older& o) {
     if (races(o.touch, bytes, block)) {
       report_race(o, element(word, bytes), write, pc);
@@ -192,7 +208,6 @@ void GlobalShadow::request(std::size_t word, unsigned bytes, bool write, bool by
     if (load != stripe.noncoherent.end()) check_noncoherent(load->second, pending, false, word);
   }
   older.of(write).push_back({pending, write, thread});
-  touched.read.what |= Touch::has_more;
 }
 
 void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned requester, unsigned actor,
@@ -200,7 +215,9 @@ void GlobalShadow::finish(std::size_t word, unsigned bytes, bool write, unsigned
   Stripe& stripe = stripes_[word % stripes_.size()];
   const std::lock_guard lock(stripe.mutex);
   const std::uint64_t cluster = current_block->cluster.number;
-  std::vector<Older>& older = stripe.older[&touched_[word]].of(write);
+  AllOlder* const all = stripe.older_of(touched_[word]);
+  if (all == nullptr) return;
+  std::vector<Older>& older = all->of(write);
   const auto request = std::find_if(older.begin(), older.end(), [&](const Older& o) {
     return o.touch.pending() && o.asked_by == requester && o.touch.bytes() == bytes && o.touch.pc() == pc &&
            o.touch.cluster() == cluster_number(cluster);
@@ -255,8 +272,8 @@ void GlobalShadow::noncoherent_read(std::size_t word, unsigned bytes, const void
   const std::lock_guard lock(stripe.mutex);
   Touched& touched = touched_[word];
   if (touched.write.any()) check_noncoherent(now, touched.write, true, word);
-  if ((touched.read.what & Touch::has_more) != 0) {
-    for (const Older& o : stripe.older[&touched].writes) check_noncoherent(now, o.touch, true, word);
+  if (const AllOlder* older = stripe.older_of(touched)) {
+    for (const Older& o : older->writes) check_noncoherent(now, o.touch, true, word);
   }
   Touch& known = stripe.noncoherent[&touched];
   if (!known.any() || now.cluster() < known.cluster() || (bytes & ~known.bytes()) != 0) known = now;
@@ -271,11 +288,11 @@ Older GlobalShadow::conflict(std::size_t word, const Planned& access) {
   };
   if (conflicts(touched.write)) return {touched.write, true, touched.write.actor()};
   if (access.write && conflicts(touched.read)) return {touched.read, false, touched.read.actor()};
-  const auto older = stripe.older.find(&touched);
-  if (older == stripe.older.end()) return {};
+  AllOlder* const older = stripe.older_of(touched);
+  if (older == nullptr) return {};
   for (const bool wrote : {true, false}) {
     if (!wrote && !access.write) break;
-    for (const Older& one : older->second.of(wrote)) {
+    for (const Older& one : older->of(wrote)) {
       if (conflicts(one.touch)) return one;
     }
   }

@@ -61,13 +61,13 @@ class GlobalShadow {
     static constexpr std::uint64_t is_store = std::uint64_t{1} << 61;    // in `what`
     static constexpr std::uint64_t is_pending = std::uint64_t{1} << 62;  // in `what`
     static constexpr std::uint32_t is_atomic = std::uint32_t{1} << 31;   // in `where`
-    static constexpr std::uint64_t has_more = std::uint64_t{1} << 63;    // in Touched::read
   };
 
   // Who touched a word in this launch: the latest write and the latest read. What they have replaced without
   // being ordered after it is among the older ones.
   struct Touched {
     Touch write, read;
+    std::uint32_t older = 0;  // 0: there are none; otherwise 1 + their index in Stripe::older
   };
   struct Older {
     Touch touch;
@@ -93,8 +93,13 @@ class GlobalShadow {
   // Blocks on several cores touch the same words; each of these serves every 64th word.
   struct Stripe {
     std::mutex mutex;
-    std::unordered_map<const Touched*, AllOlder> older;
+    std::vector<AllOlder> older;
+    std::vector<std::uint32_t> unused;                      // which of them no word has any more
     std::unordered_map<const Touched*, Touch> noncoherent;  // a load of each word, of the first cluster
+
+    AllOlder* older_of(const Touched& touched);  // nullptr: there are none
+    AllOlder& make_older(Touched& touched);      // if there are none; others may move
+    void drop_older(Touched& touched);
   };
   void check_noncoherent(const Touch& load, const Touch& write, bool load_is_later, std::size_t word) const;
   std::array<Stripe, 64> stripes_;

@@ -208,6 +208,7 @@ void MatrixUnit::begin(Block& block, const Rendezvous& r) {
     if (!in_registers) check_layout(r, 'A', work.a, first.a_major, M);
     check_layout(r, 'B', work.b, first.b_major, 2 * first.count);
   }
+  const std::string does = fmt::format("has {} read", first.name);
   // A warp multiplies 16 rows of A by all of B.
   const auto check = [&](const std::byte* at, char matrix, unsigned first_warp, unsigned end_warp) {
     const SharedPlace place = find_shared(at, chunk_bytes);
@@ -221,7 +222,7 @@ void MatrixUnit::begin(Block& block, const Rendezvous& r) {
     if (!block.launch.checked) return;
     for (unsigned warp = first_warp; warp < end_warp; ++warp) {
       block.current = first_ + warp * warpSize;
-      check_async_read(at, chunk_bytes, first.name, r.pc(warp * warpSize));
+      check_async_read(at, chunk_bytes, does.c_str(), r.pc(warp * warpSize));
     }
     mark_unread(at, chunk_bytes, true);
   };

@@ -46,9 +46,9 @@ void mark_pending(const void* shared, unsigned bytes, bool pending);
 void check_fenced(const void* shared, unsigned bytes, const char* does, const void* pc);
 // Marks that a store has yet to read this place, so that nobody may write to it, or no longer has.
 void mark_unread(const void* shared, unsigned bytes, bool unread);
-// The running thread has a wgmma read this place, now or at any time until it has waited for it. `reader`:
-// its name.
-void check_async_read(const void* shared, unsigned bytes, const char* reader, const void* pc);
+// The running thread has a wgmma read this place, now or at any time until it has waited for it; as
+// check_fenced().
+void check_async_read(const void* shared, unsigned bytes, const char* does, const void* pc);
 // An engine has read this place.
 void read_by_engine(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 // An engine has filled this place; see SharedShadow::fill().

@@ -36,14 +36,13 @@ void mark_unread(const void* shared, unsigned bytes, bool unread) {
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_unread(word, mask, unread); });
 }
 
-void check_async_read(const void* shared, unsigned bytes, const char* reader, const void* pc) {
+void check_async_read(const void* shared, unsigned bytes, const char* does, const void* pc) {
   const SharedPlace place = find_shared(shared, bytes);
   const Block& block = *current_block;
   SharedShadow& shadow = *place.block->shadow;
-  const std::string does = std::string("has ") + reader + " read";
   for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
     shadow.check_read(word, mask, block.actor(block.current), pc);
-    shadow.check_fenced(word, mask, does.c_str(), pc);
+    shadow.check_fenced(word, mask, does, pc);
   });
 }
 

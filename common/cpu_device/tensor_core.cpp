@@ -166,7 +166,7 @@ struct Row {
   std::uint32_t bits[max_terms];  // of floats
   double values[max_terms];
   std::int16_t exponents[max_terms];
-  bool finite;
+  bool finite, zero;  // all of them
 };
 
 // Makes rows of an operand. The type is fixed, so that this takes little time beside the products of a small
@@ -182,15 +182,17 @@ struct Unpacking {
     constexpr int never_the_largest = -1000;
     const std::ptrdiff_t row = operand.rows.offset(number);
     for (int k = 0; k < K; ++k) to.bits[k] = float_bits(TYPE, operand.bits_at(TYPE, row + offsets[k]));
-    bool finite = true;
+    bool finite = true, zero = true;
     for (int k = 0; k < K; ++k) {
       const std::uint32_t bits = to.bits[k];
       to.values[k] = std::bit_cast<float>(bits);
       to.exponents[k] = static_cast<std::int16_t>(
           is_zero(bits) ? never_the_largest : std::max(exponent_of(bits), least_exponent));
       finite &= is_finite(bits);
+      zero &= is_zero(bits);
     }
     to.finite = finite;
+    to.zero = zero;
   }
 
   const Operand& operand;
@@ -275,7 +277,10 @@ static void multiply_rows(const TensorCoreArithmetic& any_model, int M, int N, i
         if (!(in_double && x[i].finite && y.finite && std::isfinite(element))) {
           element = multiply_add(model, {x[i].bits, size}, {y.bits, size}, element);
         } else if constexpr (OWN) {
-          element = one_step(own, x[i], y, 0, element);
+          // Tiles beyond the edges of a matrix have many zeros. No bit of a float is cut off, but -0 becomes
+          // 0.
+          static_assert(own.fraction_bits >= 23 && own.least_exponent - own.fraction_bits <= -149);
+          element = x[i].zero || y.zero ? element + 0.0f : one_step(own, x[i], y, 0, element);
         } else {
           element = all_steps(model, x[i], y, K, element);
         }

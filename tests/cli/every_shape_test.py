@@ -12,7 +12,9 @@ from conftest import PROGRAMS
 ROOT = Path(__file__).resolve().parents[2]
 STEP = "15_every_shape"
 FOLDER = ROOT / "steps" / STEP
-TABLES = [ROOT / "tests" / name for name in ("shapes.txt", "shapes_every_shape.txt")]
+TABLES = [
+    ROOT / "tests" / name for name in ("shapes.txt", "shapes_large_tiles.txt", "shapes_every_shape.txt")
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@
 The mutants of a step change its kernel.cu or a header beside it; those of `common` change the headers of
 common/ that steps include, directly or through others, and that hold device code (__device__, __global__):
 what the CPU device compiles of it, and not the CPU device itself. A mutant is compiled as the build compiles
-the step, and run over the step's problems (tests/shapes.txt and, for step 15, shapes_every_shape.txt): plain,
-and with --check if that passes. One of `common` is tried in the steps that include the header, until one
-rejects it or three whose program it changes have let it pass.
+the step, and run over the step's problems (of tests/shapes*.txt): plain, and with --check if that passes. One
+of `common` is tried in the steps that include the header, until one rejects it or three whose program it
+changes have let it pass.
 
 A mutant that survives must be named in equivalent.toml, with the reason why it is right on every problem; a
 reason that no survivor needs is an error, too. The sample is the same in every run, and what has been run
@@ -92,7 +92,7 @@ def files_of(step: str) -> dict[str, str]:
 
 def problems_of(step: str) -> list[str]:
     """The lines of the tables over which the tests run it, its own first: they are about what it has more."""
-    names = f"shapes_{step[3:]}.txt", "shapes.txt", "shapes_far.txt"
+    names = f"shapes_{step[3:]}.txt", "shapes.txt", "shapes_large_tiles.txt", "shapes_far.txt"
     tables = [table for name in names if (table := ROOT / "tests" / name).exists()]
     lines = [line for table in tables for line in table.read_text().splitlines()]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

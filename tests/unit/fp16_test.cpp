@@ -12,8 +12,6 @@
 
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-
 fp16 of_bits(unsigned bits) {
   fp16 value;
   value.bits = static_cast<std::uint16_t>(bits);
@@ -57,6 +55,7 @@ TEST(Fp16, RoundsToNearestEven) {
 
 TEST(Fp16, TooLargeBecomesInfiniteTooSmallZero) {
   EXPECT_EQ(static_cast<float>(fp16(std::nextafter(65520.0f, 0.0f))), 65504.0f);
+  constexpr float inf = std::numeric_limits<float>::infinity();
   for (const float value : {65520.0f, 1e10f, std::numeric_limits<float>::max(), inf}) {
     EXPECT_EQ(static_cast<float>(fp16(value)), inf) << value;
     EXPECT_EQ(static_cast<float>(fp16(-value)), -inf) << value;

@@ -207,9 +207,15 @@ TEST(TensorCore, MatricesOfAnyBits) {
       for (std::size_t k = 0; k < size / 2; k += 2) {
         if (random() % 2 == 0) a.set(k + 1, a.get(k) ^ sign), b.set(k + 1, b.get(k));
       }
+      const auto k_size = static_cast<std::size_t>(K);
+      for (std::size_t k = 0; k < k_size; ++k) {  // a row of zeros, or a column
+        if (round % 8 == 0) a.set(k, random() % 2 == 0 ? 0 : sign);
+        if (round % 8 == 1) b.set(k_size + k, random() % 2 == 0 ? 0 : sign);
+      }
       const int c_centre = a_centre + b_centre + (fp16 ? 127 - 2 * 15 : -127);
       float d[4], c[4];
       for (float& value : c) value = std::bit_cast<float>(draw(c_centre, 2 * spread, 255, 23));
+      if (round % 3 == 0) c[1] = -0.0f;
       std::copy(std::begin(c), std::end(c), d);
       multiply_add(model, type, 2, 2, K, rows_of(type, a.data(), K), rows_of(type, b.data(), K), d);
       for (int i = 0; i < 4; ++i) {

@@ -28,7 +28,7 @@ void kernel(Gemm) { launched = true; }
 void entry(const Gemm& g) {
   launch(kernel, dim3((g.N + TILE - 1) / TILE, (g.M + TILE - 1) / TILE, g.batch), dim3(TILE * TILE), 0, g);
 }
-const harness::Step step{"step", {}, entry, entry};
+const harness::Step tiled{"step", {}, entry, entry};
 
 Gemm problem(int M, int N, int K, int batch = 1) {
   Gemm g{};
@@ -42,7 +42,7 @@ struct Block {
 };
 
 std::set<Block> blocks_of(const Gemm& g, std::size_t launch = 0) {
-  const XrayPlan plan = plan_xray(step, g, std::nullopt);
+  const XrayPlan plan = plan_xray(tiled, g, std::nullopt);
   EXPECT_FALSE(plan.all);
   const std::uint64_t in_x = (g.N + TILE - 1) / TILE, in_y = (g.M + TILE - 1) / TILE;
   std::set<Block> blocks;
@@ -66,7 +66,7 @@ std::set<Block> lattice(const std::set<std::uint64_t>& xs, const std::set<std::u
 
 std::string refusal(const Gemm& g, const harness::BlockIndex& block) {
   try {
-    plan_xray(step, g, block);
+    plan_xray(tiled, g, block);
   } catch (const harness::InputError& error) {
     return error.what();
   }
@@ -76,7 +76,7 @@ std::string refusal(const Gemm& g, const harness::BlockIndex& block) {
 TEST(Plan, SmallProblemsAreObservedWholly) {
   for (const Gemm& g : {problem(256, 256, 128), problem(1, 1, 1), problem(512, 512, 128), problem(0, 5, 5),
                         problem(5, 5, 0), problem(64, 64, 64, 100)}) {
-    const XrayPlan plan = plan_xray(step, g, std::nullopt);
+    const XrayPlan plan = plan_xray(tiled, g, std::nullopt);
     EXPECT_TRUE(plan.all);
     EXPECT_THAT(plan.blocks, IsEmpty());
   }
@@ -119,23 +119,23 @@ TEST(Plan, Batches) {  // the first matrix and the last
 }
 
 TEST(Plan, SampleThatIsTheWhole) {
-  const XrayPlan plan = plan_xray(step, problem(64, 64, 1 << 20), std::nullopt);
+  const XrayPlan plan = plan_xray(tiled, problem(64, 64, 1 << 20), std::nullopt);
   EXPECT_TRUE(plan.all);
 }
 
 TEST(Plan, SeveralLaunches) {  // panels of 2^20 rows
   const Gemm g = problem((1 << 20) + 32 * 5, 64, 4096);
-  ASSERT_EQ(plan_xray(step, g, std::nullopt).blocks.size(), 2u);
-  EXPECT_THAT(plan_xray(step, g, std::nullopt).blocks[1], ElementsAre(0, 1, 2, 3, 4, 5, 8, 9));
+  ASSERT_EQ(plan_xray(tiled, g, std::nullopt).blocks.size(), 2u);
+  EXPECT_THAT(plan_xray(tiled, g, std::nullopt).blocks[1], ElementsAre(0, 1, 2, 3, 4, 5, 8, 9));
 }
 
 TEST(Plan, OneBlock) {
   const Gemm g = problem(100, 200, 50, 3);
-  const XrayPlan plan = plan_xray(step, g, harness::BlockIndex{5, 3, 2});
+  const XrayPlan plan = plan_xray(tiled, g, harness::BlockIndex{5, 3, 2});
   EXPECT_FALSE(plan.all);
   ASSERT_EQ(plan.blocks.size(), 1u);
   EXPECT_THAT(plan.blocks[0], ElementsAre((2 * 4 + 3) * 7 + 5));
-  EXPECT_TRUE(plan_xray(step, problem(32, 32, 5), harness::BlockIndex{0, 0, 0}).all);
+  EXPECT_TRUE(plan_xray(tiled, problem(32, 32, 5), harness::BlockIndex{0, 0, 0}).all);
   EXPECT_FALSE(launched);
 }
 
@@ -154,7 +154,7 @@ TEST(Plan, NoSuchBlock) {
 // ---- A build that cannot observe -------------------------------------------------------------------------
 
 TEST(Run, SaysWhyItCannotObserve) {
-  harness::Step blind = step;
+  harness::Step blind = tiled;
   blind.cpu_observed = {};
   const char* const arguments[] = {"run", "--xray"};
   testing::internal::CaptureStdout();
