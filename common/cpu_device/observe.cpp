@@ -86,6 +86,15 @@ AccessListener* listener = nullptr;
   stop_launch();
 }
 
+[[gnu::always_inline]] inline void tell_and_check_global(Block& block, std::uintptr_t address, unsigned bytes,
+                                                         bool write, const void* pc, bool told, bool copy,
+                                                         std::uintptr_t source) {
+  if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
+  const bool exists = copy && !write ? request_global(address, bytes, false, told, pc)
+                                     : check_global(address, bytes, write, pc);
+  if (!exists) stop_at_wild_address(address, write, pc);
+}
+
 [[gnu::noinline]] void tell_and_check_anywhere(Block& block, std::uintptr_t address, unsigned bytes,
                                                bool write, const void* pc, bool told, bool copy,
                                                std::uintptr_t source) {
@@ -98,21 +107,18 @@ AccessListener* listener = nullptr;
     check_shared(block, place, bytes, write, pc);
     return;
   }
-
-  if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
-  const bool exists = copy && !write ? request_global(address, bytes, false, told, pc)
-                                     : check_global(address, bytes, write, pc);
-  if (!exists) stop_at_wild_address(address, write, pc);
+  tell_and_check_global(block, address, bytes, write, pc, told, copy, source);
 }
 
-// The same, fast for the block's own shared memory.
+// The same, fast where there is no cluster.
 [[gnu::always_inline]] inline void tell_and_check(Block& block, std::uintptr_t address, unsigned bytes,
                                                   bool write, const void* pc, bool told, bool copy,
                                                   std::uintptr_t source) {
   const SharedMemory::Place place = block.shared.find(address, bytes);
-  if (!place.shared || !place.inside || block.launch.blocks_per_cluster > 1) {
+  if (block.launch.blocks_per_cluster > 1 || (place.shared && !place.inside)) {
     return tell_and_check_anywhere(block, address, bytes, write, pc, told, copy, source);
   }
+  if (!place.shared) return tell_and_check_global(block, address, bytes, write, pc, told, copy, source);
   if (!told) tell(block, pc, place.offset, bytes, Space::shared, write, copy, source);
   check_shared(block, {&block, true, place.offset}, bytes, write, pc);
 }
