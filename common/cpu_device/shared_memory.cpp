@@ -161,9 +161,9 @@ std::byte* tls_base() {
 // its result.
 void poison(void* begin, std::size_t bytes) {
   constexpr std::uint32_t nan = poison_bits | quiet_bits;
-  for (std::size_t i = 0; i < bytes; i += 4) {
-    std::memcpy(static_cast<std::byte*>(begin) + i, &nan, std::min<std::size_t>(4, bytes - i));
-  }
+  auto* at = static_cast<std::byte*>(begin);
+  for (; bytes >= 4; bytes -= 4, at += 4) std::memcpy(at, &nan, 4);
+  std::memcpy(at, &nan, bytes);
 }
 
 SharedMemory::SharedMemory(std::size_t dynamic_bytes)
