@@ -1,7 +1,5 @@
 #include "common/cpu_device/declared_types.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -16,8 +14,7 @@ namespace {
 class Declarations {
  public:
   Declarations() {
-    std::ifstream file("/proc/self/exe", std::ios::binary);
-    image_.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    image_ = program_image();
     entries_ = read_debug_entries({image_.data(), image_.size()});
     for (const auto& [place, entry] : entries_) {
       if (entry.tag == tag_variable) note_variable(entry);

@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 namespace cpu_device {
@@ -269,6 +270,13 @@ class Sections {
 };
 
 }  // namespace
+
+std::vector<char> program_image() {
+  std::ifstream file("/proc/self/exe", std::ios::binary | std::ios::ate);
+  std::vector<char> image(file ? static_cast<std::size_t>(file.tellg()) : 0);
+  file.seekg(0).read(image.data(), static_cast<std::streamsize>(image.size()));
+  return image;
+}
 
 std::map<std::size_t, DebugEntry> read_debug_entries(std::string_view image) {
   return Sections(image).entries();

@@ -34,6 +34,9 @@ struct DebugEntry {
   std::vector<std::size_t> children;
 };
 
+// The running program's file.
+std::vector<char> program_image();
+
 // By place. `image`: a file in ELF format. Leaves out what is not written in DWARF 4, or in a form that GCC
 // does not use.
 std::map<std::size_t, DebugEntry> read_debug_entries(std::string_view image);

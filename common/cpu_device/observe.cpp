@@ -24,8 +24,8 @@ AccessListener* listener = nullptr;
                                         std::uintptr_t source) {
   if (listener == nullptr) return;
   listener->on_access({pc, address, bytes, space, write, block.number, block.current,
-                       block.passed[block.current / warpSize], copy, source,
-                       !block.async_copies[block.current].waiting.empty()});
+                       block.passed.data()[block.current / warpSize], copy, source,
+                       !block.async_copies.data()[block.current].waiting.empty()});
 }
 
 // In a cluster, that of another block.
@@ -45,12 +45,13 @@ AccessListener* listener = nullptr;
   return running.launch.blocks_per_cluster == 1 ? SharedPlace{} : find_in_cluster(running, address, bytes);
 }
 
-inline void check_shared(const Block& running, const SharedPlace& place, unsigned bytes, bool write,
-                         const void* pc) {
+[[gnu::always_inline]] inline void check_shared(const Block& running, const SharedPlace& place,
+                                                unsigned bytes, bool write, const void* pc) {
   SharedShadow& shadow = *place.block->shadow;
   const unsigned thread = running.actor(running.current);
   for_words(place.offset, bytes,
-            [=, &shadow](std::size_t word, unsigned mask) { shadow.access(word, mask, thread, write, pc); });
+            [=, &shadow](std::size_t word, unsigned mask)
+                __attribute__((always_inline)) { shadow.access(word, mask, thread, write, pc); });
 }
 
 [[gnu::cold]] void report_misaligned(unsigned bytes, bool write, const void* pc) {
@@ -85,9 +86,18 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
   stop_launch();
 }
 
-[[gnu::always_inline]] inline void tell_and_check(Block& block, std::uintptr_t address, unsigned bytes,
-                                                  bool write, const void* pc, bool told, bool copy,
-                                                  std::uintptr_t source) {
+[[gnu::always_inline]] inline void tell_and_check_global(Block& block, std::uintptr_t address, unsigned bytes,
+                                                         bool write, const void* pc, bool told, bool copy,
+                                                         std::uintptr_t source) {
+  if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
+  const bool exists = copy && !write ? request_global(address, bytes, false, told, pc)
+                                     : check_global(address, bytes, write, pc);
+  if (!exists) stop_at_wild_address(address, write, pc);
+}
+
+[[gnu::noinline]] void tell_and_check_anywhere(Block& block, std::uintptr_t address, unsigned bytes,
+                                               bool write, const void* pc, bool told, bool copy,
+                                               std::uintptr_t source) {
   const SharedPlace place = find_shared(block, address, bytes);
   if (place.block != nullptr) {
     if (!place.inside) stop_outside_shared(bytes, write, pc);
@@ -97,11 +107,20 @@ inline void check_shared(const Block& running, const SharedPlace& place, unsigne
     check_shared(block, place, bytes, write, pc);
     return;
   }
+  tell_and_check_global(block, address, bytes, write, pc, told, copy, source);
+}
 
-  if (!told) tell(block, pc, address, bytes, Space::global, write, copy, source);
-  const bool exists = copy && !write ? request_global(address, bytes, false, told, pc)
-                                     : check_global(address, bytes, write, pc);
-  if (!exists) stop_at_wild_address(address, write, pc);
+// The same, fast where there is no cluster.
+[[gnu::always_inline]] inline void tell_and_check(Block& block, std::uintptr_t address, unsigned bytes,
+                                                  bool write, const void* pc, bool told, bool copy,
+                                                  std::uintptr_t source) {
+  const SharedMemory::Place place = block.shared.find(address, bytes);
+  if (block.launch.blocks_per_cluster > 1 || (place.shared && !place.inside)) {
+    return tell_and_check_anywhere(block, address, bytes, write, pc, told, copy, source);
+  }
+  if (!place.shared) return tell_and_check_global(block, address, bytes, write, pc, told, copy, source);
+  if (!told) tell(block, pc, place.offset, bytes, Space::shared, write, copy, source);
+  check_shared(block, {&block, true, place.offset}, bytes, write, pc);
 }
 
 // `copy`: one side of an asynchronous copy, `source`: where it reads; see Access.
@@ -148,8 +167,8 @@ std::atomic<std::uintptr_t> above_kernel = 0;
   observe_memory(block, address, bytes, write, pc, copy, source);
 }
 
-[[gnu::noinline]] void observe_plain(Block& block, std::uintptr_t address, unsigned bytes, bool write,
-                                     const void* pc) {
+template <unsigned bytes, bool write>
+[[gnu::noinline]] void observe_plain(Block& block, std::uintptr_t address, const void* pc) {
   observe_elsewhere(block, address, bytes, write, pc, false, 0);
 }
 
@@ -162,21 +181,21 @@ std::atomic<std::uintptr_t> above_kernel = 0;
 
 // Most accesses are to the thread's own stack: not observed, but where a wgmma adds to what lies there. For
 // them this is all that runs, so that what needs a frame of its own is in functions that are called last.
-[[gnu::always_inline]] inline void observe_access(std::uintptr_t address, unsigned bytes, bool write,
-                                                  const void* pc) {
+template <unsigned bytes, bool write>
+[[gnu::always_inline]] inline void observe_access(std::uintptr_t address, const void* pc) {
   Block* block = current_block;
   if (block == nullptr) return;
-  if (!on_stack(*block, address, write)) return observe_plain(*block, address, bytes, write, pc);
+  if (!on_stack(*block, address, write)) return observe_plain<bytes, write>(*block, address, pc);
   if (block->has_matrix_units) observe_stack(*block, address, write, pc);
 }
 
-// One side of an asynchronous copy; source: where it reads.
-void observe_copy_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc,
-                         std::uintptr_t source) {
+// The same for any size. copy: one side of an asynchronous copy; source: where it reads.
+void observe_access(std::uintptr_t address, unsigned bytes, bool write, const void* pc, bool copy = false,
+                    std::uintptr_t source = 0) {
   Block* block = current_block;
   if (block == nullptr) return;
   if (!on_stack(*block, address, write))
-    return observe_elsewhere(*block, address, bytes, write, pc, true, source);
+    return observe_elsewhere(*block, address, bytes, write, pc, copy, source);
   if (block->has_matrix_units) observe_stack(*block, address, write, pc);
 }
 
@@ -255,8 +274,8 @@ void check_store_target(std::uintptr_t address, unsigned bytes, const void* pc) 
 
 void observe_copy(const void* shared, const void* global, unsigned bytes, bool valid, const void* pc) {
   const std::uintptr_t source = valid ? reinterpret_cast<std::uintptr_t>(global) : 0;
-  if (valid) observe_copy_access(source, bytes, false, pc, source);
-  observe_copy_access(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc, source);
+  if (valid) observe_access(source, bytes, false, pc, true, source);
+  observe_access(reinterpret_cast<std::uintptr_t>(shared), bytes, true, pc, true, source);
 }
 
 void tell_launch(const LaunchShape& shape) {
@@ -327,8 +346,8 @@ void copy_vector(void* to, const void* from, unsigned bytes) {
 
 #define OBSERVE(name, bytes, write)                                                     \
   void name(void* address) {                                                            \
-    cpu_device::observe_access(reinterpret_cast<std::uintptr_t>(address), bytes, write, \
-                               __builtin_return_address(0));                            \
+    cpu_device::observe_access<bytes, write>(reinterpret_cast<std::uintptr_t>(address), \
+                                             __builtin_return_address(0));              \
   }
 
 extern "C" {

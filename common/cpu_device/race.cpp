@@ -177,7 +177,7 @@ void SharedShadow::atomic(std::size_t index, unsigned thread, bool reads, const 
   access(words_[index], index, now, thread, reads);
 }
 
-void SharedShadow::access(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads) {
+void SharedShadow::access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads) {
   const bool write = now.write();
   if (!write && is_settled(word) && is_recent(word.read) && word.read.group() != now.group()) {
     keep(word, word.read);  // another warp

@@ -38,8 +38,9 @@ class SharedShadow {
 
   // An access by `thread` (an actor) to some bytes (bit i: byte i) of word `word`. Reports races, reads of
   // what nobody has written, and accesses to what a copy has yet to fill.
-  void access(std::size_t word, unsigned bytes, unsigned thread, bool write, const void* pc) {
-    Word& touched = words_[word];
+  [[gnu::always_inline]] void access(std::size_t word, unsigned bytes, unsigned thread, bool write,
+                                     const void* pc) {
+    Word& touched = words_.data()[word];
     const Touch now =
         Touch::make(pc, bytes, thread / 32, write, false, clocks_.now(), std::uint32_t{1} << thread % 32);
     if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
@@ -99,7 +100,7 @@ class SharedShadow {
     }
     static constexpr unsigned group_at = 40;
   };
-  struct Word {
+  struct alignas(64) Word {
     Touch write, read;  // the latest
     // Earlier reads that differ only in their warps, of the first 32, as most do. Its own group is 0.
     Touch alike;
@@ -125,7 +126,7 @@ class SharedShadow {
     return word.write.tick >= clocks_.began() && !is_recent(word.write) && word.written == whole_word &&
            word.pending == 0;
   }
-  void access(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
+  void access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads);
   // Whether it may be touched at all, and in order with earlier writes; false: not at all.
   bool check_written(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
   // Reports a race if the thread has not seen the touch.

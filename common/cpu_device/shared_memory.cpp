@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "common/cpu_device/block.hpp"
 #include "common/cpu_device/declared_types.hpp"
+#include "common/cpu_device/dwarf.hpp"
 #include "common/cpu_device/report.hpp"
 #include "common/poison.hpp"
 
@@ -34,6 +33,7 @@ struct TlsLayout {
   std::size_t anchor_offset = 0;
   std::size_t bytes = 0;
   std::vector<SharedVariable> shared;
+  std::vector<std::size_t> ends;  // by word: where the variable ends that holds all of it; 0: none does
   std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel there
   std::map<const void*, std::string> functions;  // beside kernels, these included: the mangled names
 };
@@ -52,8 +52,7 @@ std::string variable_name(const char* mangled) {
 }
 
 TlsLayout read_layout() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::vector<char> image = program_image();
   TlsLayout layout;
   std::vector<std::string_view> variables;                             // by mangled name
   std::vector<std::pair<std::string_view, std::uintptr_t>> functions;  // a kernel may occur twice
@@ -92,6 +91,12 @@ TlsLayout read_layout() {
   }
   std::sort(layout.shared.begin(), layout.shared.end(),
             [](const auto& a, const auto& b) { return a.tls_offset < b.tls_offset; });
+  layout.bytes = (layout.bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
+  layout.ends.resize(layout.bytes / 4);
+  for (const SharedVariable& variable : layout.shared) {
+    const std::size_t end = variable.tls_offset + variable.bytes;
+    for (std::size_t word = (variable.tls_offset + 3) / 4; word < end / 4; ++word) layout.ends[word] = end;
+  }
   return layout;
 }
 
@@ -144,11 +149,7 @@ void* dynamic_shared(std::size_t alignment) {
   return begin;
 }
 
-std::size_t tls_bytes() {
-  static const std::size_t bytes =
-      (layout().bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
-  return bytes;
-}
+std::size_t tls_bytes() { return layout().bytes; }
 
 std::byte* tls_base() {
   auto* anchor = reinterpret_cast<std::byte*>(&cpu_device_tls_anchor);
@@ -160,15 +161,16 @@ std::byte* tls_base() {
 // its result.
 void poison(void* begin, std::size_t bytes) {
   constexpr std::uint32_t nan = poison_bits | quiet_bits;
-  for (std::size_t i = 0; i < bytes; i += 4) {
-    std::memcpy(static_cast<std::byte*>(begin) + i, &nan, std::min<std::size_t>(4, bytes - i));
-  }
+  auto* at = static_cast<std::byte*>(begin);
+  for (; bytes >= 4; bytes -= 4, at += 4) std::memcpy(at, &nan, 4);
+  std::memcpy(at, &nan, bytes);
 }
 
 SharedMemory::SharedMemory(std::size_t dynamic_bytes)
     : variables_begin_(tls_base()),
       variables_bytes_(tls_bytes()),
       variables_(shared_variables()),
+      ends_(layout().ends.data()),
       dynamic_bytes_(dynamic_bytes),
       dynamic_(dynamic_bytes + slack + shared_alignment),
       dynamic_begin_(dynamic_.data() + least_shared_alignment) {}
@@ -189,6 +191,14 @@ std::byte* SharedMemory::dynamic(std::size_t alignment) {
   }
   dynamic_in_use_ = true;
   return alignment <= dynamic_alignment_ ? dynamic_begin_ : nullptr;
+}
+
+std::size_t SharedMemory::end_of_variable(std::size_t offset) const {
+  for (const SharedVariable& variable : variables_) {
+    const std::size_t end = variable.tls_offset + variable.bytes;
+    if (offset >= variable.tls_offset && offset < end) return end;
+  }
+  return 0;
 }
 
 void SharedMemory::align_like(const SharedMemory& other) {

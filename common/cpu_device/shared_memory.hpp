@@ -70,15 +70,11 @@ class SharedMemory {
     bool inside = false;  // wholly in one variable, or in dynamic shared memory
     std::size_t offset = 0;
   };
-  Place find(std::uintptr_t address, unsigned bytes) const {
+  [[gnu::always_inline]] Place find(std::uintptr_t address, unsigned bytes) const {
     const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(variables_begin_);
     if (offset < variables_bytes_) {
-      for (const SharedVariable& variable : variables_) {
-        if (offset >= variable.tls_offset && offset + bytes <= variable.tls_offset + variable.bytes) {
-          return {true, true, offset};
-        }
-      }
-      return {true, false, offset};
+      const std::size_t end = ends_[offset / 4] != 0 ? ends_[offset / 4] : end_of_variable(offset);
+      return {true, offset + bytes <= end, offset};
     }
     const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(dynamic_begin_);
     return {dynamic < dynamic_bytes_ + slack, dynamic + bytes <= dynamic_bytes_, variables_bytes_ + dynamic};
@@ -100,9 +96,12 @@ class SharedMemory {
   NamedArray array_at(std::size_t offset) const;
 
  private:
+  std::size_t end_of_variable(std::size_t offset) const;  // 0: none is there
+
   std::byte* const variables_begin_;   // tls_base()
   const std::size_t variables_bytes_;  // tls_bytes()
   const std::vector<SharedVariable>& variables_;
+  const std::size_t* const ends_;  // of variables: by word, 0 if none holds all of it
   const std::size_t dynamic_bytes_;
   static constexpr std::size_t slack = 4096;         // so that an overrun stays harmless
   std::vector<std::byte, SharedAllocator> dynamic_;  // its room

@@ -167,13 +167,17 @@ class Xray : public AccessListener {
   // One warp at one instruction. Lanes may run ahead of each other, up to a barrier, but a lane's accesses
   // come in order: its n-th since the barrier belongs to request n.
   struct Stream {
-    using Addresses = std::array<std::vector<std::uintptr_t>, 32>;  // of each lane
-    Addresses addresses;
-    std::unique_ptr<Addresses> sources;             // of a copy: what it reads; 0: it writes zeros
-    std::vector<OpenRequest> requests;              // since the barrier
-    std::vector<std::vector<std::uint32_t>> words;  // of these, see XrayRequest; if they are kept
-    std::size_t complete = 0;                       // how many have been counted, because no lane is missing
-    std::uint64_t before = 0;                       // requests of this block before these
+    // The requests since the barrier. Streams take turns with this memory, which so stays in the cache.
+    struct Open {
+      using Addresses = std::array<std::vector<std::uintptr_t>, 32>;  // of each lane
+      Addresses addresses;
+      std::unique_ptr<Addresses> sources;  // of a copy: what it reads; 0: it writes zeros
+      std::vector<OpenRequest> requests;
+      std::vector<std::vector<std::uint32_t>> words;  // of these, see XrayRequest; if they are kept
+    };
+    std::unique_ptr<Open> open;  // nullptr: there are none
+    std::size_t complete = 0;    // how many have been counted, because no lane is missing
+    std::uint64_t before = 0;    // requests of this block before these
     std::uint32_t epoch = 0;
     // For each side: the sum to which the latest request was added, the array's first byte, and the request's
     // cost.
@@ -187,6 +191,7 @@ class Xray : public AccessListener {
     // What the warp accessed next, last time: most likely it does so again, which saves looking it up.
     std::pair<const Key, Stream>* next = nullptr;
   };
+  using Entry = std::pair<const Key, Stream>;
 
   // A block that has begun and not ended.
   struct Running {
@@ -194,8 +199,8 @@ class Xray : public AccessListener {
     std::uint64_t block = none;
     std::uint64_t sequence = 0;  // requests so far
     using Streams = std::unordered_map<Key, Stream, Hash>;
-    std::deque<Streams> warps;              // not a vector, which would move what is pointed to
-    Streams::value_type* latest = nullptr;  // of the streams
+    std::deque<Streams> warps;  // not a vector, which would move what is pointed to
+    Entry* latest = nullptr;    // of the streams
   };
 
   // An OS thread, with the blocks that it is running, those of a cluster. Only that thread touches it during
@@ -203,7 +208,8 @@ class Xray : public AccessListener {
   struct Runner {
     std::uint64_t os_thread = 0;  // std::thread::ids are reused
     std::deque<Running> blocks;
-    Running* running = nullptr;  // that whose turn it is
+    Running* running = nullptr;                        // that whose turn it is
+    std::vector<std::unique_ptr<Stream::Open>> spare;  // emptied
     std::map<SumKey, Sum> sums;
   };
 
@@ -218,14 +224,18 @@ class Xray : public AccessListener {
     const std::vector<std::uint32_t>* words = nullptr;
   };
 
+  [[gnu::noinline]] Runner& find_runner();  // of this thread
   Runner& runner_of_this_thread();
   Runner& runner_in(std::uint64_t block);
   static void switch_to(Runner& runner, std::uint64_t block);
-  Stream& stream_of(Running& running, const Key& key);
+  [[gnu::noinline]] static Entry* find_stream(Running& running, Key key);
+  static Entry& entry_of(Running& running, const void* pc, std::uint32_t bytes, Space space,
+                         Operation operation, std::uint32_t warp);
   const Cost& cost(Stream& stream, Space space, const WarpRequest& request, unsigned bytes);
   void count_side(Runner& runner, const Key& key, Stream& stream, const Side& side);
   void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
   void count_open(Runner& runner, const Key& key, Stream& stream);
+  [[gnu::noinline]] static void begin(Runner& runner, Stream& stream);
   void end_block(Runner& runner, Running& running);
   void end_blocks(Runner& runner);
   std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i
@@ -236,7 +246,8 @@ class Xray : public AccessListener {
   std::mutex mutex_;
   std::map<std::thread::id, std::unique_ptr<Runner>> runners_;
   std::uint64_t launches_ = 0;
-  LaunchShape shape_;  // of the latest launch
+  LaunchShape shape_;            // of the latest launch
+  std::uint32_t threads_ = ~0u;  // of its blocks; no launch: nobody knows
   std::uint64_t blocks_ = 0;
   std::atomic<std::uint64_t> observed_blocks_{0};
 };

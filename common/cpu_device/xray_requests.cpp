@@ -36,20 +36,21 @@ std::size_t Xray::Hash::operator()(const Key& key) const {
 // Counts request `index` of the stream.
 void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
   const Instruction& instruction = key.instruction;
-  const OpenRequest& open = stream.requests[index];
+  const Stream::Open& all = *stream.open;
+  const OpenRequest& open = all.requests[index];
   const std::uint64_t execution = stream.before + index;
-  const std::vector<std::uint32_t>* words = keep_requests_ ? &stream.words[index] : nullptr;
+  const std::vector<std::uint32_t>* words = keep_requests_ ? &all.words[index] : nullptr;
   WarpRequest request{open.active, {}};
   for (std::uint32_t lanes = open.active; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
-    request.addresses[lane] = stream.addresses[lane][index];
+    request.addresses[lane] = all.addresses[lane][index];
   }
   std::uint64_t reading = 0;
   if (instruction.operation == Operation::copy) {
     WarpRequest source;
     for (unsigned lane = 0; lane < warpSize; ++lane) {
       if ((open.active >> lane & 1) == 0) continue;
-      source.addresses[lane] = (*stream.sources)[lane][index];
+      source.addresses[lane] = (*all.sources)[lane][index];
       if (source.addresses[lane] != 0) source.active |= 1u << lane;
     }
     if (source.active != 0) {  // a copy of zeros reads nothing
@@ -68,22 +69,31 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
 
 // Counts the requests that lack lanes, as no more lanes will join them, and starts over.
 void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
-  for (; stream.complete < stream.requests.size(); ++stream.complete) {
+  if (stream.open == nullptr) return;
+  Stream::Open& open = *stream.open;
+  for (; stream.complete < open.requests.size(); ++stream.complete) {
     count(runner, key, stream, stream.complete);
   }
-  stream.before += stream.requests.size();
+  stream.before += open.requests.size();
   stream.complete = 0;
-  constexpr std::size_t worth_keeping = 1024;  // the memory of that many requests, as there are many streams
+  constexpr std::size_t worth_keeping = 1024;  // the memory of that many requests, as many warps may wait
   const auto empty = [](auto& all) {
     all.clear();
     if (all.capacity() > worth_keeping) all.shrink_to_fit();
   };
-  empty(stream.requests);
-  stream.words.clear();
-  for (auto& of_lane : stream.addresses) empty(of_lane);
-  if (stream.sources != nullptr) {
-    for (auto& of_lane : *stream.sources) empty(of_lane);
+  empty(open.requests);
+  open.words.clear();
+  for (auto& of_lane : open.addresses) empty(of_lane);
+  if (open.sources != nullptr) {
+    for (auto& of_lane : *open.sources) empty(of_lane);
   }
+  runner.spare.push_back(std::move(stream.open));
+}
+
+void Xray::begin(Runner& runner, Stream& stream) {
+  if (runner.spare.empty()) runner.spare.push_back(std::make_unique<Stream::Open>());
+  stream.open = std::move(runner.spare.back());
+  runner.spare.pop_back();
 }
 
 void Xray::end_block(Runner& runner, Running& running) {
@@ -107,11 +117,8 @@ std::uint64_t Xray::new_identity() {
   return ++last;
 }
 
-[[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
+Xray::Runner& Xray::find_runner() {
   constinit thread_local static std::uint64_t this_thread = 0;
-  constinit thread_local static std::uint64_t instance = 0;  // to which `runner` belongs
-  constinit thread_local static Runner* runner = nullptr;
-  if (instance == identity_) return *runner;
   if (this_thread == 0) this_thread = new_identity();
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Runner>& mine = runners_[std::this_thread::get_id()];
@@ -120,15 +127,21 @@ std::uint64_t Xray::new_identity() {
     end_blocks(*mine);
     mine->os_thread = this_thread;
   }
-  instance = identity_;
-  runner = mine.get();
+  return *mine;
+}
+
+[[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
+  constinit thread_local static std::uint64_t instance = 0;  // to which `runner` belongs
+  constinit thread_local static Runner* runner = nullptr;
+  if (instance != identity_) [[unlikely]] {
+    runner = &find_runner();
+    instance = identity_;
+  }
   return *runner;
 }
 
 [[gnu::always_inline]] inline std::uint32_t Xray::lanes_of(std::uint32_t warp) const {
-  const std::uint32_t threads = shape_.block.x * shape_.block.y * shape_.block.z;
-  if (launches_ == 0 || threads >= (warp + 1) * 32) return ~0u;  // no launch: nobody knows
-  return (1u << threads % 32) - 1;
+  return threads_ >= (warp + 1) * 32 ? ~0u : (1u << threads_ % 32) - 1;
 }
 
 void Xray::on_launch(const LaunchShape& shape) {
@@ -140,6 +153,7 @@ void Xray::on_launch(const LaunchShape& shape) {
   }
   ++launches_;
   shape_ = shape;
+  threads_ = shape.block.x * shape.block.y * shape.block.z;
   blocks_ += shape.blocks();
 }
 
@@ -172,22 +186,34 @@ void Xray::on_block_end(std::uint64_t block) {
   ++observed_blocks_;
 }
 
-[[gnu::always_inline]] inline Xray::Stream& Xray::stream_of(Running& running, const Key& key) {
-  auto* entry = running.latest == nullptr ? nullptr : running.latest->second.next;
-  if (entry == nullptr || entry->first != key) {
-    if (running.warps.size() <= key.warp) running.warps.resize(key.warp + 1);
-    entry = &*running.warps[key.warp].try_emplace(key).first;
-    if (running.latest != nullptr) running.latest->second.next = entry;
+Xray::Entry* Xray::find_stream(Running& running, Key key) {
+  if (running.warps.size() <= key.warp) running.warps.resize(key.warp + 1);
+  auto* entry = &*running.warps[key.warp].try_emplace(key).first;
+  if (running.latest != nullptr) running.latest->second.next = entry;
+  return entry;
+}
+
+// Of a key that is made only if it has to be looked up.
+[[gnu::always_inline]] inline Xray::Entry& Xray::entry_of(Running& running, const void* pc,
+                                                          std::uint32_t bytes, Space space,
+                                                          Operation operation, std::uint32_t warp) {
+  Entry* entry = running.latest == nullptr ? nullptr : running.latest->second.next;
+  const auto is_it = [&](const Key& key) {
+    const Instruction& i = key.instruction;
+    return i.pc == pc && i.bytes == bytes && i.space == space && i.operation == operation && key.warp == warp;
+  };
+  if (entry == nullptr || !is_it(entry->first)) [[unlikely]] {
+    entry = find_stream(running, {{pc, bytes, space, operation}, warp});
   }
   running.latest = entry;
-  return entry->second;
+  return *entry;
 }
 
 void Xray::on_request(const CollectiveRequest& collective) {
   Runner& runner = runner_in(collective.block);
-  const Key key{{collective.pc, collective.bytes, collective.space, collective.operation}, collective.warp};
-  Stream& stream = stream_of(*runner.running, key);
-  if (!stream.requests.empty()) count_open(runner, key, stream);  // no more lanes will join these
+  auto& [key, stream] = entry_of(*runner.running, collective.pc, collective.bytes, collective.space,
+                                 collective.operation, collective.warp);
+  count_open(runner, key, stream);  // no more lanes will join these
   const WarpRequest request{collective.active, collective.addresses};
   const auto& [count, bytes, pitch] = collective.rows;
   Cost cost;
@@ -220,35 +246,38 @@ void Xray::on_access(const Access& access) {
   const Operation operation = access.copy    ? Operation::copy
                               : access.write ? Operation::store
                                              : Operation::load;
-  const Key key{{access.pc, access.bytes, access.space, operation}, access.thread / 32};
-  Stream& stream = stream_of(*runner.running, key);
+  auto& [key, stream] =
+      entry_of(*runner.running, access.pc, access.bytes, access.space, operation, access.thread / 32);
   if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
     count_open(runner, key, stream);
     stream.epoch = access.epoch;
   }
+  if (stream.open == nullptr) [[unlikely]]
+    begin(runner, stream);
+  Stream::Open& open = *stream.open.get();
   const unsigned lane = access.thread % 32;
-  std::vector<std::uintptr_t>& of_lane = stream.addresses[lane];
+  std::vector<std::uintptr_t>& of_lane = open.addresses[lane];
   const std::size_t index = of_lane.size();
-  if (index == stream.requests.size()) {
-    stream.requests.push_back({runner.running->sequence++});
-    if (keep_requests_) stream.words.emplace_back();
+  if (index == open.requests.size()) {
+    open.requests.push_back({runner.running->sequence++});
+    if (keep_requests_) open.words.emplace_back();
   }
   of_lane.push_back(access.address);
-  OpenRequest& request = stream.requests[index];
+  OpenRequest& request = open.requests.data()[index];
   request.active |= 1u << lane;
   if (access.during_copies) request.during_copies |= 1u << lane;
   if (access.copy) {
-    if (stream.sources == nullptr) stream.sources = std::make_unique<Stream::Addresses>();
-    (*stream.sources)[lane].push_back(access.source);
+    if (open.sources == nullptr) open.sources = std::make_unique<Stream::Open::Addresses>();
+    (*open.sources)[lane].push_back(access.source);
   }
   if (keep_requests_ && access.bytes % word_bytes == 0) {
-    std::vector<std::uint32_t>& words = stream.words[index];
+    std::vector<std::uint32_t>& words = open.words[index];
     if (operation == Operation::load) read_words(words, lane, access.space, access.address, access.bytes);
     if (access.source != 0) read_words(words, lane, Space::global, access.source, access.bytes);
   }
   if (request.active != lanes_of(key.warp)) return;
   count(runner, key, stream, stream.complete++);
-  if (stream.complete == stream.requests.size()) count_open(runner, key, stream);  // reuses the memory
+  if (stream.complete == open.requests.size()) count_open(runner, key, stream);  // others use the memory
 }
 
 }  // namespace cpu_device

@@ -43,6 +43,7 @@ def test_workspace_is_a_file(student):
         '{"format": 99, "exercises": {}}',
         '{"format": 1, "exercises": []}',
         '{"format": 1, "exercises": {"02_coalescing": {"attempts": "many"}}}',
+        '{"format": 1, "exercises": {"02_coalescing": {"attempts": %s}}}' % ("9" * 5000),
     ],
 )
 def test_spoilt_state(student, text):

@@ -39,6 +39,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from typing import Any, NamedTuple
 
 from tools.claims.context import MINE, Context, N
@@ -114,6 +115,7 @@ class Evaluation(NamedTuple):
 # ---- What an expression may hold -------------------------------------------------------------------------
 
 
+@cache
 def parse(expression: str) -> ast.expr:
     """The syntax tree of an expression. ExpressionError if it uses anything that is not on the whitelist,
     reached or not: a file can be judged without a build."""
@@ -298,7 +300,7 @@ def attribute(of: Any, name: str) -> Any:
 
 def shown(node: ast.AST, bound: dict[str, Any]) -> str:
     """The source of an expression, with the values of a comprehension's names in their places."""
-    filled = deepcopy(node)
+    filled = deepcopy(node) if bound else node
     for name in ast.walk(filled):
         if isinstance(name, ast.Name) and isinstance(bound.get(name.id), (int, str)):
             name.id = repr(bound[name.id])

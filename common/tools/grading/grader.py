@@ -167,15 +167,16 @@ class Grader:
     def _check_work(self) -> tuple[Elsewhere, dict[Sizes, Elsewhere]]:
         """The kernel must be right and free of faults on larger problems, too. Returns the X-rays of one of
         whole tiles, and of ragged ones."""
-        problems = [ragged_problem(self.chooser, BELOW)]
+        below, above = ragged_problem(self.chooser, BELOW), self.chooser.choice((TALL, WIDE))
+        problems = [below, ragged_problem(self.chooser, above)]
         records = self._take_xrays(problems)
-        # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge.
-        edge = (BELOW[0] * BELOW[1] / max(records[0]["xray"]["blocks"], 1)) ** 0.5
-        above = self.chooser.choice((TALL, WIDE))
-        problems.append(ragged_problem(self.chooser, above))
-        for unit in [u for u in UNITS if u >= edge]:
+        # Where the matrix ends within a tile, an honest kernel's counts differ. A square tile has this edge;
+        # if there are as many blocks for any sizes, nobody knows it.
+        of_small, of_large = (max(record["xray"]["blocks"], 1) for record in records)
+        edge = (above[0] * above[1] / of_large) ** 0.5 if of_small < of_large else UNITS[-1]
+        for unit in [u for u in UNITS if u >= min(edge, UNITS[-1])]:
             problems.append(aligned_problem(self.chooser, unit))
-            records += self._take_xrays(problems[len(records) :])
+            records += self._take_xrays(problems[-1:])
             if _whole_tiles(records[-1], records[1], above):
                 break
         of_below, of_above, *_, whole = map(self._elsewhere, records, problems)
