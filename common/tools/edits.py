@@ -33,7 +33,6 @@ from typing import Any
 
 from tools.base import ROOT, UsageError, read_fields, read_text, read_toml, run_program
 
-
 OF_A_STEP = re.compile(r'^#include "(steps/[^"]+)"\n', re.MULTILINE)
 
 

@@ -141,8 +141,10 @@ def test_profiles_say_where_they_come_from(profiles, records):
 def test_profiles_hold_the_problems(profiles):
     for step, profile in profiles.items():
         problems = [(run["m"], run["n"], run["k"]) for run in profile["runs"]]
-        wanted = counters_record.PROBLEMS if step in PROFILED else counters_record.PROBLEMS[:2]
-        assert problems == list(wanted), step
+        wanted = list(counters_record.problems_of(step))
+        if step not in PROFILED:
+            wanted.remove(counters_record.OBSERVED[1])  # cuBLAS's kernels for it have other names
+        assert problems == wanted, step
         for run in profile["runs"]:
             assert run["counters"]["duration_us"] > 0
             assert run["counters"]["sm_clock_mhz"] > 0

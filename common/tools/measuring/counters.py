@@ -44,12 +44,12 @@ from tools.base import (
 from tools.measuring.counters_record import (
     COUNTERS,
     FAILED,
-    PROBLEMS,
     TIMED,
     WHERE_LISTED,
     Problem,
     convert,
     describe,
+    problems_of,
     read_raw_page,
     short_name,
     to_json,
@@ -168,7 +168,7 @@ def record_steps(args: argparse.Namespace) -> None:
     steps = choose_steps(args.build, args.steps)
     if not args.steps:
         steps = on_this_gpu(args.build, steps)
-    jobs = [(step, problem) for problem in PROBLEMS for step in steps]
+    jobs = [(step, problem) for step in steps for problem in problems_of(step)]
     pages: list[Future[None]] = []
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder)
