@@ -254,7 +254,7 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
         taken[e] = scaled[e] = own[e] * factor;
         smallest = fminf(smallest, fabsf(scaled[e]));
       }
-      unsigned counted = 0, lost = 0, none = 0;  // elements
+      unsigned counted = 0, lost = 0, none = 0;           // elements
       if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
 #pragma unroll
         for (int e = 0; e < TK; ++e) {
