@@ -54,6 +54,20 @@ def test_the_header_takes_the_place_of_the_first_comment_only():
     assert edited == "// Exercise\n//\n// with a blank line\n\n#include <x>  // stays\n// stays\n"
 
 
+def test_what_is_not_in_the_kernel_is_sought_in_the_headers_beside_it():
+    """A header stands there once, even where several include it; other headers stay where they are."""
+    kernel = ROOT / "steps/38_every_shape_bf16/kernel.cu"
+    source = kernel.read_text()
+    of_stores = "const auto [row, col] = wgmma_place(thread, i ^ swap);"  # which tiles.hpp includes
+    edited = Edit([{"old": of_stores, "new": "@"}], {"BAND": 8}).text(source)
+    assert edited.count("@") == 1
+    assert "constexpr int BAND = 8;" in edited
+    assert '#include "steps/' not in edited and "#pragma once" not in edited
+    assert edited.count("Operands reachable(const Operand& a") == 1  # of passes.hpp, which two include
+    assert '#include "common/cuda/wgmma.hpp"' in edited
+    assert '#include "steps/' in Edit([{"old": "void gemm("}]).text(source)  # which is the kernel's own
+
+
 EDITED = """
 base = "05_2d_tiling"
 wrong = "belongs to the planted bugs"
@@ -72,7 +86,7 @@ def test_the_build_makes_whole_kernels_and_knows_what_of(tmp_path):
     base, made = ROOT / "steps/05_2d_tiling/kernel.cu", tmp_path / "a.cuh"
     assert make(tmp_path).returncode == 0
     assert made.read_text().endswith(with_constants(base.read_text(), {"BK": 4}))
-    assert (tmp_path / "deps").read_text() == f"a.cuh: {base}\n"
+    assert (tmp_path / "deps").read_text() == f"a.cuh: {base}\n"  # headers beside it: none
 
 
 @pytest.mark.parametrize(
