@@ -75,13 +75,13 @@ class OnGpu : public Contest {
   void begin(Who who, bool continuous) override {
     samples_[index(who)] = {};
     if (continuous) sampler_.start();
-    continuous_ = continuous;
+    continuous_[index(who)] = continuous;
   }
   void look(Who who) override { sampler_.look(samples_[index(who)]); }
   Telemetry end(Who who) override {
     Telemetry seen = samples_[index(who)].medians();
     const double counted = seen.counted_clock_mhz;
-    if (continuous_) seen = sampler_.stop();
+    if (continuous_[index(who)]) seen = sampler_.stop();
     seen.counted_clock_mhz = counted;
     return seen;
   }
@@ -99,7 +99,7 @@ class OnGpu : public Contest {
   ClockCounter clock_;
   std::size_t next_ = 0;  // the set whose turn it is
   TelemetrySamples samples_[2];
-  bool continuous_ = false;
+  bool continuous_[2] = {};
 };
 
 }  // namespace

@@ -135,16 +135,12 @@ Timing time_by(Protocol protocol, Contest& contest, int repeat) {
   if (!rested) contest.begin(Who::step, true);
   timing.launches_per_sample = launches_to_a_sample(contest.run(Who::step, 1, false));
   warm_up(contest, timing.launches_per_sample);
-  if (rested) {
-    contest.begin(Who::step, false);
-    contest.begin(Who::baseline, false);
-  }
+  if (rested) contest.begin(Who::step, false);
+  contest.begin(Who::baseline, false);
   time_pairs(contest, std::max(repeat, 1), rested ? idle_ms : 0, timing);
   timing.telemetry = contest.end(Who::step);
-  if (rested) {
-    if (contest.has_baseline()) timing.baseline_telemetry = contest.end(Who::baseline);
-    if (protocol == Protocol::rested) timing.sustained = time_sustained(contest, timing);
-  }
+  if (contest.has_baseline()) timing.baseline_telemetry = contest.end(Who::baseline);
+  if (protocol == Protocol::rested) timing.sustained = time_sustained(contest, timing);
   return timing;
 }
 

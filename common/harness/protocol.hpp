@@ -43,9 +43,10 @@ struct Timing {
   double baseline_us = 0;  // 0: no baseline
   double ratio = 0;        // baseline time / step time, the median over the pairs
   std::string baseline;    // what cuBLAS ran
-  // In turn: over the whole time, of both together. Rested: as read right after each run.
+  // In turn: over the whole time, of both together. Rested: as read right after each run. counted_clock_mhz:
+  // during each run.
   Telemetry telemetry;
-  std::optional<Telemetry> baseline_telemetry;  // where it was read separately
+  std::optional<Telemetry> baseline_telemetry;  // in turn: only counted_clock_mhz
   std::optional<Sustained> sustained;           // rested only
 };
 

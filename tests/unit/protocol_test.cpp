@@ -113,7 +113,7 @@ TEST(InTurn, AlternatesWithoutABreak) {
   EXPECT_NEAR(timing.baseline_us, 900, 1e-6);
   EXPECT_NEAR(timing.ratio, 0.9, 1e-9);
   EXPECT_FALSE(timing.sustained.has_value());
-  EXPECT_FALSE(timing.baseline_telemetry.has_value());
+  EXPECT_TRUE(timing.baseline_telemetry.has_value());
   Who expected = Who::step;
   for (const Model::Run& run : model.runs) {
     EXPECT_EQ(run.idle_before_s, 0);
@@ -121,8 +121,9 @@ TEST(InTurn, AlternatesWithoutABreak) {
     EXPECT_EQ(run.who, expected);
     expected = expected == Who::step ? Who::baseline : Who::step;
   }
-  ASSERT_EQ(model.ended.size(), 1u);
+  ASSERT_EQ(model.ended.size(), 2u);
   EXPECT_TRUE(model.ended[0].continuous);
+  EXPECT_FALSE(model.ended[1].continuous);  // of the baseline, only what runs count themselves
 }
 
 TEST(InTurn, WarmsUpUntilTimesAgree) {
