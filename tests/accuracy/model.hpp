@@ -22,6 +22,8 @@ struct Rules {
   float least_terms = 16, least_shown = 16;
   bool shown_inverted = false;  // the guard refuses what shows
   int promoted_every = 64;      // terms
+  bool sums_in_double = false;
+  float counted = COUNTED;
   float lo_scale = LO_SCALE;
 };
 
@@ -55,7 +57,7 @@ Split split(int lines, int K, const Element& element, const Rules& rules) {
       const fp16 hi(tiny ? std::copysign(LEAST_FP16, x) : scaled);
       s.hi[line * padded + k] = hi;
       s.lo[line * padded + k] = fp16((scaled - static_cast<float>(hi)) * rules.lo_scale);
-      s.counts[line * blocks + k / COUNTED_K] += magnitude >= COUNTED;
+      s.counts[line * blocks + k / COUNTED_K] += magnitude >= rules.counted;
       s.lines[line].lossy += magnitude < LEAST_KEPT && x != 0;
     }
     if (most == 0) std::fill_n(s.counts.begin() + line * blocks, blocks, float{COUNTED_K});
@@ -69,7 +71,8 @@ Outcome run(const accuracy::Problem& p, const Rules& rules = {}) {
   const Split a = split(M, K, [&](int i, int k) { return p.A[i * p.K + k]; }, rules);
   const Split b = split(N, K, [&](int j, int k) { return p.B[k * p.N + j]; }, rules);
   const std::size_t elements = static_cast<std::size_t>(M) * N;
-  std::vector<float> sums(elements, 0.0f), small(elements, 0.0f), products(elements, 0.0f);
+  std::vector<double> sums(elements, 0.0);
+  std::vector<float> small(elements, 0.0f), products(elements, 0.0f);
   const auto multiply = [&](std::vector<float>& d, const std::vector<fp16>& x, const std::vector<fp16>& y,
                             int k) {
     using namespace cpu_device;
@@ -77,21 +80,23 @@ Outcome run(const accuracy::Problem& p, const Rules& rules = {}) {
     multiply_add(fp16_arithmetic, type, p.M, p.N, 16, rows_of(type, &x[k], padded),
                  rows_of(type, &y[k], padded), d.data());
   };
-  for (int k0 = 0; k0 < padded; k0 += 64) {
-    for (int k = k0; k < k0 + 64; k += 16) {
-      multiply(small, a.hi, b.lo, k);
-      multiply(small, a.lo, b.hi, k);
-    }
-    if (k0 % rules.promoted_every == 0) std::ranges::fill(products, 0.0f);
-    for (int k = k0; k < k0 + 64; k += 16) multiply(products, a.hi, b.hi, k);
-    if ((k0 + 64) % rules.promoted_every != 0 && k0 + 64 < padded) continue;
-    for (std::size_t i = 0; i < elements; ++i) sums[i] += products[i];
+  const auto add = [&](double& sum, float x) {
+    sum = rules.sums_in_double ? sum + x : static_cast<float>(sum) + x;
+  };
+  for (int k = 0; k < padded; k += 16) {
+    multiply(small, a.hi, b.lo, k);
+    multiply(small, a.lo, b.hi, k);
+    if (k % rules.promoted_every == 0) std::ranges::fill(products, 0.0f);
+    multiply(products, a.hi, b.hi, k);
+    if ((k + 16) % rules.promoted_every != 0 && k + 16 < padded) continue;
+    for (std::size_t i = 0; i < elements; ++i) add(sums[i], products[i]);
   }
   Outcome o{K < 96 ? Path::short_k : Path::fast, std::vector<float>(elements)};
   for (int i = 0; i < M; ++i) {
     for (int j = 0; j < N; ++j) {
       const std::size_t at = static_cast<std::size_t>(i) * N + j;
-      const float sum = sums[at] + small[at] * (1 / rules.lo_scale);
+      add(sums[at], small[at] * (1 / rules.lo_scale));
+      const auto sum = static_cast<float>(sums[at]);
       float terms = 0;
       for (int block = 0; block < blocks; ++block) {
         terms += a.counts[i * blocks + block] * b.counts[j * blocks + block] / COUNTED_K;

@@ -168,3 +168,23 @@ def test_a_program_without_machine_code(tmp_path):
     fake = FakeBuild(tmp_path)
     with pytest.raises(NotAvailable):
         evaluate("sass(here).registers", Context(fake.path, HERE))
+
+
+# ---- Arithmetic ------------------------------------------------------------------------------------------
+
+
+def test_error(tmp_path):
+    rows = [("x", 16, "", 3), ("x", 64, "", 4), ("x", 64, "worse", 5)]
+    found = [{"matrix": m, "k": k, "change": change, "ours": ours} for m, k, change, ours in rows]
+    program = tmp_path / "common" / "tools" / "emulation_errors"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
+    program.chmod(0o755)
+    context = Context(tmp_path, HERE)
+    assert evaluate("error('x').ours", context) == 3
+    assert evaluate("error('x', 64).ours", context) == 4
+    assert evaluate("error('x', 64, 'worse').ours", context) == 5
+    with pytest.raises(NoValue, match="no error of 'x', 'worse' at K = 16"):
+        evaluate("error('x', 16, 'worse').ours", context)
+    with pytest.raises(NotAvailable, match="emulation_errors is not built"):
+        evaluate("error('x').ours", Context(tmp_path / "common", HERE))

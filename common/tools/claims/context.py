@@ -221,6 +221,15 @@ class Context:
         """Which lane holds which element of a fragment."""
         return self.drawn("fragment_maps")
 
+    def error(self, matrix: str, k: int | None = None, change: str = "") -> Figures:
+        """How far step 47, or step 47 with a change, is from the exact product of matrices that the model of
+        tests/accuracy multiplies. Without k: the first such matrix."""
+        rows = [row for row in self.drawn("emulation_errors") if k in (None, row["k"])]
+        known = {(row["matrix"], row["change"]): row for row in reversed(rows)}
+        at = "" if k is None else f" at K = {k}"
+        found = pick(known, (matrix, change), f"no error of '{matrix}', '{change}'{at}")
+        return Figures(f"the error on '{matrix}'{at}", found)
+
     @once
     def drawn(self, name: str, *arguments: object) -> Any:
         """What a program of common/tools/drawing prints, such as fragment_maps."""

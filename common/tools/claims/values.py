@@ -21,6 +21,8 @@ Expressions are Python's, reduced to a whitelist: numbers, strings, lists, arith
                           against measured, -0.2 is a fifth too few); see RegisterBanks
   architecture(step, arch)   what nvcc makes of a step for another GPU, as recorded: .registers .ffma .others
                           .count('LDS.128') ...; see Architecture
+  error(matrix, k, change)  of steps 46 and 47, or of 47 with a change, on matrices of tests/accuracy, in
+                          .ours, .fp32 (summation) and whether it is .fast; see emulation_errors.cpp
   const(step, 'BK')       a constant of the step's kernel.cu, or of a file of experiments/kernels, 'name.cu'
   other(ladder, figure)   what the author of another ladder says of it, in docs/other_ladders.toml
   min max abs round sum len all any
@@ -48,7 +50,7 @@ from tools.machine_code import sass
 
 SOURCES = (
     *("xray", "sass", "profile", "ladder", "experiment", "variant"),
-    *("register_banks", "architecture", "const", "other"),
+    *("register_banks", "architecture", "error", "const", "other"),
 )
 PLAIN: dict[str, Callable[..., Any]] = {
     **{"min": min, "max": max, "abs": abs, "round": round},

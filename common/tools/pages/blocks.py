@@ -316,6 +316,7 @@ KINDS = {
     "register_banks": "experiment",
     "other": "others' figures",
     "architecture": "machine code for other GPUs",
+    "error": "arithmetic of the CPU device",
     "const": "source",
     "gpu": "the GPU's figures",
 }
