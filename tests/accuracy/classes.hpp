@@ -130,13 +130,15 @@ inline std::vector<Class> all_classes() {
       }
     };
   };
-  const auto rows_and_columns = [](Problem& p, Draw& d) {
-    std::vector<int> row(p.M), col(p.N);
-    for (int& e : row) e = d.below(61) - 30;
-    for (int& e : col) e = d.below(61) - 30;
-    fill(
-        p, [&](int i, int) { return std::ldexp(d.normal(), row[i]); },
-        [&](int, int j) { return std::ldexp(d.normal(), col[j]); });
+  const auto rows_and_columns = [](int spread, const auto& element) {
+    return [=](Problem& p, Draw& d) {
+      std::vector<int> row(p.M), col(p.N);
+      for (int& e : row) e = d.below(2 * spread + 1) - spread;
+      for (int& e : col) e = d.below(2 * spread + 1) - spread;
+      fill(
+          p, [&](int i, int) { return std::ldexp(element(d), row[i]); },
+          [&](int, int j) { return std::ldexp(element(d), col[j]); });
+    };
   };
   // The second half of k nearly undoes the first.
   const auto ill_conditioned = [](Problem& p, Draw& d) {
@@ -180,7 +182,8 @@ inline std::vector<Class> all_classes() {
       {"softmax 1", all_fast, usual, softmax(1)},
       {"softmax 4", all_fast, {512, 2048}, softmax(4)},
       {"exponents +-12", all_fast, {512}, independent(spread, spread)},
-      {"rows, columns +-30", all_fast, usual, rows_and_columns},
+      {"rows, columns +-30", all_fast, usual, rows_and_columns(30, normal)},
+      {"rows, columns +-60", all_fast, {100}, rows_and_columns(60, uniform)},
       {"huge x tiny", all_fast, usual, independent(times(100), times(-100))},
       {"subnormal x large", all_fast, usual, independent(times(-130), times(60))},
       {"large x subnormal", all_fast, {100}, independent(times(110), times(-145))},
