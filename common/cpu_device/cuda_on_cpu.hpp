@@ -60,15 +60,16 @@ void note_noncoherent_load(const void* address, unsigned bytes);
 
 // Copies a vector of 8 or 16 bytes as one access, and has it observed as one: left to the compiler, copying a
 // float4 may become four scalar accesses, and the observation would be wrong. Inline, so that a thread's own
-// vectors and arrays stay unknown to other functions: accesses to these the compiler does not report. A misaligned
-// address is a fault, as on a GPU, and must not be one of the host's.
+// vectors and arrays stay unknown to other functions: accesses to these the compiler does not report. A
+// misaligned address is a fault, as on a GPU, and must not be one of the host's.
 void report_misaligned_copy(unsigned bytes);
 template <std::size_t bytes>
 inline __attribute__((always_inline)) void copy_vector(void* to, const void* from) {
   using Bits __attribute__((vector_size(bytes), aligned(8), may_alias)) = unsigned;
 #ifndef __SANITIZE_THREAD__
   const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
-  if (bits % bytes != 0) [[unlikely]] report_misaligned_copy(bytes);
+  if (bits % bytes != 0) [[unlikely]]
+    report_misaligned_copy(bytes);
 #endif
   *static_cast<Bits*>(to) = *static_cast<const Bits*>(from);
 }

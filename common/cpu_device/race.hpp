@@ -121,8 +121,8 @@ class SharedShadow {
   bool is_recent(const Touch& touch) const {
     return touch.tick >= clocks_.known_to_all() || (touch.by_engine() && touch.tick >= clocks_.began());
   }
-  // Whether all of it was written in this cluster, and before its latest barrier or by an engine for which the
-  // thread has waited.
+  // Whether all of it was written in this cluster, and before its latest barrier or by an engine for which
+  // the thread has waited.
   bool is_settled(const Word& word, unsigned thread) const {
     const Touch& write = word.write;
     return word.written == whole_word && word.pending == 0 && write.tick >= clocks_.began() &&
