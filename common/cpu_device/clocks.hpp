@@ -66,7 +66,11 @@ class Clocks {
         return true;
       }
     }
-    return tick <= at(clocks_[thread], actor) || tick <= at(seen_by_block_[thread / threads_], actor);
+    return has_seen(thread, actor, tick);
+  }
+  // The same of an engine.
+  bool has_seen(unsigned thread, unsigned engine, Tick tick) const {
+    return tick <= at(clocks_[thread], engine) || tick <= at(seen_by_block_[thread / threads_], engine);
   }
 
   // Whether `thread` has seen anything of that block.

@@ -58,10 +58,21 @@ void barrier_warp(unsigned mask, int line);
 // What the next load reads must not be written during the launch.
 void note_noncoherent_load(const void* address, unsigned bytes);
 
-// Copies a 2-, 4-, 8- or 16-byte vector as one access, and reports it as one: left to the compiler, copying a
-// float4 may become four scalar accesses, and the observation would be wrong. A misaligned address is a
-// fault, as on a GPU.
-void copy_vector(void* to, const void* from, unsigned bytes);
+// Copies a vector of 8 or 16 bytes as one access, and has it observed as one: left to the compiler, copying a
+// float4 may become four scalar accesses, and the observation would be wrong. Inline, so that a thread's own
+// vectors and arrays stay unknown to other functions: accesses to these the compiler does not report. A
+// misaligned address is a fault, as on a GPU, and must not be one of the host's.
+void report_misaligned_copy(unsigned bytes);
+template <std::size_t bytes>
+inline __attribute__((always_inline)) void copy_vector(void* to, const void* from) {
+  using Bits __attribute__((vector_size(bytes), aligned(8), may_alias)) = unsigned;
+#ifndef __SANITIZE_THREAD__
+  const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+  if (bits % bytes != 0) [[unlikely]]
+    report_misaligned_copy(bytes);
+#endif
+  *static_cast<Bits*>(to) = *static_cast<const Bits*>(from);
+}
 
 // memcpy() and memset() of a kernel, which report what they touch: the compiler reports nothing of its own.
 void copy_bytes(void* to, const void* from, std::size_t bytes);
@@ -111,9 +122,9 @@ struct alignas(8) float2 {
   float x, y;
   float2() = default;
   constexpr float2(float x_, float y_) : x(x_), y(y_) {}
-  __forceinline__ float2(const float2& from) { cpu_device::copy_vector(this, &from, sizeof(float2)); }
+  __forceinline__ float2(const float2& from) { cpu_device::copy_vector<sizeof(float2)>(this, &from); }
   __forceinline__ float2& operator=(const float2& from) {
-    cpu_device::copy_vector(this, &from, sizeof(float2));
+    cpu_device::copy_vector<sizeof(float2)>(this, &from);
     return *this;
   }
 };
@@ -122,9 +133,9 @@ struct alignas(16) float4 {
   float x, y, z, w;
   float4() = default;
   constexpr float4(float x_, float y_, float z_, float w_) : x(x_), y(y_), z(z_), w(w_) {}
-  __forceinline__ float4(const float4& from) { cpu_device::copy_vector(this, &from, sizeof(float4)); }
+  __forceinline__ float4(const float4& from) { cpu_device::copy_vector<sizeof(float4)>(this, &from); }
   __forceinline__ float4& operator=(const float4& from) {
-    cpu_device::copy_vector(this, &from, sizeof(float4));
+    cpu_device::copy_vector<sizeof(float4)>(this, &from);
     return *this;
   }
 };

@@ -24,9 +24,9 @@ struct alignas(N * sizeof(T)) Vector : Components<T, N> {
   template <typename... U>
     requires(sizeof...(U) == N)
   constexpr Vector(U... values) : Components<T, N>{static_cast<T>(values)...} {}
-  __forceinline__ Vector(const Vector& from) { copy_vector(this, &from, sizeof(Vector)); }
+  __forceinline__ Vector(const Vector& from) { copy_vector<sizeof(Vector)>(this, &from); }
   __forceinline__ Vector& operator=(const Vector& from) {
-    copy_vector(this, &from, sizeof(Vector));
+    copy_vector<sizeof(Vector)>(this, &from);
     return *this;
   }
 };

@@ -323,21 +323,11 @@ void note_noncoherent_load(const void* pointer, unsigned bytes) {
   check_noncoherent(reinterpret_cast<std::uintptr_t>(pointer), bytes, __builtin_return_address(0));
 }
 
-void copy_vector(void* to, const void* from, unsigned bytes) {
-  const void* pc = __builtin_return_address(0);
-  const Block* block = current_block;
-  if (block != nullptr && block->launch.checked) {
-    observe(reinterpret_cast<std::uintptr_t>(from), bytes, false, pc);
-    observe(reinterpret_cast<std::uintptr_t>(to), bytes, true, pc);
-  } else if (block != nullptr) {
-    const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
-    if (bits % bytes != 0) {
-      report(FaultKind::misaligned, pc,
-             "copies " + std::to_string(bytes) + " bytes at an address that is no multiple of " +
-                 std::to_string(bytes));
-    }
-  }
-  std::memcpy(to, from, bytes);
+void report_misaligned_copy(unsigned bytes) {
+  if (current_block == nullptr) return;
+  report(FaultKind::misaligned, __builtin_return_address(0),
+         "copies " + std::to_string(bytes) + " bytes at an address that is no multiple of " +
+             std::to_string(bytes));
 }
 
 }  // namespace cpu_device

@@ -179,7 +179,7 @@ void SharedShadow::atomic(std::size_t index, unsigned thread, bool reads, const 
 
 void SharedShadow::access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads) {
   const bool write = now.write();
-  if (!write && is_settled(word) && is_recent(word.read) && word.read.group() != now.group()) {
+  if (!write && is_settled(word, thread) && is_recent(word.read) && word.read.group() != now.group()) {
     keep(word, word.read);  // another warp
     word.read = now;
     return;

@@ -43,7 +43,7 @@ class SharedShadow {
     Word& touched = words_.data()[word];
     const Touch now =
         Touch::make(pc, bytes, thread / 32, write, false, clocks_.now(), std::uint32_t{1} << thread % 32);
-    if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched)) {
+    if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched, thread)) {
       touched.read.lanes |= now.lanes;  // like another lane of the warp just before
     } else {
       access(touched, word, now, thread, !write);
@@ -121,10 +121,13 @@ class SharedShadow {
   bool is_recent(const Touch& touch) const {
     return touch.tick >= clocks_.known_to_all() || (touch.by_engine() && touch.tick >= clocks_.began());
   }
-  // Whether all of it was written in this cluster before its latest barrier.
-  bool is_settled(const Word& word) const {
-    return word.write.tick >= clocks_.began() && !is_recent(word.write) && word.written == whole_word &&
-           word.pending == 0;
+  // Whether all of it was written in this cluster, and before its latest barrier or by an engine for which
+  // the thread has waited.
+  bool is_settled(const Word& word, unsigned thread) const {
+    const Touch& write = word.write;
+    return word.written == whole_word && word.pending == 0 && write.tick >= clocks_.began() &&
+           (write.by_engine() ? !word.more_writes && clocks_.has_seen(thread, write.group(), write.tick)
+                              : write.tick < clocks_.known_to_all());
   }
   void access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads);
   // Whether it may be touched at all, and in order with earlier writes; false: not at all.
