@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/cores.hpp"
 #include "common/cpu_device/cluster.hpp"
 #include "common/cpu_device/crash.hpp"
 #include "common/cpu_device/fibers.hpp"
@@ -186,7 +187,7 @@ void launch_body(const void* kernel, const LaunchConfig& config, KernelBody body
     }
   }
   shared_variables();  // reads the symbol table before other OS threads need it
-  const std::uint64_t cores = orders_are_explored() ? 1 : max(1u, std::thread::hardware_concurrency());
+  const std::uint64_t cores = orders_are_explored() ? 1 : usable_cores();
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < min(cores, clusters); ++i) others.emplace_back([&] { run_clusters(launch); });
   run_clusters(launch);

@@ -2,12 +2,14 @@
 
 #include <link.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ext/stdio_filebuf.h>
 #include <filesystem>
 #include <istream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -56,15 +58,8 @@ std::string project_relative(const std::string& file) {
 const void* after_entry(const void* function) { return static_cast<const char*>(function) + 1; }
 
 std::string place_of(const void* pc) {
-  static std::mutex mutex;
-  static std::map<const void*, std::string> known;  // races report the same few places again and again
-  const std::lock_guard lock(mutex);
-  std::string& place = known[pc];
-  if (place.empty()) {
-    const SourceLocation location = source_locations({pc})[0];
-    place = location.line == 0 ? "an unknown place" : location.file + ":" + std::to_string(location.line);
-  }
-  return place;
+  const SourceLocation location = source_locations({pc})[0];
+  return location.line == 0 ? "an unknown place" : location.file + ":" + std::to_string(location.line);
 }
 
 std::string function_name(const void* function) {
@@ -76,8 +71,10 @@ std::string function_name(const void* function) {
 namespace {
 
 // Of each address: its place, then those of the calls that the compiler has inlined, innermost first.
-std::vector<std::vector<SourceLocation>> calls_at(const std::vector<const void*>& pcs) {
-  std::vector<std::vector<SourceLocation>> calls(pcs.size());
+using Calls = std::vector<std::vector<SourceLocation>>;
+
+Calls ask_addr2line(const std::vector<const void*>& pcs) {
+  Calls calls(pcs.size());
   if (pcs.empty()) return calls;
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -109,6 +106,20 @@ std::vector<std::vector<SourceLocation>> calls_at(const std::vector<const void*>
     calls.at(addresses - 1).push_back({bare_name(name), file, line});
   }
   pclose(pipe);
+  return calls;
+}
+
+Calls calls_at(const std::vector<const void*>& pcs) {
+  static std::mutex mutex;
+  static std::map<const void*, std::vector<SourceLocation>>
+      known;  // the same few are asked for again and again
+  const std::lock_guard lock(mutex);
+  std::vector<const void*> unknown;
+  std::ranges::copy_if(pcs, std::back_inserter(unknown), [&](const void* pc) { return !known.contains(pc); });
+  Calls found = ask_addr2line(unknown);
+  for (std::size_t i = 0; i < unknown.size(); ++i) known[unknown[i]] = std::move(found[i]);
+  Calls calls;
+  for (const void* pc : pcs) calls.push_back(known[pc]);
   return calls;
 }
 

@@ -154,8 +154,8 @@ class Xray : public AccessListener {
 
   struct OpenRequest {
     std::uint64_t sequence = 0;       // in the block, by first access
-    std::uint32_t active = 0;         // bit i: lane i takes part
     std::uint32_t during_copies = 0;  // bit i: lane i has copies in flight
+    WarpRequest of_lanes;             // that have joined
   };
 
   // What a memory needs for a request.
@@ -169,11 +169,11 @@ class Xray : public AccessListener {
   struct Stream {
     // The requests since the barrier. Streams take turns with this memory, which so stays in the cache.
     struct Open {
-      using Addresses = std::array<std::vector<std::uintptr_t>, 32>;  // of each lane
-      Addresses addresses;
-      std::unique_ptr<Addresses> sources;  // of a copy: what it reads; 0: it writes zeros
+      std::uint32_t lanes = 0;                 // bit i: the warp has a lane i
+      std::array<std::uint32_t, 32> joined{};  // how many of the requests, by lane
       std::vector<OpenRequest> requests;
-      std::vector<std::vector<std::uint32_t>> words;  // of these, see XrayRequest; if they are kept
+      std::vector<std::array<std::uintptr_t, 32>> sources;  // of copies: what they read; 0: they write zeros
+      std::vector<std::vector<std::uint32_t>> words;        // see XrayRequest; if they are kept
     };
     std::unique_ptr<Open> open;  // nullptr: there are none
     std::size_t complete = 0;    // how many have been counted, because no lane is missing
@@ -235,10 +235,11 @@ class Xray : public AccessListener {
   void count_side(Runner& runner, const Key& key, Stream& stream, const Side& side);
   void count(Runner& runner, const Key& key, Stream& stream, std::size_t index);
   void count_open(Runner& runner, const Key& key, Stream& stream);
-  [[gnu::noinline]] static void begin(Runner& runner, Stream& stream);
+  [[gnu::noinline]] void begin(Runner& runner, const Key& key, Stream& stream) const;
+  [[gnu::noinline]] void begin_request(Runner& runner, const Key& key, Stream::Open& open) const;
+  [[gnu::noinline]] static void add_words(Stream::Open& open, std::size_t index, const Access& access);
   void end_block(Runner& runner, Running& running);
   void end_blocks(Runner& runner);
-  std::uint32_t lanes_of(std::uint32_t warp) const;  // bit i: the warp has a lane i
 
   const bool keep_requests_;
   static std::uint64_t new_identity();  // a number that no other Xray has or had

@@ -72,6 +72,7 @@ XrayReport Xray::report() {
   }
   std::vector<const void*> pcs;
   for (const auto& [key, sum] : sums) pcs.push_back(key.instruction.pc);
+  for (const auto& [key, sum] : sums) pcs.push_back(after_entry(key.kernel));  // for function_name(), at once
   const std::vector<SourceLocation> places = source_locations(pcs);
 
   std::map<const void*, std::string> kernels;

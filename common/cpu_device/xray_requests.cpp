@@ -40,17 +40,10 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
   const OpenRequest& open = all.requests[index];
   const std::uint64_t execution = stream.before + index;
   const std::vector<std::uint32_t>* words = keep_requests_ ? &all.words[index] : nullptr;
-  WarpRequest request{open.active, {}};
-  for (std::uint32_t lanes = open.active; lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
-    request.addresses[lane] = all.addresses[lane][index];
-  }
   std::uint64_t reading = 0;
   if (instruction.operation == Operation::copy) {
-    WarpRequest source;
+    WarpRequest source{0, all.sources[index]};
     for (unsigned lane = 0; lane < warpSize; ++lane) {
-      if ((open.active >> lane & 1) == 0) continue;
-      source.addresses[lane] = (*all.sources)[lane][index];
       if (source.addresses[lane] != 0) source.active |= 1u << lane;
     }
     if (source.active != 0) {  // a copy of zeros reads nothing
@@ -61,9 +54,9 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
     }
     words = nullptr;
   }
-  const Cost& own = cost(stream, instruction.space, request, instruction.bytes);
+  const Cost& own = cost(stream, instruction.space, open.of_lanes, instruction.bytes);
   count_side(runner, key, stream,
-             {instruction.space, request, execution, open.sequence, own,
+             {instruction.space, open.of_lanes, execution, open.sequence, own,
               std::max(own.banks.wavefronts, reading), open.during_copies, words});
 }
 
@@ -81,19 +74,31 @@ void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
     all.clear();
     if (all.capacity() > worth_keeping) all.shrink_to_fit();
   };
+  open.joined.fill(0);
   empty(open.requests);
+  empty(open.sources);
   open.words.clear();
-  for (auto& of_lane : open.addresses) empty(of_lane);
-  if (open.sources != nullptr) {
-    for (auto& of_lane : *open.sources) empty(of_lane);
-  }
   runner.spare.push_back(std::move(stream.open));
 }
 
-void Xray::begin(Runner& runner, Stream& stream) {
+void Xray::begin(Runner& runner, const Key& key, Stream& stream) const {
   if (runner.spare.empty()) runner.spare.push_back(std::make_unique<Stream::Open>());
   stream.open = std::move(runner.spare.back());
   runner.spare.pop_back();
+  stream.open->lanes = threads_ >= (key.warp + 1) * 32 ? ~0u : (1u << threads_ % 32) - 1;
+}
+
+void Xray::begin_request(Runner& runner, const Key& key, Stream::Open& open) const {
+  open.requests.push_back({runner.running->sequence++, 0, {}});
+  if (key.instruction.operation == Operation::copy) open.sources.emplace_back();
+  if (keep_requests_) open.words.emplace_back();
+}
+
+void Xray::add_words(Stream::Open& open, std::size_t index, const Access& access) {
+  const unsigned lane = access.thread % 32;
+  std::vector<std::uint32_t>& words = open.words[index];
+  if (!access.copy && !access.write) read_words(words, lane, access.space, access.address, access.bytes);
+  if (access.source != 0) read_words(words, lane, Space::global, access.source, access.bytes);
 }
 
 void Xray::end_block(Runner& runner, Running& running) {
@@ -138,10 +143,6 @@ Xray::Runner& Xray::find_runner() {
     instance = identity_;
   }
   return *runner;
-}
-
-[[gnu::always_inline]] inline std::uint32_t Xray::lanes_of(std::uint32_t warp) const {
-  return threads_ >= (warp + 1) * 32 ? ~0u : (1u << threads_ % 32) - 1;
 }
 
 void Xray::on_launch(const LaunchShape& shape) {
@@ -253,29 +254,18 @@ void Xray::on_access(const Access& access) {
     stream.epoch = access.epoch;
   }
   if (stream.open == nullptr) [[unlikely]]
-    begin(runner, stream);
+    begin(runner, key, stream);
   Stream::Open& open = *stream.open.get();
   const unsigned lane = access.thread % 32;
-  std::vector<std::uintptr_t>& of_lane = open.addresses[lane];
-  const std::size_t index = of_lane.size();
-  if (index == open.requests.size()) {
-    open.requests.push_back({runner.running->sequence++});
-    if (keep_requests_) open.words.emplace_back();
-  }
-  of_lane.push_back(access.address);
+  const std::size_t index = open.joined.data()[lane]++;
+  if (open.requests.data() + index == std::to_address(open.requests.end())) begin_request(runner, key, open);
   OpenRequest& request = open.requests.data()[index];
-  request.active |= 1u << lane;
+  request.of_lanes.addresses.data()[lane] = access.address;
+  request.of_lanes.active |= 1u << lane;
   if (access.during_copies) request.during_copies |= 1u << lane;
-  if (access.copy) {
-    if (open.sources == nullptr) open.sources = std::make_unique<Stream::Open::Addresses>();
-    (*open.sources)[lane].push_back(access.source);
-  }
-  if (keep_requests_ && access.bytes % word_bytes == 0) {
-    std::vector<std::uint32_t>& words = open.words[index];
-    if (operation == Operation::load) read_words(words, lane, access.space, access.address, access.bytes);
-    if (access.source != 0) read_words(words, lane, Space::global, access.source, access.bytes);
-  }
-  if (request.active != lanes_of(key.warp)) return;
+  if (access.copy) open.sources[index][lane] = access.source;
+  if (keep_requests_ && access.bytes % word_bytes == 0) add_words(open, index, access);
+  if (request.of_lanes.active != open.lanes) return;
   count(runner, key, stream, stream.complete++);
   if (stream.complete == open.requests.size()) count_open(runner, key, stream);  // others use the memory
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/cores.hpp"
 #include "common/cpu_device/cpu_device.hpp"
 #include "common/cpu_device/reserved_memory.hpp"
 #include "common/harness/device.hpp"
@@ -48,7 +49,7 @@ class CpuDevice : public Device {
  public:
   explicit CpuDevice(bool check) : check_(check) {
     info_.kind = "cpu";
-    info_.name = "CPU device, " + std::to_string(std::thread::hardware_concurrency()) + " cores" +
+    info_.name = "CPU device, " + std::to_string(usable_cores()) + " cores" +
                  (check ? ", every memory access checked" : "");
     cpu_device::set_checking(check);
     cpu_device::crash_hook = remove_temporaries;

@@ -139,12 +139,13 @@ void WorkerProcess::kill_all() noexcept {
   if (pid_ <= 0) return;
   try {
     for (int round = 0; round < 100; ++round) {
-      const Family family = family_of(getpid());
-      bool any = false;
-      for (const pid_t member : family.members) any |= member != getpid() && kill(member, SIGKILL) == 0;
-      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      pid_t ended;
+      while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {
       }
-      if (!any) break;
+      if (ended < 0) break;  // there are no children, so no descendants
+      for (const pid_t member : family_of(getpid()).members) {
+        if (member != getpid()) kill(member, SIGKILL);
+      }
       usleep(1000);
     }
   } catch (const std::exception&) {

@@ -134,8 +134,8 @@ class Toolchain:
             Path(object_file.__file__),
             Path(call_graph.__file__),
         ]  # what is in the cache has passed them
-        made_of = sorted([*headers, *self.worker.linked, *checks])
-        return [f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in made_of]
+        made_of = {str(path): path.stat() for path in (*headers, *self.worker.linked, *checks)}
+        return [f"{path} {made.st_mtime_ns} {made.st_size}" for path, made in sorted(made_of.items())]
 
     def compile(self, code: Code, source: str, *, gpu: bool = False) -> Built:
         """Builds what is missing for the CPU device and, on request, for the GPU. source: the text that the

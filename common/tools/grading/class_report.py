@@ -10,6 +10,7 @@ OUT/grades.csv  if there is a roster: what Moodle or Canvas imports
 import csv
 import hashlib
 import io
+import os
 import random
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -135,6 +136,7 @@ def grade_class(
     version = _version(exercises, build, device)
     graded: Graded = {}
     pool = ThreadPoolExecutor(jobs)
+    os.environ["CPU_DEVICE_CORES"] = str(max((os.cpu_count() or 1) // jobs, 1))  # of each job
     try:
         tasks: dict[str, dict[str, Future[Grade]]] = {}
         for row in rows:

@@ -21,7 +21,7 @@ from typing import Any
 
 READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/etc/alternatives")
 # Of the environment.
-KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES")
+KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CPU_DEVICE_CORES")
 NOBODY = 65534
 MIB = 1 << 20
 MOST_SAID = 1 * MIB  # what is kept of an output
