@@ -8,6 +8,7 @@
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/workspace.hpp"
 #include "common/step.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
 
 namespace {
 namespace passes {
@@ -33,6 +34,14 @@ bool fits_tensor_map(const Matrices<T>& m) {
   constexpr std::int64_t unit = 16 / sizeof(T), end = (std::int64_t{1} << 40) / sizeof(T);
   const auto fits = [](std::int64_t distance) { return distance % unit == 0 && distance < end; };
   return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && fits(m.ld) && (m.batch == 1 || fits(m.stride));
+}
+
+// Whether it can be reached by every eighth row, without a copy. What lies before a row, back to a multiple of
+// 16 bytes, is read with it: that must be the row before, which only rows without gaps have there.
+inline bool eighths_fit(const Operand& m) {
+  Operand rows = m;
+  rows.ld *= EIGHTH;
+  return m.rows >= EIGHTH && m.ld == m.cols && fits_tensor_map(rows);
 }
 
 // `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a row, a power of two;
@@ -121,11 +130,11 @@ __global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
 constexpr unsigned MOST_Y = 65535;  // blocks of a grid
 
 // A and B with rows that the Tensor Memory Accelerator can reach: themselves, or copies, which one launch
-// makes. Throws OutOfMemory, CudaError.
+// makes. keeps_a: A is reached by every eighth row. Throws OutOfMemory, CudaError.
 struct Operands {
   Operand a, b;
 };
-Operands reachable(const Operand& a, const Operand& b, bool overlaps) {
+Operands reachable(const Operand& a, const Operand& b, bool keeps_a, bool overlaps) {
   static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
   Operands result{a, b};
   Copies copies{};
@@ -143,7 +152,7 @@ Operands reachable(const Operand& a, const Operand& b, bool overlaps) {
     blocks += own_blocks;
     operand.data = to, operand.ld = ld, operand.stride = stride;
   };
-  add(result.a, a_workspace);
+  if (!keeps_a) add(result.a, a_workspace);
   add(result.b, b_workspace);
   if (count == 0) return result;
   const dim3 grid(blocks, min(static_cast<unsigned>(a.batch), MOST_Y));
