@@ -17,8 +17,8 @@ namespace {
 enum class Tile { t128x256, t128x192, t128x128, t128x64, t64x128, t32x128, t16x128 };
 
 // splits: how many parts the terms of a tile are cut into, for a block each; a second launch adds them up.
-// apart: a tile has neighbouring rows of C (1), or every eighth: rows of A that TMA can reach so, and only so.
-// in_pairs: two blocks of a cluster have tiles one below the other, and receive those of B together.
+// apart: a tile has neighbouring rows of C (1), or every eighth: rows of A that TMA can reach so, and only
+// so. in_pairs: two blocks of a cluster have tiles one below the other, and receive those of B together.
 struct Choice {
   Tile tile;
   int splits;
@@ -49,15 +49,18 @@ constexpr int MOST_WAVES = 4;  // of split tiles: so much at most is the workspa
 
 // The rest, in microseconds, and in bytes per microsecond (TB/s * 1e6).
 struct Cost {
-  double launch = 5.5;          // the kernel begins, its first copies arrive, and it ends
-  double more_launches = 2.07;  // one that overlaps with the launch before: copies of rows, adding up
-  double block = 9.82e4;        // what comes to one multiprocessor, when all of them fetch
-  double memory = 3.26e6;       // what memory moves: A, B and C once
-  double again = 1.05;          // an operand keeps memory busy longer if several tiles of C need its rows
-  double copying = 2.41e6;      // rows read and written
-  double adding = 3.37e6;       // sums of parts written, read and added up
-  double straddling = 1.44;     // lines of the L2 that are read for one, where rows begin elsewhere
-  double sharing = 0.715;       // two blocks begin and end together
+  double launch = 5.5;           // the kernel begins, its first copies arrive, and it ends
+  double adding_up = 2.07;       // a launch that overlaps with the one before
+  double copies = 1.2;           // likewise, and more of it
+  double block = 9.82e4;         // what comes to one multiprocessor, when all of them fetch
+  double memory = 3.26e6;        // what memory moves: A, B and C once
+  double again = 1.05;           // an operand keeps memory busy longer if several tiles of C need its rows
+  double copying = 3.4e6;        // rows read and written
+  double adding = 3.37e6;        // sums of parts written, read and added up
+  double straddling = 1.44;      // lines of the L2 that are read for one, where rows begin elsewhere
+  double sharing = 0.715;        // two blocks begin and end together
+  double eighths = 1.08;         // a k-tile takes longer if the rows are every eighth
+  double between_eighths = 1.1;  // and so do tiles: their first columns are cleared, their map is another one
 };
 constexpr Cost cost;
 
@@ -99,12 +102,13 @@ constexpr double estimate(const ProductShape& p, const Choice& choice, int multi
   // is large: a tall A is multiplied faster by tiles that are as wide as C.
   const double memory = a * (p.N > t.BN ? cost.again : 1.0) + b * (p.M > sharers * t.BM ? cost.again : 1.0) +
                         c * (p.reads_c ? 2 : 1);
-  double time = cost.launch + rounds * t.between +
-                std::max(static_cast<double>(k_tiles) * std::max(t.k_tile, fetch), memory / cost.memory);
+  const double k_tile = std::max(t.k_tile, fetch) * (apart > 1 ? cost.eighths : 1.0);
+  double time = cost.launch + rounds * (t.between + (apart > 1 ? cost.between_eighths : 0.0)) +
+                std::max(static_cast<double>(k_tiles) * k_tile, memory / cost.memory);
   if (sharers > 1) time += cost.sharing;
-  if (splits > 1) time += cost.more_launches + c * (splits + 1) / cost.adding;
+  if (splits > 1) time += cost.adding_up + c * (splits + 1) / cost.adding;
   const double copied = (p.copies_a && apart == 1 ? 2 * a : 0.0) + (p.copies_b ? 2 * b : 0.0);
-  if (copied > 0) time += cost.more_launches + copied / cost.copying;
+  if (copied > 0) time += cost.copies + copied / cost.copying;
   return time;
 }
 

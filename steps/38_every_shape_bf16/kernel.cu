@@ -37,8 +37,8 @@ void gemm(const GemmBf16& g) {
   const auto copies = [](const passes::Operand& m) { return !fits_tensor_map(m); };
   const auto straddles = [&](const passes::Operand& m) { return !copies(m) && m.ld % passes::LINE != 0; };
   const bool by_eighths = copies(a) && passes::eighths_fit(a) && !(c_is_aligned && g.beta == 0.0f);
-  const Choice choice = choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), by_eighths,
-                                    straddles(a), straddles(b)});
+  const Choice choice = choice_for(
+      {g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), by_eighths, straddles(a), straddles(b)});
   const int splits = choice.splits;
   const std::int64_t ld = std::int64_t{ceil_div(g.N, 4)} * 4;  // of the sums of parts
   if (g.K == 0) return passes::add(g, 0, nullptr, ld, c_is_aligned, OVERLAPS);

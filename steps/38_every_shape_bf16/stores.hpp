@@ -115,7 +115,7 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
   constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // TMA reads half, the others are filled
   const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
   const int row0 = work.row0 + warpgroup * MM * APART;  // the warpgroup's first row
-  const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
+  const int swap = thread / 4 % 2 * 8;                  // as in step 36: of lanes of odd rows, another order
   if (TMA && p.alpha != 1.0f) {
 #pragma unroll
     for (float& sum : sums) sum *= p.alpha;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       }
     } else {
       // The warp's rows are full, and all its lanes are done with the one before. All are read before the
-      // first is stored: a load does not wait for a store, nor for the load before.
+      // first is stored, and so are C's: a load does not wait for a store, nor for the load before.
       __syncwarp();
       const int first = thread / 32 * 16, lane = thread % 32, top = row0 + first * APART;
       float own[16];
@@ -158,7 +158,12 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       float* C = p.C + matrix * p.strideC + top * p.ldc + col0 + lane;  // [M][N]
 #pragma unroll
       for (int row = 0; row < 16; ++row) {
-        if (row * APART < p.M - top) update(C[row * APART * p.ldc], own[row], p.alpha, p.beta);
+        const float old = p.beta != 0.0f && row * APART < p.M - top ? C[row * APART * p.ldc] : 0.0f;
+        own[row] = p.alpha * own[row] + p.beta * old;
+      }
+#pragma unroll
+      for (int row = 0; row < 16; ++row) {
+        if (row * APART < p.M - top) C[row * APART * p.ldc] = own[row];
       }
     }
   }

@@ -39,9 +39,10 @@ __device__ __forceinline__ void clear_columns(bf16 (&A)[S::BM][BK], int warpgrou
 
 // SHARERS: 1, or the blocks of a cluster that have tiles one below the other: each copies its part of B's
 // tile to all of them, and may do so when all of their consumers are done with the stage.
-// APART: the rows of a tile are neighbours (1), or every eighth row, which all begin as many elements behind a
-// multiple of 16 bytes: `shift`. A's map of such rows begins there, and row k of B meets column shift + k.
-// maps_a: boxes BM x BK, for each row that a tile may begin with. map_b: boxes BK / SHARERS x GROUP. map_c: boxes MM x STORED of C, if TMA stores it.
+// APART: the rows of a tile are neighbours (1), or every eighth row, which all begin as many elements behind
+// a multiple of 16 bytes: `shift`. A's map of such rows begins there, and row k of B meets column shift + k.
+// maps_a: boxes BM x BK, for each row that a tile may begin with. map_b: boxes BK / SHARERS x GROUP. map_c:
+// boxes MM x STORED of C, if TMA stores it.
 template <typename S, int SHARERS, bool TMA, int APART>
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_tiles(Product p, const __grid_constant__ Maps<APART> maps_a, const __grid_constant__ TensorMap map_b,
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   constexpr int BM = S::BM, BN = S::BN, STAGES = S::STAGES;
   auto& tiles = dynamic_shared<typename S::Tiles>();
 
-  const int units = units_of<S, SHARERS, APART>(p), rank = SHARERS > 1 ? static_cast<int>(cluster_block_rank()) : 0;
+  const int units = units_of<S, SHARERS, APART>(p),
+            rank = SHARERS > 1 ? static_cast<int>(cluster_block_rank()) : 0;
   const int first_unit = blockIdx.x / SHARERS, step = gridDim.x / SHARERS;
   if (threadIdx.x == 0) {
     for (const TensorMap& map : maps_a.of) prefetch_tensor_map(map);
@@ -87,8 +89,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         for (int group = 0; group < BN / GROUP; ++group) {
           const int col = work.col0 + group * GROUP, first = rank * (BK / SHARERS);
           if constexpr (SHARERS > 1) {
-            tensor_copy_multicast(tiles.B[stage][group][first], map_b, col, k0 + first - shift, work.matrix, full,
-                                  (1 << SHARERS) - 1);
+            tensor_copy_multicast(tiles.B[stage][group][first], map_b, col, k0 + first - shift, work.matrix,
+                                  full, (1 << SHARERS) - 1);
           } else {
             tensor_copy(tiles.B[stage][group], map_b, col, k0 - shift, work.matrix, full);
           }
