@@ -108,7 +108,7 @@ __device__ __forceinline__ void store_transposed(const Product& p, const Work& w
 
 // The same of a tile as it is, by way of buffers in shared memory: from there TMA takes all 64 rows of a
 // warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
-template <typename S, bool TMA, int APART>
+template <typename S, bool TMA, bool READS_C, int APART>
 __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
                                       int warpgroup, float (&buffers)[S::BUFFERS][MM][STORED],
                                       float (&sums)[S::SUMS]) {
@@ -120,8 +120,23 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
 #pragma unroll
     for (float& sum : sums) sum *= p.alpha;
   }
+  // Without TMA, a warp has 16 rows of C, a lane one column of a part; what C has there is read a part ahead.
+  constexpr int ROWS = 16, PARTS = S::BN / STORED;
+  const int first = thread / 32 * ROWS, lane = thread % 32, top = row0 + first * APART;
+  float* C = p.C + matrix * p.strideC + top * p.ldc + work.col0 + lane;  // [M][N]
+  float old[2][ROWS]{};                                                  // of this part and the next
+  const auto read = [&](int part) {
+    if constexpr (READS_C) {
+      if (part == PARTS || work.col0 + part * STORED + lane >= p.N) return;
 #pragma unroll
-  for (int part = 0; part < S::BN / STORED; ++part) {
+      for (int row = 0; row < ROWS; ++row) {
+        if (row * APART < p.M - top) old[part % 2][row] = C[row * APART * p.ldc + part * STORED];
+      }
+    }
+  };
+  read(0);
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part) {
     const int col0 = work.col0 + part * STORED;
     if (!TMA && col0 >= p.N) break;
     auto& buffer = buffers[part % BUFFERS];
@@ -148,22 +163,21 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       }
     } else {
       // The warp's rows are full, and all its lanes are done with the one before. All are read before the
-      // first is stored, and so are C's: a load does not wait for a store, nor for the load before.
+      // first is stored: a load does not wait for a store, nor for the load before.
       __syncwarp();
-      const int first = thread / 32 * 16, lane = thread % 32, top = row0 + first * APART;
-      float own[16];
+      read(part + 1);
+      float own[ROWS];
 #pragma unroll
-      for (int row = 0; row < 16; ++row) own[row] = buffer[first + row][swizzle_128B(first + row, lane)];
+      for (int row = 0; row < ROWS; ++row) own[row] = buffer[first + row][swizzle_128B(first + row, lane)];
       if (col0 + lane >= p.N) continue;
-      float* C = p.C + matrix * p.strideC + top * p.ldc + col0 + lane;  // [M][N]
 #pragma unroll
-      for (int row = 0; row < 16; ++row) {
-        const float old = p.beta != 0.0f && row * APART < p.M - top ? C[row * APART * p.ldc] : 0.0f;
-        own[row] = p.alpha * own[row] + p.beta * old;
+      for (int row = 0; row < ROWS; ++row) {
+        own[row] *= p.alpha;
+        if constexpr (READS_C) own[row] += p.beta * old[part % 2][row];
       }
 #pragma unroll
-      for (int row = 0; row < 16; ++row) {
-        if (row * APART < p.M - top) C[row * APART * p.ldc] = own[row];
+      for (int row = 0; row < ROWS; ++row) {
+        if (row * APART < p.M - top) C[row * APART * p.ldc + part * STORED] = own[row];
       }
     }
   }

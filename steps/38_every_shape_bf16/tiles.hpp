@@ -154,8 +154,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     is_free(before);
     if constexpr (S::TRANSPOSED) {
       store_transposed<S>(p, work, warpgroup, sums);
+    } else if (TMA || p.beta == 0.0f) {
+      store<S, TMA, false, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     } else {
-      store<S, TMA, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
+      store<S, false, !TMA, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     }
   }
   if (TMA && thread == 0) bulk_store_wait_read<0>();
