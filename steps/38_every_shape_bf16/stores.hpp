@@ -5,6 +5,7 @@
 #include "common/cuda/bulk_store.hpp"
 #include "common/cuda/cluster.hpp"
 #include "common/cuda/float2.hpp"
+#include "common/cuda/float4.hpp"
 #include "common/cuda/named_barrier.hpp"
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/tf32.hpp"
@@ -52,6 +53,9 @@ struct Shape {
   static_assert(TRANSPOSED ? BN == CONSUMERS * MM && BM % 8 == 0 : BM == CONSUMERS * MM && BN % GROUP == 0);
   using Tiles = tiles::Tiles<BM, BN, STAGES, BUFFERS, TRANSPOSED>;
 };
+
+// Sums get to C by TMA, or are stored by the threads, to which beta times what C has may be added.
+enum class Storing { by_tma, by_threads, onto_c };
 
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
@@ -108,10 +112,11 @@ __device__ __forceinline__ void store_transposed(const Product& p, const Work& w
 
 // The same of a tile as it is, by way of buffers in shared memory: from there TMA takes all 64 rows of a
 // warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
-template <typename S, bool TMA, bool READS_C, int APART>
+template <typename S, Storing HOW, int APART>
 __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
                                       int warpgroup, float (&buffers)[S::BUFFERS][MM][STORED],
                                       float (&sums)[S::SUMS]) {
+  constexpr bool TMA = HOW == Storing::by_tma, READS_C = HOW == Storing::onto_c;
   constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // TMA reads half, the others are filled
   const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
   const int row0 = work.row0 + warpgroup * MM * APART;  // the warpgroup's first row
@@ -168,15 +173,13 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       read(part + 1);
       float own[ROWS];
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row) own[row] = buffer[first + row][swizzle_128B(first + row, lane)];
+      for (int row = 0; row < ROWS; ++row) {
+        own[row] = p.alpha * load_now(&buffer[first + row][swizzle_128B(first + row, lane)]);
+      }
       if (col0 + lane >= p.N) continue;
 #pragma unroll
       for (int row = 0; row < ROWS; ++row) {
-        own[row] *= p.alpha;
         if constexpr (READS_C) own[row] += p.beta * old[part % 2][row];
-      }
-#pragma unroll
-      for (int row = 0; row < ROWS; ++row) {
         if (row * APART < p.M - top) C[row * APART * p.ldc + part * STORED] = own[row];
       }
     }

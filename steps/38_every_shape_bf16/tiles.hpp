@@ -43,7 +43,7 @@ __device__ __forceinline__ void clear_columns(bf16 (&A)[S::BM][BK], int warpgrou
 // a multiple of 16 bytes: `shift`. A's map of such rows begins there, and row k of B meets column shift + k.
 // maps_a: boxes BM x BK, for each row that a tile may begin with. map_b: boxes BK / SHARERS x GROUP. map_c:
 // boxes MM x STORED of C, if TMA stores it.
-template <typename S, int SHARERS, bool TMA, int APART>
+template <typename S, int SHARERS, Storing HOW, int APART>
 __global__ void __launch_bounds__(THREADS, 1)
     gemm_tiles(Product p, const __grid_constant__ Maps<APART> maps_a, const __grid_constant__ TensorMap map_b,
                const __grid_constant__ TensorMap map_c) {
@@ -154,13 +154,11 @@ __global__ void __launch_bounds__(THREADS, 1)
     is_free(before);
     if constexpr (S::TRANSPOSED) {
       store_transposed<S>(p, work, warpgroup, sums);
-    } else if (TMA || p.beta == 0.0f) {
-      store<S, TMA, false, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     } else {
-      store<S, false, !TMA, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
+      store<S, HOW, APART>(p, map_c, work, warpgroup, tiles.C[warpgroup], sums);
     }
   }
-  if (TMA && thread == 0) bulk_store_wait_read<0>();
+  if (HOW == Storing::by_tma && thread == 0) bulk_store_wait_read<0>();
   if constexpr (SHARERS > 1) cluster_sync();  // the other blocks may still arrive here
 }
 
@@ -208,11 +206,12 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
                       .shared_bytes = sizeof(typename S::Tiles),
                       .cluster = dim3(SHARERS),
                       .overlaps_previous = overlaps};
-  auto kernel = gemm_tiles<S, SHARERS, false, APART>;
+  auto kernel = gemm_tiles<S, SHARERS, Storing::by_threads, APART>;
+  if (p.beta != 0.0f && !S::TRANSPOSED) kernel = gemm_tiles<S, SHARERS, Storing::onto_c, APART>;
   TensorMap map_c{};
   if constexpr (!S::TRANSPOSED && APART == 1) {
     if (by_tma) {
-      kernel = gemm_tiles<S, SHARERS, true, APART>;
+      kernel = gemm_tiles<S, SHARERS, Storing::by_tma, APART>;
       map_c =
           tensor_map(p.C, p.M, p.N, p.ldc, p.batch * splits, p.strideC, MM, STORED, Swizzle::of_128_bytes);
     }
