@@ -23,6 +23,19 @@ __device__ __forceinline__ float4 load4_now(const float* p) {
 #endif
 }
 
+// One float, likewise: step 38.
+__device__ __forceinline__ float load_now(const float* p) {
+#ifdef __CUDACC__
+  float v;
+  asm volatile("ld.volatile.shared.f32 %0, [%1];"
+               : "=f"(v)
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(p))));
+  return v;
+#else
+  return *p;
+#endif
+}
+
 // Four neighbours in a row, of which only the first `valid` exist; zeros for the others. ALIGNED: p is a
 // multiple of 16 bytes, and all four exist or none.
 template <bool ALIGNED>

@@ -36,18 +36,20 @@ void gemm(const GemmBf16& g) {
 
   const auto copies = [](const passes::Operand& m) { return !fits_tensor_map(m); };
   const auto straddles = [&](const passes::Operand& m) { return !copies(m) && m.ld % passes::LINE != 0; };
-  const auto [tile, splits, in_pairs] =
-      choice_for({g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), straddles(a), straddles(b)});
+  const bool by_eighths = copies(a) && passes::eighths_fit(a) && !(c_is_aligned && g.beta == 0.0f);
+  const Choice choice = choice_for(
+      {g.M, g.N, g.K, g.batch, g.beta != 0.0f, copies(a), copies(b), by_eighths, straddles(a), straddles(b)});
+  const int splits = choice.splits;
   const std::int64_t ld = std::int64_t{ceil_div(g.N, 4)} * 4;  // of the sums of parts
   if (g.K == 0) return passes::add(g, 0, nullptr, ld, c_is_aligned, OVERLAPS);
   const bool adds = splits > 1;
   float* parts = nullptr;
   if (adds) parts = workspace.at_least(static_cast<std::size_t>(ld) * g.M * g.batch * splits);
-  const auto [reachable_a, reachable_b] = passes::reachable(a, b, OVERLAPS);
+  const auto [reachable_a, reachable_b] = passes::reachable(a, b, choice.apart > 1, OVERLAPS);
   const auto run = [&]<typename S>(S) {
-    tiles::run<S>(g, reachable_a, reachable_b, splits, in_pairs, parts, c_is_aligned, OVERLAPS);
+    tiles::run<S>(g, reachable_a, reachable_b, choice, parts, c_is_aligned, OVERLAPS);
   };
-  switch (tile) {  //               BM   BN  STAGES BUFFERS
+  switch (choice.tile) {  //               BM   BN  STAGES BUFFERS
     case Tile::t128x256:
       run(tiles::Shape<128, 256, 3, 4>{});
       break;

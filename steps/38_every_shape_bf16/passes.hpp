@@ -8,6 +8,7 @@
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/workspace.hpp"
 #include "common/step.hpp"
+#include "steps/38_every_shape_bf16/choose.hpp"
 
 namespace {
 namespace passes {
@@ -15,7 +16,6 @@ namespace passes {
 constexpr int THREADS = 256;
 constexpr int GROUP = 8;  // bf16 in 16 bytes
 constexpr int LINE = 64;  // bf16 in a line of the L2
-constexpr int ROWS = 4;   // that a thread copies at a time
 
 // A batch of row-major matrices [batch][rows][cols]; rows lie ld, matrices stride elements apart.
 template <typename T>
@@ -33,6 +33,14 @@ bool fits_tensor_map(const Matrices<T>& m) {
   constexpr std::int64_t unit = 16 / sizeof(T), end = (std::int64_t{1} << 40) / sizeof(T);
   const auto fits = [](std::int64_t distance) { return distance % unit == 0 && distance < end; };
   return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && fits(m.ld) && (m.batch == 1 || fits(m.stride));
+}
+
+// Whether it can be reached by every eighth row, without a copy. What lies before a row, back to a multiple
+// of 16 bytes, is read with it: that must be the row before, which only rows without gaps have there.
+inline bool eighths_fit(const Operand& m) {
+  Operand rows = m;
+  rows.ld *= EIGHTH;
+  return m.rows >= EIGHTH && m.ld == m.cols && fits_tensor_map(rows);
 }
 
 // `from` to rows ld_to and matrices stride_to elements apart. `across` threads share a row, a power of two;
@@ -85,7 +93,7 @@ struct Copies {
   Copy of[2];
 };
 
-// A thread copies a group of each of ROWS rows at a time.
+// A thread copies one group at a time: with more, of which a block has fewer, large matrices take longer.
 __global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is copied here
@@ -94,26 +102,17 @@ __global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
   const Copy& copy = copies.of[second];
   const Operand& from = copy.from;
   const bool side_by_side = from.ld == from.cols;  // rows: nothing between them that must not be read
-  const int rows = THREADS / copy.across, block = blockIdx.x - (second ? first_blocks : 0);
-  const int row0 = block * rows * ROWS + threadIdx.x / copy.across;
+  const int block = blockIdx.x - (second ? first_blocks : 0);
+  const int row = block * (THREADS / copy.across) + threadIdx.x / copy.across;
+  if (row >= from.rows) return;
   for (int matrix = blockIdx.y; matrix < from.batch; matrix += gridDim.y) {
     const bf16* begin = from.data + matrix * from.stride;
     const bf16* end = begin + (from.rows - 1) * from.ld + from.cols;
-    bf16* to = copy.to + matrix * copy.stride_to;
+    const bf16* own = begin + row * from.ld;
+    bf16* to = copy.to + matrix * copy.stride_to + row * copy.ld_to;
     for (int col = threadIdx.x % copy.across * GROUP; col < from.cols; col += copy.across * GROUP) {
-      float4 groups[ROWS];
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        const int row = row0 + i * rows;
-        if (row >= from.rows) continue;
-        const bf16* own = begin + row * from.ld;
-        groups[i] = load8(own + col, side_by_side ? begin : own, side_by_side ? end : own + from.cols);
-      }
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        const int row = row0 + i * rows;
-        if (row < from.rows) float4_at(reinterpret_cast<float*>(to + row * copy.ld_to + col)) = groups[i];
-      }
+      const float4 group = load8(own + col, side_by_side ? begin : own, side_by_side ? end : own + from.cols);
+      float4_at(reinterpret_cast<float*>(to + col)) = group;
     }
   }
 }
@@ -121,11 +120,11 @@ __global__ void __launch_bounds__(THREADS) copy_rows(Copies copies) {
 constexpr unsigned MOST_Y = 65535;  // blocks of a grid
 
 // A and B with rows that the Tensor Memory Accelerator can reach: themselves, or copies, which one launch
-// makes. Throws OutOfMemory, CudaError.
+// makes. keeps_a: A is reached by every eighth row. Throws OutOfMemory, CudaError.
 struct Operands {
   Operand a, b;
 };
-Operands reachable(const Operand& a, const Operand& b, bool overlaps) {
+Operands reachable(const Operand& a, const Operand& b, bool keeps_a, bool overlaps) {
   static Workspace<bf16> a_workspace("aligned A"), b_workspace("aligned B");
   Operands result{a, b};
   Copies copies{};
@@ -138,12 +137,12 @@ Operands reachable(const Operand& a, const Operand& b, bool overlaps) {
     while (across < min(groups, THREADS)) across *= 2;
     const std::int64_t ld = std::int64_t{ceil_div(operand.cols, LINE)} * LINE, stride = ld * operand.rows;
     bf16* to = workspace.at_least(static_cast<std::size_t>(stride) * operand.batch);
-    const int own_blocks = ceil_div(operand.rows, THREADS / across * ROWS);
+    const int own_blocks = ceil_div(operand.rows, THREADS / across);
     copies.of[count++] = {operand, to, ld, stride, across, own_blocks};
     blocks += own_blocks;
     operand.data = to, operand.ld = ld, operand.stride = stride;
   };
-  add(result.a, a_workspace);
+  if (!keeps_a) add(result.a, a_workspace);
   add(result.b, b_workspace);
   if (count == 0) return result;
   const dim3 grid(blocks, min(static_cast<unsigned>(a.batch), MOST_Y));

@@ -5,6 +5,7 @@
 #include "common/cuda/bulk_store.hpp"
 #include "common/cuda/cluster.hpp"
 #include "common/cuda/float2.hpp"
+#include "common/cuda/float4.hpp"
 #include "common/cuda/named_barrier.hpp"
 #include "common/cuda/tensor_copy.hpp"
 #include "common/cuda/tf32.hpp"
@@ -53,41 +54,46 @@ struct Shape {
   using Tiles = tiles::Tiles<BM, BN, STAGES, BUFFERS, TRANSPOSED>;
 };
 
+// Sums get to C by TMA, or are stored by the threads, to which beta times what C has may be added.
+enum class Storing { by_tma, by_threads, onto_c };
+
 // What the blocks compute: splits parts of each matrix of the batch, for which C has a matrix each.
 struct Product {
   int M, N, k_tiles, batch, splits;
   float alpha, beta;
   float* C;  // [batch][splits][M][N]
   std::int64_t ldc, strideC;
+  int shift;  // of A's second row against multiples of 16 bytes, in elements
 };
 
-// A part of a tile of C: k-tiles first to first + count - 1.
+// A part of a tile of C, whose rows are row0, row0 + APART, …: k-tiles first to first + count - 1.
 struct Work {
   int matrix, split, row0, col0, first, count;
 };
 
 // The part with that number. SHARERS blocks of a cluster have tiles one below the other; this one's has that
 // rank among them.
-template <typename S, int SHARERS>
+template <typename S, int SHARERS, int APART>
 __device__ __forceinline__ Work find_work(const Product& p, int number, int rank) {
   constexpr int height = BAND / SHARERS;
-  const int tiles_m = ceil_div(p.M, SHARERS * S::BM), tiles_n = ceil_div(p.N, S::BN);
+  const int tiles_m = ceil_div(p.M, SHARERS * S::BM * APART) * APART, tiles_n = ceil_div(p.N, S::BN);
   const int split = number % p.splits, tile = number / p.splits;  // a cluster has all parts of a tile
   const int in_matrix = tile % (tiles_m * tiles_n);
   const int band = in_matrix / (height * tiles_n), in_band = in_matrix % (height * tiles_n);
   const int rows = min(height, tiles_m - band * height);
   const int column = band % 2 == 0 ? in_band / rows : tiles_n - 1 - in_band / rows;
+  const int row = (band * height + in_band % rows) * SHARERS + rank;
   const int share = p.k_tiles / p.splits, longer = p.k_tiles % p.splits;  // the first ones take one more
   return {tile / (tiles_m * tiles_n),
           split,
-          ((band * height + in_band % rows) * SHARERS + rank) * S::BM,
+          row / APART * APART * S::BM + row % APART,
           column * S::BN,
           split * share + min(split, longer),
           share + (split < longer ? 1 : 0)};
 }
-template <typename S, int SHARERS>
+template <typename S, int SHARERS, int APART>
 __host__ __device__ int units_of(const Product& p) {
-  return ceil_div(p.M, SHARERS * S::BM) * ceil_div(p.N, S::BN) * p.batch * p.splits;
+  return ceil_div(p.M, SHARERS * S::BM * APART) * APART * ceil_div(p.N, S::BN) * p.batch * p.splits;
 }
 
 // C = alpha * sums + beta * C for a thread's sums of a transposed tile. Eight lanes have neighbours in a row
@@ -106,20 +112,36 @@ __device__ __forceinline__ void store_transposed(const Product& p, const Work& w
 
 // The same of a tile as it is, by way of buffers in shared memory: from there TMA takes all 64 rows of a
 // warpgroup, or each warp its 16 rows, each row as 128 bytes side by side.
-template <typename S, bool TMA>
+template <typename S, Storing HOW, int APART>
 __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, const Work& work,
                                       int warpgroup, float (&buffers)[S::BUFFERS][MM][STORED],
                                       float (&sums)[S::SUMS]) {
+  constexpr bool TMA = HOW == Storing::by_tma, READS_C = HOW == Storing::onto_c;
   constexpr int BUFFERS = S::BUFFERS, TOGETHER = BUFFERS / 2;  // TMA reads half, the others are filled
   const int thread = threadIdx.x % 128, matrix = work.matrix * p.splits + work.split;
-  const int row0 = work.row0 + warpgroup * MM;  // the warpgroup's first row
-  const int swap = thread / 4 % 2 * 8;          // as in step 36: of lanes of odd rows, another order
+  const int row0 = work.row0 + warpgroup * MM * APART;  // the warpgroup's first row
+  const int swap = thread / 4 % 2 * 8;                  // as in step 36: of lanes of odd rows, another order
   if (TMA && p.alpha != 1.0f) {
 #pragma unroll
     for (float& sum : sums) sum *= p.alpha;
   }
+  // Without TMA, a warp has 16 rows of C, a lane one column of a part; what C has there is read a part ahead.
+  constexpr int ROWS = 16, PARTS = S::BN / STORED;
+  const int first = thread / 32 * ROWS, lane = thread % 32, top = row0 + first * APART;
+  float* C = p.C + matrix * p.strideC + top * p.ldc + work.col0 + lane;  // [M][N]
+  float old[2][ROWS]{};                                                  // of this part and the next
+  const auto read = [&](int part) {
+    if constexpr (READS_C) {
+      if (part == PARTS || work.col0 + part * STORED + lane >= p.N) return;
 #pragma unroll
-  for (int part = 0; part < S::BN / STORED; ++part) {
+      for (int row = 0; row < ROWS; ++row) {
+        if (row * APART < p.M - top) old[part % 2][row] = C[row * APART * p.ldc + part * STORED];
+      }
+    }
+  };
+  read(0);
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part) {
     const int col0 = work.col0 + part * STORED;
     if (!TMA && col0 >= p.N) break;
     auto& buffer = buffers[part % BUFFERS];
@@ -148,15 +170,17 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       // The warp's rows are full, and all its lanes are done with the one before. All are read before the
       // first is stored: a load does not wait for a store, nor for the load before.
       __syncwarp();
-      const int first = thread / 32 * 16, lane = thread % 32, rows = p.M - row0 - first;
-      float own[16];
+      read(part + 1);
+      float own[ROWS];
 #pragma unroll
-      for (int row = 0; row < 16; ++row) own[row] = buffer[first + row][swizzle_128B(first + row, lane)];
+      for (int row = 0; row < ROWS; ++row) {
+        own[row] = p.alpha * load_now(&buffer[first + row][swizzle_128B(first + row, lane)]);
+      }
       if (col0 + lane >= p.N) continue;
-      float* C = p.C + matrix * p.strideC + (row0 + first) * p.ldc + col0 + lane;  // [M][N]
 #pragma unroll
-      for (int row = 0; row < 16; ++row) {
-        if (row < rows) update(C[row * p.ldc], own[row], p.alpha, p.beta);
+      for (int row = 0; row < ROWS; ++row) {
+        if constexpr (READS_C) own[row] += p.beta * old[part % 2][row];
+        if (row * APART < p.M - top) C[row * APART * p.ldc + part * STORED] = own[row];
       }
     }
   }

@@ -20,7 +20,7 @@ constexpr ProductShape product(int M, int N, int K, int batch = 1) {
 }
 constexpr const TileTime& time_of(Tile tile) { return TILES[static_cast<int>(tile)]; }
 constexpr double estimate_of(const ProductShape& p, const Choice& choice) {
-  return estimate(p, time_of(choice.tile), choice.splits, choice.in_pairs, H100);
+  return estimate(p, choice, H100);
 }
 
 TEST(EveryShape, ATileIsARowOfTheTable) {
@@ -31,7 +31,8 @@ TEST(EveryShape, ATileIsARowOfTheTable) {
 TEST(EveryShape, LargeProductsTakeLargeWholeTiles) {
   static_assert(choose(product(8192, 8192, 8192), H100).tile == Tile::t128x256, "also when compiling");
   for (const int n : {4096, 8192, 16384}) {
-    const auto [tile, splits, in_pairs] = choose(product(n, n, n), H100);
+    const auto [tile, splits, in_pairs, apart] = choose(product(n, n, n), H100);
+    EXPECT_EQ(apart, 1) << n;
     EXPECT_EQ(tile, Tile::t128x256) << n;
     EXPECT_EQ(splits, 1) << n;
     EXPECT_FALSE(in_pairs) << n;
@@ -128,7 +129,7 @@ TEST(EveryShape, ItsTableOfShapesMakesTheCpuDeviceChooseEveryTile) {
   std::ifstream table(PROJECT_ROOT "/tests/shapes_every_shape_bf16.txt");
   for (std::string line; std::getline(table, line);) {
     if (line.empty() || line[0] == '#') continue;
-    const auto [tile, splits, in_pairs] = choose(read_problem(line), cpu_device);
+    const auto [tile, splits, in_pairs, apart] = choose(read_problem(line), cpu_device);
     chosen.insert({tile, splits > 1, in_pairs});
   }
   const auto has = [&](Tile tile, bool split, bool in_pairs) {
