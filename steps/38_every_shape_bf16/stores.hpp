@@ -125,21 +125,10 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
 #pragma unroll
     for (float& sum : sums) sum *= p.alpha;
   }
-  // Without TMA, a warp has 16 rows of C, a lane one column of a part; what C has there is read a part ahead.
+  // Without TMA, a warp has 16 rows of C, a lane one column of a part.
   constexpr int ROWS = 16, PARTS = S::BN / STORED;
   const int first = thread / 32 * ROWS, lane = thread % 32, top = row0 + first * APART;
   float* C = p.C + matrix * p.strideC + top * p.ldc + work.col0 + lane;  // [M][N]
-  float old[2][ROWS]{};                                                  // of this part and the next
-  const auto read = [&](int part) {
-    if constexpr (READS_C) {
-      if (part == PARTS || work.col0 + part * STORED + lane >= p.N) return;
-#pragma unroll
-      for (int row = 0; row < ROWS; ++row) {
-        if (row * APART < p.M - top) old[part % 2][row] = C[row * APART * p.ldc + part * STORED];
-      }
-    }
-  };
-  read(0);
 #pragma unroll
   for (int part = 0; part < PARTS; ++part) {
     const int col0 = work.col0 + part * STORED;
@@ -168,18 +157,23 @@ __device__ __forceinline__ void store(const Product& p, const TensorMap& map_c, 
       }
     } else {
       // The warp's rows are full, and all its lanes are done with the one before. All are read before the
-      // first is stored: a load does not wait for a store, nor for the load before.
+      // first is stored, and so are C's: a load does not wait for a store, nor for the load before.
       __syncwarp();
-      read(part + 1);
-      float own[ROWS];
+      float own[ROWS], old[ROWS] = {};
 #pragma unroll
       for (int row = 0; row < ROWS; ++row) {
         own[row] = p.alpha * load_now(&buffer[first + row][swizzle_128B(first + row, lane)]);
       }
       if (col0 + lane >= p.N) continue;
+      if constexpr (READS_C) {
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) {
+          if (row * APART < p.M - top) old[row] = C[row * APART * p.ldc + part * STORED];
+        }
+      }
 #pragma unroll
       for (int row = 0; row < ROWS; ++row) {
-        if constexpr (READS_C) own[row] += p.beta * old[part % 2][row];
+        if constexpr (READS_C) own[row] += p.beta * old[row];
         if (row * APART < p.M - top) C[row * APART * p.ldc + part * STORED] = own[row];
       }
     }
