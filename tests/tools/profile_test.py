@@ -303,4 +303,5 @@ def test_mistakes(tool, environment, tmp_path):
 def test_names_that_ncu_spells_otherwise():
     alike = counters_record.alike
     assert alike("_::fp32::gemm<1, true, _::Find<1> >") == alike("gemm<true, true, Find<true>>")
+    assert alike("gemm<1, (_::Storing)0>") == alike("gemm<1, 0>")
     assert alike("gemm<2, true>") != alike("gemm<1, true>")
