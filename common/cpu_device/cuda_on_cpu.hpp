@@ -63,15 +63,22 @@ void note_noncoherent_load(const void* address, unsigned bytes);
 // vectors and arrays stay unknown to other functions: accesses to these the compiler does not report. A
 // misaligned address is a fault, as on a GPU, and must not be one of the host's.
 void report_misaligned_copy(unsigned bytes);
+// They may lie over any other type. Not one type of a template's parameter: GCC then forgets may_alias.
+typedef unsigned Bits8 __attribute__((vector_size(8), aligned(8), may_alias));
+typedef unsigned Bits16 __attribute__((vector_size(16), aligned(8), may_alias));
 template <std::size_t bytes>
 inline __attribute__((always_inline)) void copy_vector(void* to, const void* from) {
-  using Bits __attribute__((vector_size(bytes), aligned(8), may_alias)) = unsigned;
 #ifndef __SANITIZE_THREAD__
   const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
   if (bits % bytes != 0) [[unlikely]]
     report_misaligned_copy(bytes);
 #endif
-  *static_cast<Bits*>(to) = *static_cast<const Bits*>(from);
+  static_assert(bytes == 8 || bytes == 16);
+  if constexpr (bytes == 8) {
+    *static_cast<Bits8*>(to) = *static_cast<const Bits8*>(from);
+  } else {
+    *static_cast<Bits16*>(to) = *static_cast<const Bits16*>(from);
+  }
 }
 
 // memcpy() and memset() of a kernel, which report what they touch: the compiler reports nothing of its own.
