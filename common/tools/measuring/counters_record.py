@@ -176,8 +176,8 @@ def without_namespaces(kernel: str) -> str:
 
 
 def alike(kernel: str) -> str:
-    """The same for nvdisasm's spelling and ncu's, which has `>>`, bool for an int argument of 0 or 1, and of an
-    enumerator no type."""
+    """The same for nvdisasm's spelling and ncu's, which has `>>`, bool for an int argument of 0 or 1, and no
+    type of an enumerator."""
     untyped = re.sub(r"\(\w+\)(?=\d)", "", without_namespaces(kernel))
     return short_name(untyped).replace("> >", ">>")
 
