@@ -51,6 +51,7 @@ def kernels_everywhere(built):
 # As their pages say: outside of the loop, where threads store C themselves; in a splitting pass.
 SPILL = (
     "35_persistent gemm_persistent<true>",
+    "38_every_shape_bf16 gemm_tiles<_::tiles::Shape<128, 256, 3, 4>, 1, (_::tiles::Storing)2, 1>",
     "46_guard gemm_split<false>",
     "47_every_shape split_lines<256, ",
 )
