@@ -122,14 +122,12 @@ __global__ void __launch_bounds__(THREADS, 1)
   for (int number = first_unit; number < units; number += step) {
     const Work work = next;
     float sums[S::SUMS];
-    int before = 0;  // the stage of the k-tile before
+    const int first_k_tile = number / step % 2 == 1 ? work.count - 1 : 0;  // when k = 0 comes
+    int before = 0;                                                        // the stage of the k-tile before
     for (int i = 0; i < work.count; ++i) {
       mbarrier_wait(&tiles.full[stage], parity);
-      if constexpr (APART > 1) {
-        const bool backwards = number / step % 2 == 1;
-        if (i == (backwards ? work.count - 1 : 0)) {
-          clear_columns<S>(tiles.A[stage], warpgroup, shift_of<APART>(p, work));
-        }
+      if (APART > 1 && i == first_k_tile) {
+        clear_columns<S>(tiles.A[stage], warpgroup, shift_of<APART>(p, work));
       }
       wgmma_fence();
       const auto a = first_a + stage * unsigned{sizeof tiles.A[0]},
@@ -207,7 +205,9 @@ void run(const GemmBf16& g, const passes::Operand& a, const passes::Operand& b, 
                       .cluster = dim3(SHARERS),
                       .overlaps_previous = overlaps};
   auto kernel = gemm_tiles<S, SHARERS, Storing::by_threads, APART>;
-  if (p.beta != 0.0f && !S::TRANSPOSED) kernel = gemm_tiles<S, SHARERS, Storing::onto_c, APART>;
+  if constexpr (!S::TRANSPOSED) {  // whose tiles have no buffers: their threads store and add alike
+    if (p.beta != 0.0f) kernel = gemm_tiles<S, SHARERS, Storing::onto_c, APART>;
+  }
   TensorMap map_c{};
   if constexpr (!S::TRANSPOSED && APART == 1) {
     if (by_tma) {
