@@ -1,6 +1,7 @@
 """The pictures to play with, in a real browser: what they show is what was recorded, whichever way a reader
 chooses it. Skipped where there is no Chromium."""
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -123,8 +124,9 @@ def requests_of(recording):
     source = Context(BUILD, "").kernel(recording.step).read_text()
     space = "shared" if any(line.space == "shared" for line in recording.lines) else "global"
     sizes = {"A": [recording.m, recording.k], "B": [recording.k, recording.n]}
+    declared = functools.cache(lambda array: extents(source, array))
     for line, request in recording.of(("load", "ldmatrix"), space):
-        dims = sizes[line.array] if space == "global" else extents(source, line.array)
+        dims = sizes[line.array] if space == "global" else declared(line.array)
         lanes = [[] for _ in request.addresses]
         for lane, element, address in request.words(line):
             place, rest = (), address // 4
