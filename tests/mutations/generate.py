@@ -1,5 +1,6 @@
 """The mutants of a kernel's file or of a header: one small change each."""
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ class Mutant:
     end: int
     source: str
 
-    @property
+    @functools.cached_property
     def group(self) -> str:
         """The step whose file it is, or "common"."""
         first, second = self.file.split("/")[:2]
@@ -154,6 +155,11 @@ def conditions(code: str) -> Iterator[tuple[int, int]]:
         yield found.end(), operand(code, found.end(), True, stops)
 
 
+def is_declared(code: str, at: int) -> bool:
+    """Whether the name there is being declared: what stands before it says so."""
+    return bool(DECLARED.search(code[max(at - 200, 0) : at]))
+
+
 def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
     """(operator, begin, end, new text) of every change."""
     waits = [
@@ -179,7 +185,7 @@ def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
     for group in CONFUSED:
         names = [name for name in group.split() if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)]
         for found in re.finditer(rf"(?<!\w)(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?!\w)", code):
-            if not DECLARED.search(code[: found.start()]):
+            if not is_declared(code, found.start()):
                 for other in names:
                     if other != found[0]:
                         yield "index", *found.span(), other
@@ -197,7 +203,7 @@ def changes(code: str) -> Iterator[tuple[str, int, int, str]]:
         for begin, stop in ((found.end(), comma), (comma + 1, end)):
             yield "guard", found.start(), end + 1, code[slice(*trimmed(code, begin, stop))]
     for found in re.finditer(r"(?<![\w.])(g\.)?(alpha|beta)\b", code):
-        if not DECLARED.search(code[: found.start()]):
+        if not is_declared(code, found.start()):
             other = "beta" if found[2] == "alpha" else "alpha"
             for new in ("1.0f", "0.0f", (found[1] or "") + other):
                 yield "alpha, beta", *found.span(), new

@@ -107,8 +107,8 @@ class Builder:
         program = build / "steps" / step / "run"
         if "observed" not in self.commands.units:
             raise UsageError(f"{build} cannot observe {step}; configure it with GCC, then compile")
-        if not program.exists():
-            raise UsageError(f"{program} is missing; compile first")
+        if missing := [path for path in (program, *self.commands.linked) if not path.exists()]:
+            raise UsageError(f"{missing[0]} is missing; compile first")
         self.problems = problems_of(step)
         self.table = hashlib.sha256("\n".join(self.problems).encode()).hexdigest()
         # What a verdict depends on, but for the mutant and the problems.
