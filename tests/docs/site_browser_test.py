@@ -134,8 +134,8 @@ def smallest_text(svg: Path) -> float:
     return min(map(float, sizes), default=math.inf) * width / view
 
 
-# To load a page takes longest: it is loaded on a desktop and then laid out for a phone. The pages that have all
-# that a page may have are loaded on a phone, too.
+# To load a page takes longest: it is loaded on a desktop and then laid out for a phone. The pages of the
+# sample are loaded on a phone, too.
 @pytest.mark.parametrize(
     ("name", "widths"), [("docs", (DESKTOP, PHONE)), ("sample", (DESKTOP, PHONE)), ("sample", (PHONE,))]
 )
