@@ -95,7 +95,8 @@ def matches(instruction: Instruction, pattern: str) -> bool:
 
 
 def count(instructions: list[Instruction], pattern: str) -> int:
-    return sum(matches(i, pattern) for i in instructions)
+    first = pattern.split(".")[0]
+    return sum(i.mnemonic == first and matches(i, pattern) for i in instructions)
 
 
 @cache
