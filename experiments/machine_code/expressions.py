@@ -148,10 +148,14 @@ def operand_value(text: str, get: Get) -> Sum:
     return parsed_operand(text)(get)
 
 
+def always(value: Sum) -> Callable[[Get], Sum]:
+    return lambda get: value
+
+
 @cache
 def parsed_operand(text: str) -> Callable[[Get], Sum]:
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
-        return lambda get, value=number(int(text, 16)): value
+        return always(number(int(text, 16)))
     match = NAME.fullmatch(text)
     if match is None:
         names = sorted(registers(text, 1))
@@ -159,12 +163,12 @@ def parsed_operand(text: str) -> Callable[[Get], Sum]:
         return lambda get: of_atom("operand", shape, *(get(name) for name in names))
     sign, inverted, kind, n = match.groups()
     if n == "T":
-        return lambda get, value=of_atom("false" if inverted else "true"): value
+        return always(of_atom("false" if inverted else "true"))
     name = f"{kind}{n}"
     if inverted:
         return lambda get: of_atom("not", number(0) if n == "Z" else get(name))
     if n == "Z":
-        return lambda get, value=number(0): value
+        return always(number(0))
     return (lambda get: times(get(name), -1)) if sign else (lambda get: get(name))
 
 

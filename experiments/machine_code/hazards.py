@@ -84,7 +84,7 @@ class Hazard:
         return f"{self.offset:x}: {self.text}"
 
 
-# By register and the offset of the instruction that it belongs to, the counters any of which says: it is done.
+# By register and the instruction that it belongs to, the counters any of which says that it is done.
 UnderWay = dict[str, dict[int, frozenset[int]]]
 
 

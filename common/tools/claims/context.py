@@ -94,6 +94,7 @@ class Context:
 
     # ---- Steps and their files
 
+    @once
     def steps(self) -> list[str]:
         return all_steps(self.root)
 
@@ -202,7 +203,7 @@ class Context:
     def _kept(self, step: str, prefix: str, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         """What `make` makes with the step's program, kept in <build>/xray-cache for as long as that stays the
         same."""
-        program = self.program(step)
+        program = self.program(step).resolve()
         status = program.stat()
         cache = (program.parents[2] if step != MINE else program.parent) / "xray-cache"
         kept = cache / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}.json"

@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -277,9 +277,14 @@ class RegisterReads:
 
 def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
     """By the operand's place: the register's number and whether it is marked .reuse."""
+    return _source_registers(instruction.operands, instruction.mnemonic != "ISETP")
+
+
+@lru_cache(maxsize=1 << 16)
+def _source_registers(operands: tuple[str, ...], has_result: bool) -> dict[int, tuple[int, bool]]:
     found: dict[int, tuple[int, bool]] = {}
-    operands = [o for o in instruction.operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
-    for place, operand in enumerate(operands[1:] if instruction.mnemonic != "ISETP" else operands):
+    registers = [o for o in operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
+    for place, operand in enumerate(registers[has_result:]):
         match = REGISTER.fullmatch(operand)
         if match:
             found[place] = (int(match[1]), match[2] is not None)
