@@ -86,7 +86,7 @@ def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = N
 
 
 def targets_of_ways_back(edges: list[list[int]]) -> set[int]:
-    """Where, depth first, an edge leads to a block on the way to its own: all headers of loops are among them."""
+    """Where, depth first, an edge leads to a block on the way to its own: among them all headers of loops."""
     found: set[int] = set()
     on_the_way, seen = {0}, {0}
     todo = [(0, iter(edges[0]))] if edges else []
