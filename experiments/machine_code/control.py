@@ -17,8 +17,8 @@ NVIDIA does not document these. The places of the bits follow from what nvdisasm
 what they do, from published microbenchmarks and from what ptxas writes, which hazards.py is held against.
 """
 
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 from machine_code.bits import Field
 
@@ -50,13 +50,18 @@ class Control:
     @classmethod
     def of(cls, word: int) -> "Control":
         """What an instruction's 128 bits say."""
-        return cls(**{name: place.get(word) for name, place in PLACES.items()})
+        return _control(ALL_PLACES.get(word))
 
     def put(self, word: int) -> int:
         """The instruction with this control word. ValueError for a number that has no room."""
-        for part in fields(self):
-            word = PLACES[part.name].put(word, getattr(self, part.name))
-        return word
+        return ALL_PLACES.put(word, self._bits)
+
+    @cached_property
+    def _bits(self) -> int:
+        word = 0
+        for name, place in PLACES.items():
+            word = place.put(word, getattr(self, name))
+        return ALL_PLACES.get(word)
 
     @cached_property
     def waits(self) -> set[int]:
@@ -71,6 +76,12 @@ class Control:
             f" read {barrier.get(self.read_barrier, self.read_barrier)}"
             f" wait {''.join(map(str, sorted(self.waits))) or '-':6}"
         )
+
+
+@cache  # there are few, and each is asked for often
+def _control(bits: int) -> Control:
+    word = ALL_PLACES.put(0, bits)
+    return Control(**{name: place.get(word) for name, place in PLACES.items()})
 
 
 def cycles(control: Control) -> int:

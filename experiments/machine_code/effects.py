@@ -7,7 +7,7 @@ An instruction that is not in these tables is an error, not a guess.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property
 
 from tools.machine_code.listing import Instruction, SassError
 
@@ -55,6 +55,11 @@ class Effects:
 
     reads: frozenset[str]
     writes: frozenset[str]
+
+    @cached_property
+    def guards(self) -> frozenset[str]:
+        """Those that the predicates it writes make: "@P1", "@!P1"."""
+        return frozenset(f"{mark}{name}" for name in self.writes if "P" in name for mark in ("@", "@!"))
 
 
 def results(i: Instruction) -> int:
@@ -106,10 +111,11 @@ def width(i: Instruction, result: bool, place: int) -> int:
     return 1
 
 
-def registers(operand: str, count: int) -> set[str]:
+@cache
+def registers(operand: str, count: int) -> frozenset[str]:
     """Those that an operand names. Of an address, each by itself; R4.64 and descriptors are pairs."""
     if operand == "PR":
-        return set(ALL_PREDICATES)
+        return ALL_PREDICATES
     in_brackets = "[" in operand
     found = {f"{kind}{number}" for kind, number in PREDICATE.findall(operand)}
     for match in REGISTER.finditer(operand):
@@ -117,12 +123,20 @@ def registers(operand: str, count: int) -> set[str]:
         wide = 2 if pair else count if not in_brackets or operand == f"[{match[0]}]" else 1
         zero = 255 if match[1] == "R" else 63
         found |= {f"{match[1]}{n}" for n in range(int(match[2]), int(match[2]) + wide) if n < zero}
-    return found
+    return frozenset(found)
 
 
-@lru_cache(maxsize=1 << 16)
+KNOWN: dict[str, Effects] = {}  # by the text of the instruction
+
+
 def effects(i: Instruction) -> Effects:
     """Raises SassError for an instruction that is not known here."""
+    if (known := KNOWN.get(i.text)) is None:
+        known = KNOWN[i.text] = work_out(i)
+    return known
+
+
+def work_out(i: Instruction) -> Effects:
     count = results(i)
     writes, reads = set(), set()
     for operand in i.operands[:count]:

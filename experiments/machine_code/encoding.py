@@ -11,6 +11,7 @@ word.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tools.machine_code.listing import Instruction, SassError, parse_instruction
 
@@ -53,7 +54,7 @@ WIDTH = Field(73, 3)  # of a load
 TRY_WAIT, PLAIN_ADDRESS = Field(72, 1), Field(70, 1)  # of SYNCS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """An instruction by its name: the operation's number, where its operands go, and what is always the same.
 
@@ -302,22 +303,28 @@ def encode(instruction: Instruction, control: Control) -> int:
     row = BY_NAME.get(instruction.opcode)
     if row is None:
         raise NotExpressible(f"there is no row for {instruction.opcode}")
-    encoder = Encoder(row, instruction.offset)
+    place = instruction.offset if "j" in row.operands else 0
     try:
-        for field_, value in row.fixed:
-            encoder.put(field_, value)
-        predicate = (instruction.predicate or "@PT").removeprefix("@")
-        if row.uniform and not instruction.predicate:
-            predicate = "UPT"
-        encoder.put(PREDICATE, encoder.predicate(predicate, PREDICATE_NOT))
-        for letter, text in pair_up(row, instruction.operands):
-            encoder.operand(letter, text)
-        kind = encoder.kind if row.kind is None else row.kind
-        encoder.put(OPERATION, row.operation)
-        encoder.put(KIND, kind)
-        return control.put(encoder.word)
+        return control.put(encode_row(row, instruction.predicate, instruction.operands, place))
     except (NotExpressible, ValueError) as error:
         raise NotExpressible(f"{instruction.text}: {error}") from None
+
+
+@lru_cache(maxsize=1 << 16)
+def encode_row(row: Row, predicate: str | None, operands: tuple[str, ...], place: int) -> int:
+    """The bits without those of the control word."""
+    encoder = Encoder(row, place)
+    for field_, value in row.fixed:
+        encoder.put(field_, value)
+    if not predicate:
+        predicate = "@UPT" if row.uniform else "@PT"
+    encoder.put(PREDICATE, encoder.predicate(predicate.removeprefix("@"), PREDICATE_NOT))
+    for letter, text in pair_up(row, operands):
+        encoder.operand(letter, text)
+    kind = encoder.kind if row.kind is None else row.kind
+    encoder.put(OPERATION, row.operation)
+    encoder.put(KIND, kind)
+    return encoder.word
 
 
 def encode_text(text: str, offset: int, control: Control) -> int:

@@ -71,7 +71,7 @@ def number(value: int) -> Sum:
 
 
 def of_atom(*atom: Hashable) -> Sum:
-    return make(0, [(atom, 1)])
+    return Sum(0, frozenset([(atom, 1)]))
 
 
 @cache
@@ -136,6 +136,7 @@ def shifted_right(value: Sum, bits: int) -> Sum:
 
 Get = Callable[[str], Sum]  # what a register holds
 NAME = re.compile(r"(-?)(!?)(U?[RP])(\d+|Z|T)(?:\.reuse)?")
+COMPARISON = re.compile(r"(U?ISETP\.)(EQ|LT|LE)(\.(?:U32\.)?AND)")
 COPIES = {"MOV", "UMOV", "R2UR", "IMAD.MOV", "IMAD.MOV.U32"}
 OPPOSITE = {"EQ": "NE", "LT": "GE", "LE": "GT"}
 SUMS = {"IADD3", "UIADD3", "VIADD", "IMAD.IADD"}
@@ -144,24 +145,31 @@ PRODUCTS = {"IMAD", "IMAD.U32", "IMAD.SHL.U32"}
 
 def operand_value(text: str, get: Get) -> Sum:
     """Of a source operand: a register, a predicate, a number; else something opaque."""
+    return parsed_operand(text)(get)
+
+
+def always(value: Sum) -> Callable[[Get], Sum]:
+    return lambda get: value
+
+
+@cache
+def parsed_operand(text: str) -> Callable[[Get], Sum]:
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
-        return number(int(text, 16))
+        return always(number(int(text, 16)))
     match = NAME.fullmatch(text)
     if match is None:
-        return opaque_operand(text, get)
+        names = sorted(registers(text, 1))
+        shape = re.sub(r"\b(UR|R|UP|P)\d+\b", r"\1", text)
+        return lambda get: of_atom("operand", shape, *(get(name) for name in names))
     sign, inverted, kind, n = match.groups()
     if n == "T":
-        return of_atom("true") if not inverted else of_atom("false")
-    value = number(0) if n == "Z" else get(f"{kind}{n}")
+        return always(of_atom("false" if inverted else "true"))
+    name = f"{kind}{n}"
     if inverted:
-        return of_atom("not", value)
-    return times(value, -1) if sign else value
-
-
-def opaque_operand(text: str, get: Get) -> Sum:
-    names = sorted(registers(text, 1))
-    shape = re.sub(r"\b(UR|R|UP|P)\d+\b", r"\1", text)
-    return of_atom("operand", shape, *(get(name) for name in names))
+        return lambda get: of_atom("not", number(0) if n == "Z" else get(name))
+    if n == "Z":
+        return always(number(0))
+    return (lambda get: times(get(name), -1)) if sign else (lambda get: get(name))
 
 
 def evaluate(i: Instruction, get: Get) -> list[Sum]:
@@ -171,7 +179,7 @@ def evaluate(i: Instruction, get: Get) -> list[Sum]:
     """
     count = results(i)
     sources = [operand_value(text, get) for text in i.operands[count:]]
-    comparison = re.fullmatch(r"(U?ISETP\.)(EQ|LT|LE)(\.(?:U32\.)?AND)", i.opcode)
+    comparison = COMPARISON.fullmatch(i.opcode)
     if comparison and sources[-1] == of_atom("true"):  # as the opposite of its opposite
         opposite = f"{comparison[1]}{OPPOSITE[comparison[2]]}{comparison[3]}"
         return [of_atom("not", of_atom("result", n, opposite, *sources)) for n in range(count)]

@@ -31,6 +31,7 @@ QUEUE = names("LD LDG LDGSTS LDL LDS LDSM RED REDG SHFL ST STG STL STS ATOM ATOM
 # One unit, in order: what comes out last has come out after all before it.
 CONVERSIONS = {"MUFU", "F2I", "I2F"}
 OLD = 64  # cycles after which a result of fixed latency is there in any case
+RAISED = 2  # cycles after which a counter has gone up
 
 # Cycles from the start of an instruction of fixed latency to the first that may use its result. Measured: the
 # least that ptxas leaves, in all kernels of this project (tests/machine_code holds it to that).
@@ -83,32 +84,48 @@ class Hazard:
         return f"{self.offset:x}: {self.text}"
 
 
-Key = tuple[str, int]  # register, offset of the instruction that it belongs to
+# By register and the instruction that it belongs to, the counters any of which says that it is done.
+UnderWay = dict[str, dict[int, frozenset[int]]]
 
 
 @dataclass
 class State:
     """What is under way, at a point of the program."""
 
-    young: dict[Key, int] = field(default_factory=dict)  # results of fixed latency: cycles since the start
-    # By register and instruction, the counters any of which says that it is done.
-    writing: dict[Key, frozenset[int]] = field(default_factory=dict)
-    reading: dict[Key, frozenset[int]] = field(default_factory=dict)
-    raised: dict[int, int] = field(default_factory=dict)  # counters that went up less than 2 cycles ago
+    now: int = 0  # cycles
+    young: dict[str, dict[int, int]] = field(default_factory=dict)  # results of fixed latency: their start
+    writing: UnderWay = field(default_factory=dict)
+    reading: UnderWay = field(default_factory=dict)
+    raised: dict[int, int] = field(default_factory=dict)  # when a counter went up
 
     def copy(self) -> "State":
-        return State(dict(self.young), dict(self.writing), dict(self.reading), dict(self.raised))
+        """The same, at cycle 0, without what is no longer young."""
+        young = {
+            register: kept
+            for register, starts in self.young.items()
+            if (kept := {at: start - self.now for at, start in starts.items() if self.now - start < OLD})
+        }
+        raised = {counter: up - self.now for counter, up in self.raised.items() if self.now - up < RAISED}
+        writing, reading = (
+            {register: dict(of) for register, of in under_way.items() if of}
+            for under_way in (self.writing, self.reading)
+        )
+        return State(0, young, writing, reading, raised)
 
     def join(self, other: "State") -> bool:
-        """Adds what is under way on another way here; whether that was new."""
+        """Adds what is under way on another way here, both at cycle 0; whether that was new."""
         before = self.copy()
-        for key, age in other.young.items():
-            self.young[key] = min(age, self.young.get(key, age))
-        for mine, theirs in ((self.writing, other.writing), (self.reading, other.reading)):
-            for key, counters in theirs.items():
-                mine[key] = counters & mine.get(key, counters)
-        for counter, age in other.raised.items():
-            self.raised[counter] = min(age, self.raised.get(counter, age))
+        for register, starts in other.young.items():
+            mine = self.young.setdefault(register, {})
+            for at, start in starts.items():
+                mine[at] = max(start, mine.get(at, start))
+        for own, theirs in ((self.writing, other.writing), (self.reading, other.reading)):
+            for register, of in theirs.items():
+                known = own.setdefault(register, {})
+                for at, counters in of.items():
+                    known[at] = counters & known.get(at, counters)
+        for counter, up in other.raised.items():
+            self.raised[counter] = max(up, self.raised.get(counter, up))
         return self != before
 
 
@@ -130,6 +147,7 @@ class Walk:
             todo.remove(k := min(todo))
             state = entry[k].copy()
             found[k] = [hazard for i in self.blocks[k].instructions for hazard in self.step(state, i)]
+            state = state.copy()
             for n in self.blocks[k].next:
                 if entry[n] is None:
                     entry[n] = state.copy()
@@ -142,24 +160,23 @@ class Walk:
         """Carries out an instruction; what is wrong with it."""
         control, done = self.control[i.offset], effects(i)
         wrong = [
-            f"waits for counter {n} before it goes up" for n in sorted(control.waits & state.raised.keys())
+            f"waits for counter {n} before it goes up"
+            for n in sorted(control.waits & state.raised.keys())
+            if state.now - state.raised[n] < RAISED
         ]
-        for under_way in (state.writing, state.reading):
-            for key in [key for key, counters in under_way.items() if counters & control.waits]:
-                del under_way[key]
+        for of in (*state.writing.values(), *state.reading.values()) if control.waits else ():
+            for at in [at for at, counters in of.items() if counters & control.waits]:
+                del of[at]
         wrong += self.too_early(state, i)
         wrong += [
             f"overwrites {register}, which {self.by_offset[at].text} at {at:x} still {what}"
             for what, under_way in (("reads", state.reading), ("writes", state.writing))
-            for register, at in under_way
-            if register in done.writes and not self.in_order(i, self.by_offset[at], what)
+            for register in done.writes & under_way.keys()
+            for at in under_way[register]
+            if not self.in_order(i, self.by_offset[at], what)
         ]
         self.start(state, i)
-        for table, most in ((state.young, OLD), (state.raised, 2)):
-            for key in list(table):
-                table[key] += cycles(control)
-                if table[key] >= most:
-                    del table[key]
+        state.now += cycles(control)
         return [Hazard(i.offset, f"{i.text} {what}") for what in wrong]
 
     @staticmethod
@@ -173,13 +190,14 @@ class Walk:
         reads = effects(i).reads
         wrong = [
             f"reads {register} {age} cycles after {self.by_offset[at].text} at {at:x}, {most} are needed"
-            for (register, at), age in state.young.items()
-            if register in reads and age < (most := self.distance(at, register, i))
+            for register in reads & state.young.keys()
+            for at, start in state.young[register].items()
+            if (age := state.now - start) < (most := self.distance(at, register, i))
         ]
         return wrong + [
             f"reads {register} without a wait for {self.by_offset[at].text} at {at:x}"
-            for register, at in state.writing
-            if register in reads
+            for register in reads & state.writing.keys()
+            for at in state.writing[register]
         ]
 
     def distance(self, producer: int, register: str, consumer: Instruction) -> int:
@@ -190,25 +208,27 @@ class Walk:
         control, done = self.control[i.offset], effects(i)
         written = {control.write_barrier} - {NO_BARRIER}
         read = {control.read_barrier} - {NO_BARRIER} | written
+        fixed = i.mnemonic not in VARIABLE and not written and not read
         for register in done.writes:
-            for key in [key for key in state.young if key[0] == register]:
-                del state.young[key]
-        if i.mnemonic not in VARIABLE and not written and not read:
-            state.young |= dict.fromkeys(((register, i.offset) for register in done.writes), 0)
+            state.young[register] = {i.offset: state.now} if fixed else {}
+        if fixed:
             return
         # In order: what is done with this one is done with those of its kind before it.
         for what, under_way, counters in (
             ("writes", state.writing, written),
             ("reads", state.reading, read),
         ):
-            for key, known in under_way.items():
-                if self.in_order(i, self.by_offset[key[1]], what):
-                    under_way[key] = known | counters
-        state.writing |= dict.fromkeys(((r, i.offset) for r in done.writes), frozenset(written))
-        vectors = (r for r in done.reads if r.startswith("R"))  # the others are read at once
-        state.reading |= dict.fromkeys(((r, i.offset) for r in vectors), frozenset(read))
+            for of in under_way.values() if counters else ():
+                for at, known in of.items():
+                    if self.in_order(i, self.by_offset[at], what):
+                        of[at] = known | counters
+        for register in done.writes:
+            state.writing.setdefault(register, {})[i.offset] = frozenset(written)
+        for register in done.reads:
+            if register.startswith("R"):  # the others are read at once
+                state.reading.setdefault(register, {})[i.offset] = frozenset(read)
         for counter in read:
-            state.raised[counter] = 0
+            state.raised[counter] = state.now
 
 
 def hazards(instructions: list[Instruction], words: list[int], strict: Collection[int] = ()) -> list[Hazard]:

@@ -42,24 +42,23 @@ ALWAYS = "@PT"
 Live = dict[str, frozenset[str]]  # by register, the predicates under which it is wanted: "@P1", "@!P1"
 
 
-def step_back(live: Live, i: Instruction) -> Live:
-    """What is live before an instruction, from what is live after it."""
+def step_back(live: Live, i: Instruction) -> None:
+    """Makes what is live before an instruction of what is live after it."""
     done, guard = effects(i), i.predicate if conditional(i) else ALWAYS
     assert guard
-    new = dict(live)
-    for register in done.writes & live.keys():
-        new[register] = live[register] - {guard} if guard != ALWAYS else frozenset()
-        if not new[register]:
-            del new[register]
-    if changed := {f"{mark}{name}" for name in done.writes if "P" in name for mark in ("@", "@!")}:
+    for register in done.writes:
+        guards = live.pop(register, frozenset())
+        if guard != ALWAYS and (kept := guards - {guard}):
+            live[register] = kept
+    if done.guards:
         # A predicate that gets its value here was another one before.
-        for register, guards in new.items():
-            if guards & changed:
-                new[register] = guards - changed | {ALWAYS}
+        for register, guards in live.items():
+            if guards & done.guards:
+                live[register] = guards - done.guards | {ALWAYS}
+    wanted, predicate = frozenset([guard]), guard.lstrip("@!")
     for register in done.reads:
-        own = ALWAYS if guard.lstrip("@!") == register else guard
-        new[register] = new.get(register, frozenset()) | {own}
-    return new
+        own = wanted if predicate != register else frozenset([ALWAYS])
+        live[register] = live[register] | own if register in live else own
 
 
 def liveness(instructions: list[Instruction]) -> Liveness:
@@ -70,49 +69,64 @@ def liveness(instructions: list[Instruction]) -> Liveness:
     for k, block in enumerate(blocks):
         for n in block.next:
             before[n].append(k)
-    result = Liveness()
     todo = set(range(len(blocks)))  # those of which something may have changed since they were looked at
     while todo:
         todo.remove(k := max(todo))
-        live: Live = {}
-        for n in blocks[k].next:
-            for register, guards in entry[n].items():
-                live[register] = live.get(register, frozenset()) | guards
+        live = live_after(blocks[k], entry)
         for i in reversed(blocks[k].instructions):
-            result.after[i.offset] = frozenset(live)
-            live = step_back(live, i)
-            result.before[i.offset] = frozenset(live)
+            step_back(live, i)
         if live != entry[k]:
             entry[k] = live
             todo.update(before[k])
+    result = Liveness()
+    for block in blocks:
+        live = live_after(block, entry)
+        names = frozenset(live)
+        for i in reversed(block.instructions):
+            result.after[i.offset] = names
+            step_back(live, i)
+            result.before[i.offset] = names = frozenset(live)
     return result
 
 
-def unchanged(blocks: list[Block], definition: Instruction, offset: int) -> bool:
+def live_after(block: Block, entry: list[Live]) -> Live:
+    """What is live after a block, from what is live before each."""
+    live: Live = {}
+    for n in block.next:
+        for register, guards in entry[n].items():
+            live[register] = live.get(register, frozenset()) | guards
+    return live
+
+
+def unchanged(
+    blocks: list[Block], definition: Instruction, offset: int, writers: dict[str, list[int]]
+) -> bool:
     """Whether at this offset, whichever way one comes, a register holds what an instruction would write now.
-    blocks: the kernel's flow().
+    blocks: the kernel's flow(). writers: by register, where it is written.
 
     That is so if it was carried out, and since then nothing has changed its results or its sources.
     """
     done = effects(definition)
     if conditional(definition) or done.reads & done.writes:
         return False
+    changes = {at for register in done.reads | done.writes for at in writers.get(register, [])}
+    places = changes | {offset, definition.offset}
+    events = [[i.offset for i in block.instructions if i.offset in places] for block in blocks]
     entry: list[bool | None] = [None] * len(blocks)  # None: not reached so far
     entry[0] = False
     todo = [0]
-    found = True
     while todo:
         k = todo.pop()
         holds = entry[k]
-        for i in blocks[k].instructions:
-            if i.offset == offset and not holds:
-                found = False
-            if i.offset == definition.offset:
+        for at in events[k]:
+            if at == offset and not holds:
+                return False
+            if at == definition.offset:
                 holds = True
-            elif effects(i).writes & (done.writes | done.reads):
+            elif at in changes:
                 holds = False
         for n in blocks[k].next:
             if entry[n] is None or (entry[n] and not holds):
                 entry[n] = bool(holds)
                 todo.append(n)
-    return found
+    return True

@@ -82,7 +82,7 @@ class Machine:
                 at = self.jump(i)
                 continue
             guard = self.guard(i)
-            carried_out = self.truth(guard)
+            carried_out = not i.predicate or self.truth(guard)
             new = {} if carried_out is False else self.execute(i)
             if carried_out is None:
                 new = {name: of_atom("if", guard, value, self.get(name)) for name, value in new.items()}

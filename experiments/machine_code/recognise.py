@@ -139,15 +139,19 @@ def what_is_known(instructions: list[Instruction], start: int, inside: frozenset
     read = set().union(*(effects(code[at]).reads for at in inside))
     written = set().union(*(effects(code[at]).writes for at in inside))
     blocks = flow(instructions)
+    writers: dict[str, list[int]] = {}
+    for i in instructions:
+        for register in effects(i).writes:
+            writers.setdefault(register, []).append(i.offset)
     known: dict[str, Sum] = {}
     for register in sorted(read - written):
-        for definition in instructions:
+        for definition in map(code.__getitem__, writers.get(register, [])):
             done = effects(definition)
             if done.writes != {register} or done.reads & (written | known.keys()):
                 continue
             value = evaluate(definition, initial)[0]
             plain = all(atom[0] == "in" for atom, _ in value.terms)
-            if plain and done.reads and unchanged(blocks, definition, start):
+            if plain and done.reads and unchanged(blocks, definition, start, writers):
                 known[register] = value
                 break
     return known

@@ -89,13 +89,22 @@ def disassemble(cubin: Cubin, kernel: str = "") -> dict[str, list[Instruction]]:
 def rewrite(cubin: Cubin, kernel: str, instructions: list[Instruction], plan: Plan) -> Rewritten:
     """Writes a kernel's main loop anew, in `cubin`. Raises SassError, and then has changed nothing:
     Unknown for a loop of another kind, Refused, Broken."""
+    return rewrite_loop(cubin, *read_loop(cubin, kernel, instructions), plan)
+
+
+def read_loop(cubin: Cubin, kernel: str, instructions: list[Instruction]) -> tuple[MainLoop, int]:
+    """The main loop, and how many instructions of the kernel the table can express: as ptxas has them."""
     check_origin(cubin)
     words = cubin.words(kernel)
     expressible, wrong = verify(instructions, words)
     if wrong:
         raise Refused(f"the table of instructions does not agree with ptxas: {wrong[0]}")
-    old = recognise(kernel, instructions, words, ARCH)
-    registers = cubin.registers(kernel)
+    return recognise(kernel, instructions, words, ARCH), expressible
+
+
+def rewrite_loop(cubin: Cubin, old: MainLoop, expressible: int, plan: Plan) -> Rewritten:
+    """The same for a loop that was read."""
+    kernel, registers = old.kernel, cubin.registers(old.kernel)
     try:
         new, changed = write(cubin, old, plan)
     except AfterLoop:  # what comes after the loop does not wait for the loads that are still on their way

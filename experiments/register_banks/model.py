@@ -53,13 +53,18 @@ def cycles(wanted: Reads, queue: int) -> float:
         return sum(max(1, *both) for both in wanted)
     if queue == ANY:
         return max(len(wanted), *map(sum, zip(*wanted, strict=True)))
-    now, free, ends = 0, [0, 0], []  # free: when a bank has nothing more to do
+    now, even, odd, ends = 0, 0, 0, []  # even, odd: when a bank has nothing more to do
     for _ in range(ROUNDS):
-        for both in wanted:
-            # The first cycle in which a bank's queue has room for its k reads.
-            starts = [at + k - max(queue, k) for at, k in zip(free, both, strict=True) if k]
-            now = max(now, *starts) if starts else now
-            free = [max(at, now) + k if k else at for at, k in zip(free, both, strict=True)]
+        for of_even, of_odd in wanted:
+            # The first cycle in which a bank's queue has room for its reads.
+            if of_even:
+                now = max(now, even + of_even - max(queue, of_even))
+            if of_odd:
+                now = max(now, odd + of_odd - max(queue, of_odd))
+            if of_even:
+                even = max(even, now) + of_even
+            if of_odd:
+                odd = max(odd, now) + of_odd
             now += 1
         ends.append(now)
     return (ends[-1] - ends[0]) / (ROUNDS - 1)

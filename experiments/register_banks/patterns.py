@@ -77,6 +77,7 @@ class Registers:
 
     pool: list[int]
     rotations: dict[tuple[str, bool], Iterator[int]] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)
 
     def of(self, part: slice, remainders: tuple[int, ...]) -> list[int]:
         """Of each remainder by 4 in turn."""
@@ -89,7 +90,9 @@ class Registers:
         kind = token[0]
         remainders = (PARITIES[kind], PARITIES[kind] + 2) if kind in PARITIES else (int(kind),)
         if kind in "eo":
-            return self.of(NAMED, remainders)[int(token[1])]
+            if token not in self.named:
+                self.named[token] = self.of(NAMED, remainders)[int(token[1])]
+            return self.named[token]
         if (token, is_sum) not in self.rotations:
             found = self.of(SUMS, remainders) if is_sum else self.of(INPUTS, remainders)[:-1]
             # One input less: so inputs and sums do not go round in step, and all remainders meet.

@@ -11,7 +11,7 @@ Exit status: 0 for each type a model gives everything; 1 none does; 2 bad usage.
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,9 @@ class Elements:
     def some(self, which: np.ndarray) -> "Elements":
         return Elements([self.names[i] for i in which], *(x[which] for x in (self.a, self.b, self.c, self.d)))
 
-    def wrong(self, model: Model) -> np.ndarray:
-        return results(model, self.a, self.b, self.c) != self.d
+    def wrong(self, *models: Model) -> np.ndarray:
+        """By model and element; the models differ in their fraction bits alone."""
+        return results(models, self.a, self.b, self.c) != self.d
 
 
 def operands(texts: list[str], k: int, kind: str) -> Bits:
@@ -69,7 +70,14 @@ def nearest_models(found: Elements, k: int, fp16: bool = False) -> list[tuple[in
     """With how many elements each gets wrong; the nearest first."""
     order = np.random.default_rng(1).permutation(len(found.names))
     first = found.some(order[:FIRST])
-    ranked = sorted(((int(first.wrong(m).sum()), i, m) for i, m in enumerate(all_models(k, fp16))))
+    alike: dict[Model, list[tuple[int, Model]]] = {}  # but for their fraction bits
+    for i, m in enumerate(all_models(k, fp16)):
+        alike.setdefault(replace(m, fraction_bits=0), []).append((i, m))
+    ranked = sorted(
+        (int(wrong), i, m)
+        for some in alike.values()
+        for wrong, (i, m) in zip(first.wrong(*(m for _, m in some)).sum(1), some, strict=True)
+    )
     tried = [(int(found.wrong(m).sum()), i, m) for _, i, m in ranked[:NEAREST]]
     return [(wrong, m) for wrong, _, m in sorted(tried)]
 
@@ -85,7 +93,7 @@ def report(kind: str, part: dict[str, Any]) -> bool:
         print("  No model gives all of them. The nearest:")
         for wrong, model in models[:3]:
             names = Counter(
-                name for name, is_wrong in zip(found.names, found.wrong(model), strict=True) if is_wrong
+                name for name, is_wrong in zip(found.names, found.wrong(model)[0], strict=True) if is_wrong
             )
             most = ", ".join(f"{name} {count}" for name, count in names.most_common(8))
             print(f"  {wrong} wrong: {model}\n    {most}")

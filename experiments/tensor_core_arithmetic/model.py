@@ -4,7 +4,7 @@ Written apart from those, for numpy; tests hold the two against each other. A Mo
 by the same names. Operands are bits of floats (uint32) of at most 11 bits of significand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
@@ -58,16 +58,19 @@ def from_json(row: dict[str, Any]) -> Model:
     return Model(**{name: row[name] for name in asdict(Model(1, 1)) if name in row})
 
 
-def results(model: Model, a: Bits, b: Bits, c: Bits) -> Bits:
-    """The bits of D, of n elements: a [n][K], b [n][K], c [n]."""
-    d = c.view(np.float32)
+def results(models: Sequence[Model], a: Bits, b: Bits, c: Bits) -> Bits:
+    """The bits of D, by model and element: a [n][K], b [n][K], c [n]. The models may differ in their fraction
+    bits alone: they are computed at once, as numpy takes hardly longer for all than for one."""
+    model = models[0]
+    fraction_bits = np.array([m.fraction_bits for m in models])[:, None]
+    d = np.broadcast_to(c.view(np.float32), (len(models), len(c)))
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(0, a.shape[1], model.products):
-            x, y = a[:, k : k + model.products], b[:, k : k + model.products]
+            terms = multiply(model, a[:, k : k + model.products], b[:, k : k + model.products])
             if model.c_with_products:
-                new = add_up(model, x, y, d)
+                new = add_up(model, fraction_bits, *with_c(d, *terms))
             else:
-                new = add(add_up(model, x, y, None), d, model.result)
+                new = add(add_up(model, fraction_bits, *terms), d, model.result)
             d = np.where(np.isfinite(d), new, d)
     return np.where(
         is_finite(a).all(1) & is_finite(b).all(1) & is_finite(c), d.view(np.uint32), specials(a, b, c)
@@ -92,7 +95,7 @@ def leading(value: Ints) -> Ints:
 
 def scaled(value: Ints, shift: Ints, rounding: str) -> Ints:
     """value * 2^shift, to an integer."""
-    up, down = np.clip(shift, 0, None), np.clip(-shift, 0, 62)
+    up, down = np.maximum(shift, 0), np.minimum(np.maximum(-shift, 0), 62)
     if rounding == "down":
         return (value << up) >> down
     magnitude = np.abs(value) << up
@@ -104,8 +107,10 @@ def scaled(value: Ints, shift: Ints, rounding: str) -> Ints:
     return np.sign(value) * whole
 
 
-def add_up(model: Model, a: Bits, b: Bits, c: np.ndarray | None) -> np.ndarray:
-    """One step. c None: without."""
+Terms = tuple[Ints, Ints, Ints]  # significands, exponents and places of fraction; the last axis is added up
+
+
+def multiply(model: Model, a: Bits, b: Bits) -> Terms:
     (x, x_exponent), (y, y_exponent) = unpack(a), unpack(b)
     # Exact: what has a smaller exponent has so many bits less.
     raised_x, raised_y = (np.maximum(e, model.least_factor_exponent) for e in (x_exponent, y_exponent))
@@ -115,17 +120,29 @@ def add_up(model: Model, a: Bits, b: Bits, c: np.ndarray | None) -> np.ndarray:
     if model.normalised_products:
         more = np.where(significands != 0, leading(significands) - 20, 0)
         exponents, places = exponents + more, places + more
-    if c is not None:
-        old, old_exponent = unpack(np.ascontiguousarray(c).view(np.uint32)[:, None])
-        significands = np.hstack([significands, old])
-        exponents = np.hstack([exponents, old_exponent])
-        places = np.hstack([places, np.full_like(old, 23)])
-    counts = np.full(significands.shape, True) if model.zeros_have_exponents else significands != 0
-    largest = np.where(counts, exponents, model.least_exponent).max(1, keepdims=True)
-    largest = np.maximum(largest, model.least_exponent)
-    shift = exponents - largest + model.fraction_bits - places
-    total = scaled(significands, np.where(significands != 0, shift, 0), model.terms).sum(1)
-    exponent = largest[:, 0] - model.fraction_bits
+    return significands, exponents, places
+
+
+def with_c(c: np.ndarray, *terms: Ints) -> Terms:
+    """The terms of a step, and C behind them."""
+    old, old_exponent = unpack(np.ascontiguousarray(c).view(np.uint32)[..., None])
+    behind = old, old_exponent, np.full_like(old, 23)
+    shape = *c.shape, terms[0].shape[-1]
+    return tuple(
+        np.concatenate([np.broadcast_to(of, shape), last], axis=-1)
+        for of, last in zip(terms, behind, strict=True)
+    )
+
+
+def add_up(model: Model, fraction_bits: Ints, *terms: Ints) -> np.ndarray:
+    """One step."""
+    significands, exponents, places = terms
+    not_zero = significands != 0
+    counted = exponents if model.zeros_have_exponents else np.where(not_zero, exponents, model.least_exponent)
+    largest = np.maximum(counted.max(-1), model.least_exponent)
+    exponent = largest - fraction_bits
+    shift = exponents - exponent[..., None] - places
+    total = scaled(significands, np.where(not_zero, shift, 0), model.terms).sum(-1)
     last = np.maximum(exponent + leading(total) - 23, -149)
     rounded = scaled(total, np.where(total != 0, exponent - last, 0), model.result)
     return np.ldexp(rounded.astype(np.float64), np.where(total != 0, last, 0)).astype(np.float32)

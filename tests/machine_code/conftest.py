@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from machine_code.rewrite import (  # noqa: E402
     Refused,
     check_origin,
     disassemble,
+    read_loop,
     rewrite,
 )
 from tools.machine_code import sass  # noqa: E402
@@ -50,10 +52,11 @@ class Source:
         return self.cubin.words(self.kernel)
 
 
+@cache
 def fp32_kernels():
     """Of the built steps on CUDA cores, each kernel whose compiler the tool knows: program, cubin, symbol and
     instructions. The harness's kernels, which all programs have, come once."""
-    seen = set()
+    seen, found = set(), []
     for program in sorted(Path(os.environ.get("BUILD", ".")).glob("steps/[01]*/run")):
         for cubin in find_cubins(program.read_bytes()):
             if seen.issuperset(cubin.kernels):
@@ -68,7 +71,8 @@ def fp32_kernels():
             for kernel, instructions in (of_cubin or disassemble(cubin)).items():
                 if kernel not in seen:
                     seen.add(kernel)
-                    yield program, cubin, kernel, instructions
+                    found.append((program, cubin, kernel, instructions))
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -117,8 +121,20 @@ def source(compile_kernel):
 
 
 @pytest.fixture(scope="session")
-def rewritten(source):
-    """The same with its main loop written anew: the result, and how nvdisasm reads it, and its words."""
+def main_loop(source):
+    """What the tool reads of it."""
+    return read_loop(source.cubin, source.kernel, source.instructions)
+
+
+@pytest.fixture(scope="session")
+def changed(source):
+    """The same with its main loop written anew: the result, and the cubin."""
     cubin = find_cubins(source.path.read_bytes())[0]
-    result = rewrite(cubin, source.kernel, source.instructions, Plan())
+    return rewrite(cubin, source.kernel, source.instructions, Plan()), cubin
+
+
+@pytest.fixture(scope="session")
+def rewritten(source, changed):
+    """The result, and how nvdisasm reads it, and its words."""
+    result, cubin = changed
     return result, disassemble(cubin)[source.kernel], cubin.words(source.kernel)

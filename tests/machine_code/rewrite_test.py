@@ -15,13 +15,13 @@ from machine_code.cubin import FAT_MAGIC, Cubin, find_cubins
 from machine_code.meaning import Stretch, differences
 from machine_code.plan import Plan
 from machine_code.recognise import Unknown, recognise
-from machine_code.rewrite import ARCH, Broken, Refused, check, disassemble, rewrite
+from machine_code.rewrite import ARCH, Broken, Refused, check, disassemble, rewrite, rewrite_loop
 from tools.machine_code.listing import SassError, parse_instruction
 
 
-def rewrite_copy(source, plan=None):
+def rewrite_copy(source):
     cubin = Cubin(bytearray(source.cubin.data))
-    return rewrite(cubin, source.kernel, source.instructions, plan or Plan()), cubin
+    return rewrite(cubin, source.kernel, source.instructions, Plan()), cubin
 
 
 # ---- What it recognises ----------------------------------------------------------------------------------
@@ -112,16 +112,16 @@ def test_outside_of_the_loop_nothing_changes(source, rewritten):
     assert result.new.lines.keys() == {*range(result.old.start, result.old.end, 16), *aside}
 
 
-def test_the_notes_stay_true(source, rewritten):
+def test_the_notes_stay_true(source, changed, rewritten):
     """Those about mbarriers name all looks that there are, with the register of the address."""
-    result, cubin = rewrite_copy(source)
+    result, cubin = changed
     entries = [
         struct.unpack_from("<II", note.content, at)
         for note in cubin.notes(source.kernel)
         if note.kind == 0x39
         for at in range(0, len(note.content), 16)
     ]
-    instructions = disassemble(cubin)[source.kernel]
+    _, instructions, _ = rewritten
     for offset, register in entries:
         i = instructions[offset // 16]
         assert i.mnemonic == "SYNCS"
@@ -156,16 +156,16 @@ def test_registers_are_added_if_there_are_too_few(compile_kernel):
         {"look": 5},
     ],
 )
-def test_other_plans_are_right_as_well(source, settings):
+def test_other_plans_are_right_as_well(source, main_loop, settings):
     """They go through the same checks."""
-    result, _ = rewrite_copy(source, replace(Plan(), **settings))
+    result = rewrite_loop(Cubin(bytearray(source.cubin.data)), *main_loop, replace(Plan(), **settings))
     assert result.models[1].ffma == 1024
 
 
 @pytest.mark.parametrize("settings", [{"spacing": 30}, {"glue": 126, "glue_spacing": 100}, {"address": 127}])
-def test_plans_without_room_are_refused(source, settings):
+def test_plans_without_room_are_refused(source, main_loop, settings):
     with pytest.raises(Unknown, match=r"room|fit"):
-        rewrite_copy(source, replace(Plan(), **settings))
+        rewrite_loop(Cubin(bytearray(source.cubin.data)), *main_loop, replace(Plan(), **settings))
 
 
 def test_steps_whose_loop_is_known():
@@ -173,7 +173,7 @@ def test_steps_whose_loop_is_known():
     done = 0
     for _, cubin, kernel, instructions in fp32_kernels():
         try:
-            rewrite(cubin, kernel, instructions, Plan())
+            rewrite(Cubin(bytearray(cubin.data)), kernel, instructions, Plan())
             done += 1
         except Broken:
             raise

@@ -33,7 +33,7 @@ def test_the_cpu_devices_models_are_the_same(examples, number):
         model = from_json(part["model"])
         assert model in set(all_models(k, part["type"] == "wgmma_fp16"))
         found = elements(part["type"], k, part["samples"])
-        wrong = found.wrong(model)
+        [wrong] = found.wrong(model)
         assert len(wrong) > 800
         assert not wrong.any(), part["samples"][int(wrong.argmax())]
 

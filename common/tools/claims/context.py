@@ -94,6 +94,7 @@ class Context:
 
     # ---- Steps and their files
 
+    @once
     def steps(self) -> list[str]:
         return all_steps(self.root)
 
@@ -202,7 +203,7 @@ class Context:
     def _kept(self, step: str, prefix: str, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         """What `make` makes with the step's program, kept in <build>/xray-cache for as long as that stays the
         same."""
-        program = self.program(step)
+        program = self.program(step).resolve()
         status = program.stat()
         cache = (program.parents[2] if step != MINE else program.parent) / "xray-cache"
         kept = cache / f"{prefix}{status.st_mtime_ns:x}-{status.st_size:x}.json"
@@ -300,10 +301,15 @@ class Context:
         """m and k are n if left out."""
         wanted = (self.directory(step), m or n, n, k or n, batch)
         shape = " x ".join(map(str, wanted[1:4])) if m or k else n
-        for record in self.ladder_records(wanted[0]):
-            if tuple(record[key] for key in ("step", "m", "n", "k", "batch")) == wanted:
-                return Ladder(f"the ladder of {wanted[0]} at {shape}", record)
+        if record := self._ladder(self.recorded(wanted[0])).get(wanted):
+            return Ladder(f"the ladder of {wanted[0]} at {shape}", record)
         raise NotAvailable(f"the ladder holds no measurement of {wanted[0]} at {shape}, batch {batch}")
+
+    @once
+    def _ladder(self, recorded: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """By step, m, n, k and batch; of several records the first."""
+        records = self._json(recorded / "ladder.json", "the ladder")
+        return {tuple(r[key] for key in ("step", "m", "n", "k", "batch")): r for r in reversed(records)}
 
     def ladder_records(self, step: str = "") -> list[dict[str, Any]]:
         return self._json(self.recorded(step) / "ladder.json", "the ladder")

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,12 @@ class Request:
     sequence: int  # in the block: by its first access
     addresses: list[int | None]  # bytes from the array's first
     elements: list[list[Element | None]]  # of each lane; None: a zero past the matrix
+
+    @cached_property
+    def corners(self) -> list[tuple[int, int] | None]:
+        """The smallest row and column of each lane's elements, if it has any."""
+        known = ([e for e in elements if e] for elements in self.elements)
+        return [(min([e.row for e in of]), min([e.col for e in of])) if of else None for of in known]
 
     def words(self, line: "Line") -> Iterator[tuple[int, Element | None, int]]:
         """Of what the lanes get, word by word: the lane, the element and its address. Of an ldmatrix, eight

@@ -179,13 +179,13 @@ def is_condition(expression: str) -> bool:
 
 def evaluate(expression: str, context: Context) -> Any:
     """The value of an expression. Raises NotAvailable or ExpressionError."""
-    return explain(expression, context).value
+    return explain(expression, context, compared=False).value
 
 
-def explain(expression: str, context: Context) -> Evaluation:
-    """The value of an expression and the comparisons on the way to it. Raises as evaluate() does."""
+def explain(expression: str, context: Context, compared: bool = True) -> Evaluation:
+    """The value of an expression and, if wanted, the comparisons on the way to it. Raises as evaluate()."""
     tree = parse(expression)
-    evaluator = _Evaluator(context)
+    evaluator = _Evaluator(context, compared)
     try:
         return Evaluation(evaluator.value(tree, {}), evaluator.comparisons)
     except sass.NotMeasured as error:
@@ -201,8 +201,9 @@ def explain(expression: str, context: Context) -> Evaluation:
 class _Evaluator:
     """Walks a syntax tree that parse() has let through. `bound`: the names of comprehensions."""
 
-    def __init__(self, context: Context):
+    def __init__(self, context: Context, compared: bool):
         self.context = context
+        self.compared = compared
         self.comparisons: list[Comparison] = []
 
     def value(self, node: ast.AST, bound: dict[str, Any]) -> Any:
@@ -271,8 +272,9 @@ class _Evaluator:
             other_value = self.value(other, bound)
             sign, function = COMPARISONS[type(op)]
             holds = bool(function(value, other_value))
-            sides = shown(left, bound), value, sign, shown(other, bound), other_value
-            self.comparisons.append(Comparison(*sides, holds))
+            if self.compared:
+                sides = shown(left, bound), value, sign, shown(other, bound), other_value
+                self.comparisons.append(Comparison(*sides, holds))
             if not holds:
                 return False
             left, value = other, other_value

@@ -32,9 +32,11 @@ BANKS = 32
 
 def number(things: list[Any], thing: Any) -> int:
     """The place of a thing among those that came so far, to which it is added."""
-    if thing not in things:
+    try:
+        return things.index(thing)
+    except ValueError:
         things.append(thing)
-    return things.index(thing)
+        return len(things) - 1
 
 
 def wavefronts(addresses: Iterable[int | None], size: int) -> int:
@@ -66,18 +68,17 @@ Place = tuple[int, int, int]  # address, row, column
 
 def place_of(request: Request) -> Place:
     """The smallest address, row and column of a request; 0 where all that it reads lies past the matrix."""
-    elements = [e for lane in request.elements for e in lane if e]
-    address = min(address for address in request.addresses if address is not None)
-    return address, min((e.row for e in elements), default=0), min((e.col for e in elements), default=0)
+    corners = [corner for corner in request.corners if corner]
+    address = min([address for address in request.addresses if address is not None])
+    return address, min([row for row, _ in corners], default=0), min([col for _, col in corners], default=0)
 
 
 def pattern_of(line: Line, request: Request, shapes: list[Any]) -> dict[str, Any]:
     """A request from its own place."""
     address, row, col = place_of(request)
     lanes = []
-    for elements in request.elements:
-        known = [e for e in elements if e]
-        r, c = (min((e.row for e in known), default=row), min((e.col for e in known), default=col))
+    for elements, corner in zip(request.elements, request.corners, strict=True):
+        r, c = corner or (row, col)
         lanes.append([number(shapes, [e and [e.row - r, e.col - c] for e in elements]), r - row, c - col])
     relative = [None if a is None else a - address for a in request.addresses]
     return {"addresses": relative, "lanes": lanes, "parts": parts_of(line, request.addresses)}

@@ -4,6 +4,7 @@ warp's and a lane's share, as a recording of the block shows them."""
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, product
 from typing import Any, NamedTuple
 
@@ -54,10 +55,19 @@ class Tiling:
     owners: dict[tuple[int, int], tuple[int, int]]  # of each element of C
     operands: dict[tuple[int, int], set[Element]]  # of warp and lane, in those terms
 
+    @cached_property
+    def _stored(self) -> dict[tuple[int, int | None], set[tuple[int, int]]]:
+        """Of C, by warp and lane; by warp and None what all its lanes store."""
+        found = defaultdict[tuple[int, int | None], set[tuple[int, int]]](set)
+        for at, (warp, lane) in self.owners.items():
+            found[warp, lane].add(at)
+            found[warp, None].add(at)
+        return found
+
     def of(self, matrix: str, warp: int, lane: int | None = None) -> set[tuple[int, int]]:
         """Rows and columns of a lane's elements, or a warp's."""
         if matrix == "C":
-            return {at for at, who in self.owners.items() if who[0] == warp and lane in (None, who[1])}
+            return self._stored[warp, lane]
         every = (self.operands.get((warp, one), set()) for one in range(LANES) if lane in (None, one))
         return {(e.row, e.col) for elements in every for e in elements if e.matrix == matrix}
 

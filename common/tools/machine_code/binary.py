@@ -123,7 +123,7 @@ def reader() -> str:
 def disassemble(program: Path, arch: str, wanted: set[str]) -> Disassembly:
     """Of the kernels with these symbols. What a program of a build holds is kept in <build>/sass-cache for
     as long as neither it nor what reads it changes: many tools ask, each in a process of its own."""
-    folder, status = program.absolute().parent, program.stat()
+    folder, status = program.resolve().parent, program.stat()
     build = folder.parent.parent
     if program.suffix == ".cubin" or not (build / "build.ninja").exists():
         return _disassemble(program, arch, wanted)

@@ -7,7 +7,7 @@ inlined from common/cuda or from CUDA's headers counts for the line of the kerne
 import posixpath
 import re
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from tools.base import ROOT, UsageError
 
@@ -95,7 +95,8 @@ def matches(instruction: Instruction, pattern: str) -> bool:
 
 
 def count(instructions: list[Instruction], pattern: str) -> int:
-    return sum(matches(i, pattern) for i in instructions)
+    first = pattern.split(".")[0]
+    return sum(i.mnemonic == first and matches(i, pattern) for i in instructions)
 
 
 @cache
@@ -110,6 +111,12 @@ def relative(path: str) -> str:
 
 def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()) -> Instruction:
     """An Instruction from its text, such as "@P0 LDS.128 R4, [R2+0x10]"; a SassError if it is none."""
+    text, predicate, opcode, operands, target = _parts(text)
+    return Instruction(offset, text, predicate, opcode, operands, frames, target)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(text: str) -> tuple[str, str | None, str, tuple[str, ...], int | None]:
     text = " ".join(text.strip().rstrip(";").split())
     match = re.fullmatch(r"(?:(@!?U?P[0-9T]+) )?([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?: (.*))?", text)
     if match is None:
@@ -120,7 +127,7 @@ def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()
     target = None
     if opcode.split(".")[0] in JUMPS and operands and re.fullmatch(r"0x[0-9a-f]+", operands[-1]):
         target = int(operands[-1], 16)
-    return Instruction(offset, text, predicate, opcode, operands, frames, target)
+    return text, predicate, opcode, operands, target
 
 
 @dataclass

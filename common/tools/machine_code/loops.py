@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -85,6 +85,25 @@ def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = N
     return found
 
 
+def targets_of_ways_back(edges: list[list[int]]) -> set[int]:
+    """Where, depth first, an edge leads to a block on the way to its own: among them all headers of loops."""
+    found: set[int] = set()
+    on_the_way, seen = {0}, {0}
+    todo = [(0, iter(edges[0]))] if edges else []
+    while todo:
+        k, rest = todo[-1]
+        if (n := next(rest, None)) is None:
+            on_the_way.remove(k)
+            todo.pop()
+        elif n in on_the_way:
+            found.add(n)
+        elif n not in seen:
+            seen.add(n)
+            on_the_way.add(n)
+            todo.append((n, iter(edges[n])))
+    return found
+
+
 @dataclass
 class Loop:
     """A loop. `instructions` are those of the usual way through it, in the order of execution.
@@ -102,7 +121,13 @@ class Loop:
 
     def count(self, pattern: str) -> int:
         """Instructions that match, e.g. "LDS", "LDS.128", "LDG.E.128"; see listing.matches."""
-        return count(self.instructions, pattern)
+        if pattern not in self._counts:
+            self._counts[pattern] = count(self.instructions, pattern)
+        return self._counts[pattern]
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        return {}
 
     @cached_property
     def products(self) -> str:
@@ -277,9 +302,14 @@ class RegisterReads:
 
 def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
     """By the operand's place: the register's number and whether it is marked .reuse."""
+    return _source_registers(instruction.operands, instruction.mnemonic != "ISETP")
+
+
+@lru_cache(maxsize=1 << 16)
+def _source_registers(operands: tuple[str, ...], has_result: bool) -> dict[int, tuple[int, bool]]:
     found: dict[int, tuple[int, bool]] = {}
-    operands = [o for o in instruction.operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
-    for place, operand in enumerate(operands[1:] if instruction.mnemonic != "ISETP" else operands):
+    registers = [o for o in operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
+    for place, operand in enumerate(registers[has_result:]):
         match = REGISTER.fullmatch(operand)
         if match:
             found[place] = (int(match[1]), match[2] is not None)
@@ -349,10 +379,13 @@ def find_loops(instructions: list[Instruction], arch: str) -> list[Loop]:
     """All loops, the innermost before those around them."""
     blocks = basic_blocks(instructions)
     after = [block.next for block in blocks]
-    before = [[k for k, following in enumerate(after) if n in following] for n in range(len(blocks))]
+    before: list[list[int]] = [[] for _ in blocks]
+    for k, following in enumerate(after):
+        for n in following:
+            before[n].append(k)
     live = reach([0], after)
     bodies: dict[int, set[int]] = {}
-    for header in live:
+    for header in live & targets_of_ways_back(after):
         # A loop goes back from blocks that no way reaches but through its header.
         ends = live & {*before[header]} - reach([0], after, without=header)
         if ends:

@@ -53,6 +53,16 @@ class Kernel:
         """The innermost loop with the most products; see main_loop()."""
         return main_loop(self.loops)
 
+    @cached_property
+    def rank(self) -> tuple[bool, bool, list[int], int]:
+        """Of a step's kernels the first is main_kernel()."""
+        aligned = re.search(r"\b(true|1)>$", self.name) is not None
+        loop = self.loop.instructions if self.loop else []
+        multiplied = [count(loop, name) for name in PRODUCTS] if loop else []
+        shapes = (re.match(r"HGMMA\.64x(\d+)x", i.opcode) for i in loop)  # of which there are several
+        columns = sum(int(shape[1]) for shape in shapes if shape)
+        return "gemm" in self.name, aligned, multiplied, columns
+
     def occupancy(self, threads: int | None = None, extra_shared: int = 0) -> Occupancy:
         """With `threads` to a block (default: of __launch_bounds__) and so much dynamic shared memory."""
         threads = threads or self.threads_per_block
@@ -94,16 +104,7 @@ def kernels(program: Path | str, arch: str) -> list[Kernel]:
 def main_kernel(found: list[Kernel]) -> Kernel:
     """Of a step's kernels the one that multiplies, not one that packs or adds up; of its instances the one
     for aligned shapes; of several tiles the one that computes most in a pass of its loop."""
-
-    def rank(kernel: Kernel) -> tuple[bool, bool, list[int], int]:
-        aligned = re.search(r"\b(true|1)>$", kernel.name) is not None
-        loop = kernel.loop.instructions if kernel.loop else []
-        multiplied = [count(loop, name) for name in PRODUCTS] if loop else []
-        shapes = (re.match(r"HGMMA\.64x(\d+)x", i.opcode) for i in loop)  # of which there are several
-        columns = sum(int(shape[1]) for shape in shapes if shape)
-        return "gemm" in kernel.name, aligned, multiplied, columns
-
-    return max(found, key=rank)
+    return max(found, key=lambda kernel: kernel.rank)
 
 
 @lru_cache(maxsize=64)

@@ -38,7 +38,9 @@ def check(path: Path, page: str, known: list[re.Pattern[str]], names: Mapping[st
     """One line for each number without a derivation and each equation that does not hold. names: constants
     that equations may use."""
     for first, text in prose(page):
-        covered = [m.span() for p in (NOT_TYPED, HEADING_NUMBER, *known) for m in p.finditer(text)]
+        numbers = list(DIGITS.finditer(text))
+        patterns = (NOT_TYPED, HEADING_NUMBER, *known) if numbers else ()
+        covered = [m.span() for p in patterns for m in p.finditer(text)]
         for equation in equations(text, names):
             left, right = equation.left, equation.right
             covered.append((left.begin, right.end))
@@ -46,7 +48,7 @@ def check(path: Path, page: str, known: list[re.Pattern[str]], names: Mapping[st
                 values = f"{plain(left.value)} {equation.relation} {plain(right.value)}"
                 shown = f"'{excerpt(text, left.begin, right.end)}' does not hold: {values}; put it right"
                 yield f"{path}:{first - 1 + line_of(text, left.begin)}: {shown}"
-        for match in DIGITS.finditer(text):
+        for match in numbers:
             if not any(begin <= match.start() and match.end() <= end for begin, end in covered):
                 around = f"{match[0]} in '{excerpt(text, match.start(), match.end(), 24)}'"
                 remedy = f"write an inline value or an equation, or add what it means to {FILE}"
