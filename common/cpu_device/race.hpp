@@ -40,13 +40,14 @@ class SharedShadow {
   // what nobody has written, and accesses to what a copy has yet to fill.
   [[gnu::always_inline]] void access(std::size_t word, unsigned bytes, unsigned thread, bool write,
                                      const void* pc) {
-    Word& touched = words_.data()[word];
+    Reads& reads = reads_.data()[word];
     const Touch now =
         Touch::make(pc, bytes, thread / 32, write, false, clocks_.now(), std::uint32_t{1} << thread % 32);
-    if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched, thread)) {
-      touched.read.lanes |= now.lanes;  // like another lane of the warp just before
-    } else {
-      access(touched, word, now, thread, !write);
+    if (reads.latest.what == now.what && reads.latest.tick == now.tick &&
+        (reads.settled || is_settled(words_.data()[word], thread))) {
+      reads.latest.lanes |= now.lanes;  // like another lane of the warp just before
+    } else if (write || !reads.settled || !read_settled(reads, now)) {
+      access(words_.data()[word], word, now, thread, !write);
     }
   }
 
@@ -100,11 +101,25 @@ class SharedShadow {
     }
     static constexpr unsigned group_at = 40;
   };
-  struct alignas(64) Word {
-    Touch write, read;  // the latest
-    // Earlier reads that differ only in their warps, of the first 32, as most do. Its own group is 0.
-    Touch alike;
+  // The reads of a word, which are by far the most frequent touches: apart, so that the cache holds many.
+  struct alignas(32) Reads {
+    Touch latest;
+    // Earlier ones from the same place to the same bytes, by other warps, of the first 32, but by the same
+    // lanes at the same tick, as most are.
     std::uint32_t alike_warps = 0;
+    std::uint32_t alike_lanes = 0;
+    Tick alike_tick = 0;
+    // All of the word was written by threads, and before a barrier of the cluster that `latest` follows.
+    bool settled = false;
+    Touch alike(unsigned warp) const {
+      Touch touch = latest.with_group(warp);
+      touch.tick = alike_tick;
+      touch.lanes = alike_lanes;
+      return touch;
+    }
+  };
+  struct alignas(32) Word {
+    Touch write;               // the latest
     std::uint32_t more = 0;    // its index in more_, plus 1; 0: none
     Tick more_since = 0;       // the cluster's barrier before those
     std::uint8_t written = 0;  // which bytes, if `write` is of this block
@@ -130,6 +145,32 @@ class SharedShadow {
                               : write.tick < clocks_.known_to_all());
   }
   void access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads);
+  // A read of a word that is settled, by a warp that follows another; false: it is something else.
+  [[gnu::always_inline]] bool read_settled(Reads& reads, const Touch& now) const {
+    const Touch& latest = reads.latest;
+    if (latest.tick < clocks_.began()) return false;
+    if (latest.tick < clocks_.known_to_all()) {
+      reads.latest = now;
+      reads.alike_warps = 0;
+      return true;
+    }
+    const unsigned warp = latest.group();
+    if ((latest.what ^ now.what) >> Touch::group_at == 0 || !joins_alike(reads)) return false;
+    if (latest.with_group(0).what != now.with_group(0).what) return false;
+    reads.alike_tick = latest.tick;
+    reads.alike_lanes = latest.lanes;
+    reads.alike_warps |= 1u << warp;
+    reads.latest = now;
+    return true;
+  }
+  // Whether the latest read could be one of those alike.
+  bool joins_alike(const Reads& reads) const {
+    const Touch& latest = reads.latest;
+    return !latest.by_engine() && latest.group() < 32 &&
+           (reads.alike_warps == 0 || (reads.alike_tick == latest.tick && reads.alike_lanes == latest.lanes));
+  }
+  void replace_latest(Word& word, Reads& reads, const Touch& now);
+  void keep_alike(Word& word, Reads& reads);
   // Whether it may be touched at all, and in order with earlier writes; false: not at all.
   bool check_written(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
   // Reports a race if the thread has not seen the touch.
@@ -143,6 +184,7 @@ class SharedShadow {
   void keep(Word& word, const Touch& touch);
   static void thin_out(More& more);
 
+  std::vector<Reads> reads_;
   std::vector<Word> words_;
   std::vector<More> more_;
   const Block& block_;
