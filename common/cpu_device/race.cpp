@@ -287,7 +287,7 @@ bool SharedShadow::check_written(Word& word, std::size_t index, const Touch& now
   return true;
 }
 
-void SharedShadow::check_read(std::size_t index, unsigned bytes, unsigned thread, const void* pc) {
+void SharedShadow::check_any_read(std::size_t index, unsigned bytes, unsigned thread, const void* pc) {
   check_written(
       words_[index], index,
       Touch::make(pc, bytes, thread / 32, false, false, clocks_.now(), std::uint32_t{1} << thread % 32),

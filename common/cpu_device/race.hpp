@@ -61,7 +61,11 @@ class SharedShadow {
   void check_fenced(std::size_t word, unsigned bytes, const char* does, const void* pc) const;
   // A wgmma on whose behalf `thread` asks reads these bytes, at any time from now on: like access(), but not
   // remembered.
-  void check_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc);
+  void check_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc) {
+    const Word& known = words_.data()[word];
+    const bool is_there = known.written == whole_word && (known.pending & whole_word) == 0;
+    if (!is_there || !is_ordered(known, thread)) check_any_read(word, bytes, thread, pc);
+  }
   // An engine has read them at this tick; whoever has not acquired that must not write to them.
   void read_by_engine(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 
@@ -139,8 +143,11 @@ class SharedShadow {
   // Whether all of it was written in this cluster, and before its latest barrier or by an engine for which
   // the thread has waited.
   bool is_settled(const Word& word, unsigned thread) const {
+    return word.written == whole_word && word.pending == 0 && is_ordered(word, thread);
+  }
+  bool is_ordered(const Word& word, unsigned thread) const {
     const Touch& write = word.write;
-    return word.written == whole_word && word.pending == 0 && write.tick >= clocks_.began() &&
+    return write.tick >= clocks_.began() &&
            (write.by_engine() ? !word.more_writes && clocks_.has_seen(thread, write.group(), write.tick)
                               : write.tick < clocks_.known_to_all());
   }
@@ -169,6 +176,7 @@ class SharedShadow {
     return !latest.by_engine() && latest.group() < 32 &&
            (reads.alike_warps == 0 || (reads.alike_tick == latest.tick && reads.alike_lanes == latest.lanes));
   }
+  void check_any_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc);
   void replace_latest(Word& word, Reads& reads, const Touch& now);
   void keep_alike(Word& word, Reads& reads);
   // Whether it may be touched at all, and in order with earlier writes; false: not at all.
