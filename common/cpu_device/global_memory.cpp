@@ -56,10 +56,7 @@ Allocation* find(std::uintptr_t address) {
 }
 
 // The same during a launch, which allocates nothing: usually it is one of the latest found.
-Allocation* find(std::uintptr_t address, Cluster& cluster) {
-  for (Allocation* allocation : cluster.latest_allocations) {
-    if (allocation != nullptr && address - allocation->begin < allocation->bytes) return allocation;
-  }
+[[gnu::noinline]] Allocation* find_another(std::uintptr_t address, Cluster& cluster) {
   Allocation* found = find(address);
   if (found != nullptr) {
     auto& latest = cluster.latest_allocations;
@@ -67,6 +64,12 @@ Allocation* find(std::uintptr_t address, Cluster& cluster) {
     latest.front() = found;
   }
   return found;
+}
+[[gnu::always_inline]] inline Allocation* find(std::uintptr_t address, Cluster& cluster) {
+  for (Allocation* allocation : cluster.latest_allocations) {
+    if (allocation != nullptr && address - allocation->begin < allocation->bytes) return allocation;
+  }
+  return find_another(address, cluster);
 }
 
 std::string shape(const MatrixView& view) {

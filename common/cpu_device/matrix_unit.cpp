@@ -222,7 +222,7 @@ void MatrixUnit::begin(Block& block, const Rendezvous& r) {
     if (!block.launch.checked) return;
     for (unsigned warp = first_warp; warp < end_warp; ++warp) {
       block.current = first_ + warp * warpSize;
-      check_async_read(at, chunk_bytes, does.c_str(), r.pc(warp * warpSize));
+      check_async_read(place, chunk_bytes, does.c_str(), r.pc(warp * warpSize));
     }
     mark_unread(at, chunk_bytes, true);
   };
@@ -252,7 +252,6 @@ void MatrixUnit::add(Block& block, Work& work) {
   Clock nobody;
   work.tick = block.clocks->engine_release(engine_, nobody);
   const auto read = [&](const std::byte* at, int, int) {
-    mark_unread(at, chunk_bytes, false);
     read_by_engine(at, chunk_bytes, engine_, work.tick, work.pc);
   };
   if (work.registers.empty()) for_chunks(work.a, operands.a_major, type, M, read);

@@ -12,20 +12,33 @@
 #include "common/cpu_device/fibers.hpp"
 #include "common/cpu_device/global_memory.hpp"
 #include "common/cpu_device/untrusted.hpp"
+#include "common/cpu_device/xray.hpp"
 
 namespace cpu_device {
 
 namespace {
 
 AccessListener* listener = nullptr;
+Xray* xray = nullptr;  // the listener, if it is one
 
 [[gnu::always_inline]] inline void tell(const Block& block, const void* pc, std::uintptr_t address,
                                         unsigned bytes, Space space, bool write, bool copy,
                                         std::uintptr_t source) {
   if (listener == nullptr) return;
-  listener->on_access({pc, address, bytes, space, write, block.number, block.current,
-                       block.passed.data()[block.current / warpSize], copy, source,
-                       !block.async_copies.data()[block.current].waiting.empty()});
+  const Access access{pc,
+                      address,
+                      bytes,
+                      space,
+                      write,
+                      block.number,
+                      block.current,
+                      block.passed.data()[block.current / warpSize],
+                      copy,
+                      source,
+                      !block.async_copies.data()[block.current].waiting.empty()};
+  if (xray != nullptr) [[likely]]
+    return xray->take(access);
+  listener->on_access(access);
 }
 
 // In a cluster, that of another block.
@@ -315,7 +328,10 @@ void check_format(const char* format) {
   }
 }
 
-void set_listener(AccessListener* new_listener) { listener = new_listener; }
+void set_listener(AccessListener* new_listener) {
+  listener = new_listener;
+  xray = dynamic_cast<Xray*>(new_listener);
+}
 
 void note_noncoherent_load(const void* pointer, unsigned bytes) {
   const Block* block = current_block;

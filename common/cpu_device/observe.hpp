@@ -48,8 +48,8 @@ void check_fenced(const void* shared, unsigned bytes, const char* does, const vo
 void mark_unread(const void* shared, unsigned bytes, bool unread);
 // The running thread has a wgmma read this place, now or at any time until it has waited for it; as
 // check_fenced().
-void check_async_read(const void* shared, unsigned bytes, const char* does, const void* pc);
-// An engine has read this place.
+void check_async_read(const SharedPlace& place, unsigned bytes, const char* does, const void* pc);
+// An engine has read this place, which it had yet to read.
 void read_by_engine(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 // An engine has filled this place; see SharedShadow::fill().
 void fill_shared(const void* shared, unsigned bytes, unsigned engine, Tick tick, bool unfenced,

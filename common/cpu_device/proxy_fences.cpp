@@ -41,9 +41,16 @@ void ProxyFences::fence(unsigned thread) {
 bool ProxyFences::between(unsigned writer, Tick tick, unsigned requester) const {
   const bool is_engine = clocks_.is_engine(writer);
   if (known_to_all_.covers(writer, is_engine, tick)) return true;
-  return std::any_of(fences_.begin(), fences_.end(), [&](const Fence& fence) {
-    return fence.covers(writer, is_engine, tick) && clocks_.ordered(fence.thread, fence.tick, requester);
-  });
+  for (std::size_t i = 0; i < fences_.size(); ++i) {
+    const std::size_t at = (latest_ + i) % fences_.size();
+    const Fence& fence = fences_.data()[at];
+    if (!fence.covers(writer, is_engine, tick) || !clocks_.ordered(fence.thread, fence.tick, requester)) {
+      continue;
+    }
+    latest_ = at;
+    return true;
+  }
+  return false;
 }
 
 void fence_async_proxy() {

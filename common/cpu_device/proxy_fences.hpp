@@ -34,6 +34,8 @@ class ProxyFences {
   Clocks& clocks_;
   Fence known_to_all_;         // all those that every thread of the cluster has seen
   std::vector<Fence> fences_;  // the others, oldest first
+  mutable std::size_t latest_ =
+      0;  // that was found between: most likely the next one is the same or the next
 };
 
 }  // namespace cpu_device

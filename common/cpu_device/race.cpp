@@ -5,6 +5,7 @@
 #include "common/cpu_device/race.hpp"
 
 #include <bit>
+#include <utility>
 
 #include "common/cpu_device/bulk_stores.hpp"
 #include "common/cpu_device/cluster.hpp"
@@ -12,9 +13,10 @@
 namespace cpu_device {
 
 SharedShadow::SharedShadow(const Block& block)
-    : words_(block.shared.bytes() / 4 + 1), block_(block), clocks_(*block.clocks) {}
+    : reads_(block.shared.bytes() / 4 + 1), words_(reads_.size()), block_(block), clocks_(*block.clocks) {}
 
 void SharedShadow::forget() {
+  std::fill(reads_.begin(), reads_.end(), Reads{});
   std::fill(words_.begin(), words_.end(), Word{});
   more_.clear();
 }
@@ -88,17 +90,6 @@ SharedShadow::More* SharedShadow::recent_more(Word& word) {
 
 // Adds a touch to the older ones, before another one replaces it.
 void SharedShadow::keep(Word& word, const Touch& touch) {
-  if (!touch.write() && !touch.by_engine() && touch.group() < 32) {
-    const Touch alike = touch.with_group(0);
-    if (!is_recent(word.alike)) {
-      word.alike = alike;
-      word.alike_warps = 0;
-    }
-    if (word.alike.what == alike.what && word.alike.tick == alike.tick && word.alike.lanes == alike.lanes) {
-      word.alike_warps |= 1u << touch.group();
-      return;
-    }
-  }
   if (word.more == 0) {
     more_.emplace_back();
     word.more = static_cast<std::uint32_t>(more_.size());
@@ -109,6 +100,27 @@ void SharedShadow::keep(Word& word, const Touch& touch) {
   more.push_back(touch);
   word.more_writes |= touch.write();
   word.more_engine |= touch.by_engine();
+}
+
+// The same of the latest read.
+void SharedShadow::replace_latest(Word& word, Reads& reads, const Touch& now) {
+  const Touch& latest = reads.latest;
+  const bool same_place = latest.with_group(0).what == now.with_group(0).what;
+  if (same_place && joins_alike(reads)) {
+    reads.alike_tick = latest.tick;
+    reads.alike_lanes = latest.lanes;
+    reads.alike_warps |= 1u << latest.group();
+  } else {
+    if (!same_place) keep_alike(word, reads);
+    keep(word, latest);
+  }
+  reads.latest = now;
+}
+
+void SharedShadow::keep_alike(Word& word, Reads& reads) {
+  for (std::uint32_t warps = std::exchange(reads.alike_warps, 0); warps != 0; warps &= warps - 1) {
+    keep(word, reads.alike(static_cast<unsigned>(std::countr_zero(warps))));
+  }
 }
 
 // If a thread touches the same bytes again and again, only its latest touch counts.
@@ -155,11 +167,13 @@ void SharedShadow::check_fenced(std::size_t index, unsigned bytes, const char* d
 void SharedShadow::mark_pending(std::size_t index, unsigned bytes, bool pending) {
   Word& word = words_[index];
   word.pending = static_cast<std::uint8_t>(pending ? word.pending | bytes : word.pending & ~bytes);
+  reads_[index].settled = false;
 }
 
 void SharedShadow::mark_unread(std::size_t index, unsigned bytes, bool unread) {
   Word& word = words_[index];
   word.pending = static_cast<std::uint8_t>(unread ? word.pending | bytes << 4 : word.pending & ~(bytes << 4));
+  if (!word.write.by_engine()) reads_[index].settled = false;
 }
 
 void SharedShadow::fill(std::size_t index, unsigned bytes, unsigned engine, Tick tick, bool unfenced,
@@ -179,36 +193,35 @@ void SharedShadow::atomic(std::size_t index, unsigned thread, bool reads, const 
 
 void SharedShadow::access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads) {
   const bool write = now.write();
-  if (!write && is_settled(word, thread) && is_recent(word.read) && word.read.group() != now.group()) {
-    keep(word, word.read);  // another warp
-    word.read = now;
-    return;
+  Reads& known = reads_[index];
+  Touch& latest = known.latest;
+  known.settled = !write && is_settled(word, thread) && !word.write.by_engine();
+  if (!write && is_settled(word, thread) && is_recent(latest) && latest.group() != now.group()) {
+    return replace_latest(word, known, now);  // another warp
   }
   if (!check_written(word, index, now, thread, reads)) return;
   const unsigned bytes = now.bytes();
   if (!write) {
-    Touch& latest = word.read;
     if (latest.what == now.what && latest.tick == now.tick) {
       latest.lanes |= now.lanes;
-      return;
+    } else if (!is_recent(latest)) {
+      known.alike_warps = 0;
+      latest = now;
+    } else if (latest.lanes == now.lanes && latest.group() == now.group() && (latest.bytes() & ~bytes) == 0) {
+      if (latest.what != now.what) keep_alike(word, known);
+      latest = now;
+    } else {
+      replace_latest(word, known, now);
     }
-    const bool replaced = !is_recent(latest) || (latest.lanes == now.lanes && latest.group() == now.group() &&
-                                                 (latest.bytes() & ~bytes) == 0);
-    if (!replaced) keep(word, latest);
-    latest = now;
     return;
   }
 
   // Whatever races from now on with an older access to these bytes races with this write, too. Not so with an
   // atomic operation, as others do not race with it.
   const unsigned covered = now.atomic() ? 0 : bytes;
-  bool found = conflict(word.read, index, now, thread);
-  if (is_recent(word.alike)) {
-    for (std::uint32_t warps = word.alike_warps; warps != 0 && !found; warps &= warps - 1) {
-      found =
-          conflict(word.alike.with_group(static_cast<unsigned>(std::countr_zero(warps))), index, now, thread);
-    }
-    if ((word.alike.bytes() & ~covered) == 0) word.alike = Touch{};
+  bool found = conflict(latest, index, now, thread);
+  for (std::uint32_t warps = known.alike_warps; warps != 0 && !found; warps &= warps - 1) {
+    found = conflict(known.alike(static_cast<unsigned>(std::countr_zero(warps))), index, now, thread);
   }
   if (More* more = recent_more(word)) {
     for (auto touch = more->rbegin(); touch != more->rend() && !found; ++touch) {
@@ -221,7 +234,7 @@ void SharedShadow::access(Word& word, std::size_t index, Touch now, unsigned thr
       word.more_engine |= touch.by_engine();
     }
   }
-  if ((word.read.bytes() & ~covered) == 0) word.read = Touch{};
+  if ((latest.bytes() & ~covered) == 0) known = Reads{};
   word.written |= bytes;
   if (now.atomic() && word.write.what == now.what && word.write.tick == now.tick) {
     word.write.lanes |= now.lanes;  // like another lane of the warp just before
@@ -274,7 +287,7 @@ bool SharedShadow::check_written(Word& word, std::size_t index, const Touch& now
   return true;
 }
 
-void SharedShadow::check_read(std::size_t index, unsigned bytes, unsigned thread, const void* pc) {
+void SharedShadow::check_any_read(std::size_t index, unsigned bytes, unsigned thread, const void* pc) {
   check_written(
       words_[index], index,
       Touch::make(pc, bytes, thread / 32, false, false, clocks_.now(), std::uint32_t{1} << thread % 32),
@@ -283,13 +296,19 @@ void SharedShadow::check_read(std::size_t index, unsigned bytes, unsigned thread
 
 void SharedShadow::read_by_engine(std::size_t index, unsigned bytes, unsigned engine, Tick tick,
                                   const void* pc) {
-  Word& word = words_[index];
-  Touch& latest = word.read;
+  Reads& known = reads_[index];
+  const Touch& latest = known.latest;
+  const Touch now = Touch::make(pc, bytes, engine, false, true, tick, 0);
+  known.settled = false;
+  if (!is_recent(latest)) known.alike_warps = 0;
   // Who has seen what an engine did now has seen what it did before.
   const bool replaced = !is_recent(latest) ||
                         (latest.by_engine() && latest.group() == engine && (latest.bytes() & ~bytes) == 0);
-  if (!replaced) keep(word, latest);
-  latest = Touch::make(pc, bytes, engine, false, true, tick, 0);
+  if (replaced) {
+    known.latest = now;
+  } else {
+    replace_latest(words_[index], known, now);
+  }
 }
 
 }  // namespace cpu_device

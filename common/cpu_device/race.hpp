@@ -40,13 +40,14 @@ class SharedShadow {
   // what nobody has written, and accesses to what a copy has yet to fill.
   [[gnu::always_inline]] void access(std::size_t word, unsigned bytes, unsigned thread, bool write,
                                      const void* pc) {
-    Word& touched = words_.data()[word];
+    Reads& reads = reads_.data()[word];
     const Touch now =
         Touch::make(pc, bytes, thread / 32, write, false, clocks_.now(), std::uint32_t{1} << thread % 32);
-    if (touched.read.what == now.what && touched.read.tick == now.tick && is_settled(touched, thread)) {
-      touched.read.lanes |= now.lanes;  // like another lane of the warp just before
-    } else {
-      access(touched, word, now, thread, !write);
+    if (reads.latest.what == now.what && reads.latest.tick == now.tick &&
+        (reads.settled || is_settled(words_.data()[word], thread))) {
+      reads.latest.lanes |= now.lanes;  // like another lane of the warp just before
+    } else if (write || !reads.settled || !read_settled(reads, now)) {
+      access(words_.data()[word], word, now, thread, !write);
     }
   }
 
@@ -60,7 +61,11 @@ class SharedShadow {
   void check_fenced(std::size_t word, unsigned bytes, const char* does, const void* pc) const;
   // A wgmma on whose behalf `thread` asks reads these bytes, at any time from now on: like access(), but not
   // remembered.
-  void check_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc);
+  void check_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc) {
+    const Word& known = words_.data()[word];
+    const bool is_there = known.written == whole_word && (known.pending & whole_word) == 0;
+    if (!is_there || !is_ordered(known, thread)) check_any_read(word, bytes, thread, pc);
+  }
   // An engine has read them at this tick; whoever has not acquired that must not write to them.
   void read_by_engine(std::size_t word, unsigned bytes, unsigned engine, Tick tick, const void* pc);
 
@@ -100,11 +105,25 @@ class SharedShadow {
     }
     static constexpr unsigned group_at = 40;
   };
-  struct alignas(64) Word {
-    Touch write, read;  // the latest
-    // Earlier reads that differ only in their warps, of the first 32, as most do. Its own group is 0.
-    Touch alike;
+  // The reads of a word, which are by far the most frequent touches: apart, so that the cache holds many.
+  struct alignas(32) Reads {
+    Touch latest;
+    // Earlier ones from the same place to the same bytes, by other warps, of the first 32, but by the same
+    // lanes at the same tick, as most are.
     std::uint32_t alike_warps = 0;
+    std::uint32_t alike_lanes = 0;
+    Tick alike_tick = 0;
+    // All of the word was written by threads, and before a barrier of the cluster that `latest` follows.
+    bool settled = false;
+    Touch alike(unsigned warp) const {
+      Touch touch = latest.with_group(warp);
+      touch.tick = alike_tick;
+      touch.lanes = alike_lanes;
+      return touch;
+    }
+  };
+  struct alignas(32) Word {
+    Touch write;               // the latest
     std::uint32_t more = 0;    // its index in more_, plus 1; 0: none
     Tick more_since = 0;       // the cluster's barrier before those
     std::uint8_t written = 0;  // which bytes, if `write` is of this block
@@ -124,12 +143,42 @@ class SharedShadow {
   // Whether all of it was written in this cluster, and before its latest barrier or by an engine for which
   // the thread has waited.
   bool is_settled(const Word& word, unsigned thread) const {
+    return word.written == whole_word && word.pending == 0 && is_ordered(word, thread);
+  }
+  bool is_ordered(const Word& word, unsigned thread) const {
     const Touch& write = word.write;
-    return word.written == whole_word && word.pending == 0 && write.tick >= clocks_.began() &&
+    return write.tick >= clocks_.began() &&
            (write.by_engine() ? !word.more_writes && clocks_.has_seen(thread, write.group(), write.tick)
                               : write.tick < clocks_.known_to_all());
   }
   void access(Word& word, std::size_t index, Touch now, unsigned thread, bool reads);
+  // A read of a word that is settled, by a warp that follows another; false: it is something else.
+  [[gnu::always_inline]] bool read_settled(Reads& reads, const Touch& now) const {
+    const Touch& latest = reads.latest;
+    if (latest.tick < clocks_.began()) return false;
+    if (latest.tick < clocks_.known_to_all()) {
+      reads.latest = now;
+      reads.alike_warps = 0;
+      return true;
+    }
+    const unsigned warp = latest.group();
+    if ((latest.what ^ now.what) >> Touch::group_at == 0 || !joins_alike(reads)) return false;
+    if (latest.with_group(0).what != now.with_group(0).what) return false;
+    reads.alike_tick = latest.tick;
+    reads.alike_lanes = latest.lanes;
+    reads.alike_warps |= 1u << warp;
+    reads.latest = now;
+    return true;
+  }
+  // Whether the latest read could be one of those alike.
+  bool joins_alike(const Reads& reads) const {
+    const Touch& latest = reads.latest;
+    return !latest.by_engine() && latest.group() < 32 &&
+           (reads.alike_warps == 0 || (reads.alike_tick == latest.tick && reads.alike_lanes == latest.lanes));
+  }
+  void check_any_read(std::size_t word, unsigned bytes, unsigned thread, const void* pc);
+  void replace_latest(Word& word, Reads& reads, const Touch& now);
+  void keep_alike(Word& word, Reads& reads);
   // Whether it may be touched at all, and in order with earlier writes; false: not at all.
   bool check_written(Word& word, std::size_t index, const Touch& now, unsigned thread, bool reads);
   // Reports a race if the thread has not seen the touch.
@@ -143,6 +192,7 @@ class SharedShadow {
   void keep(Word& word, const Touch& touch);
   static void thin_out(More& more);
 
+  std::vector<Reads> reads_;
   std::vector<Word> words_;
   std::vector<More> more_;
   const Block& block_;

@@ -33,7 +33,7 @@ struct TlsLayout {
   std::size_t anchor_offset = 0;
   std::size_t bytes = 0;
   std::vector<SharedVariable> shared;
-  std::vector<std::size_t> ends;  // by word: where the variable ends that holds all of it; 0: none does
+  std::vector<std::uint8_t> left;                // by word; see SharedMemory
   std::map<const void*, std::string> of_kernel;  // a shared variable of the kernel there
   std::map<const void*, std::string> functions;  // beside kernels, these included: the mangled names
 };
@@ -92,10 +92,12 @@ TlsLayout read_layout() {
   std::sort(layout.shared.begin(), layout.shared.end(),
             [](const auto& a, const auto& b) { return a.tls_offset < b.tls_offset; });
   layout.bytes = (layout.bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
-  layout.ends.resize(layout.bytes / 4);
+  layout.left.resize(layout.bytes / 4);
   for (const SharedVariable& variable : layout.shared) {
     const std::size_t end = variable.tls_offset + variable.bytes;
-    for (std::size_t word = (variable.tls_offset + 3) / 4; word < end / 4; ++word) layout.ends[word] = end;
+    for (std::size_t word = (variable.tls_offset + 3) / 4; word < end / 4; ++word) {
+      layout.left[word] = static_cast<std::uint8_t>(std::min<std::size_t>(end - word * 4, 255));
+    }
   }
   return layout;
 }
@@ -170,7 +172,7 @@ SharedMemory::SharedMemory(std::size_t dynamic_bytes)
     : variables_begin_(tls_base()),
       variables_bytes_(tls_bytes()),
       variables_(shared_variables()),
-      ends_(layout().ends.data()),
+      left_(layout().left.data()),
       dynamic_bytes_(dynamic_bytes),
       dynamic_(dynamic_bytes + slack + shared_alignment),
       dynamic_begin_(dynamic_.data() + least_shared_alignment) {}

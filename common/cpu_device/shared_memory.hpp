@@ -73,8 +73,9 @@ class SharedMemory {
   [[gnu::always_inline]] Place find(std::uintptr_t address, unsigned bytes) const {
     const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(variables_begin_);
     if (offset < variables_bytes_) {
-      const std::size_t end = ends_[offset / 4] != 0 ? ends_[offset / 4] : end_of_variable(offset);
-      return {true, offset + bytes <= end, offset};
+      const bool inside =
+          offset % 4 + bytes <= left_[offset / 4] || offset + bytes <= end_of_variable(offset);
+      return {true, inside, offset};
     }
     const std::size_t dynamic = address - reinterpret_cast<std::uintptr_t>(dynamic_begin_);
     return {dynamic < dynamic_bytes_ + slack, dynamic + bytes <= dynamic_bytes_, variables_bytes_ + dynamic};
@@ -101,7 +102,8 @@ class SharedMemory {
   std::byte* const variables_begin_;   // tls_base()
   const std::size_t variables_bytes_;  // tls_bytes()
   const std::vector<SharedVariable>& variables_;
-  const std::size_t* const ends_;  // of variables: by word, 0 if none holds all of it
+  // Of the variable that holds all of a word: how many bytes of it there are from there on, 255 if more.
+  const std::uint8_t* const left_;
   const std::size_t dynamic_bytes_;
   static constexpr std::size_t slack = 4096;         // so that an overrun stays harmless
   std::vector<std::byte, SharedAllocator> dynamic_;  // its room

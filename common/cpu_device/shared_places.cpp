@@ -36,8 +36,7 @@ void mark_unread(const void* shared, unsigned bytes, bool unread) {
             [&](std::size_t word, unsigned mask) { place.block->shadow->mark_unread(word, mask, unread); });
 }
 
-void check_async_read(const void* shared, unsigned bytes, const char* does, const void* pc) {
-  const SharedPlace place = find_shared(shared, bytes);
+void check_async_read(const SharedPlace& place, unsigned bytes, const char* does, const void* pc) {
   const Block& block = *current_block;
   SharedShadow& shadow = *place.block->shadow;
   for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
@@ -49,6 +48,7 @@ void check_async_read(const void* shared, unsigned bytes, const char* does, cons
 void read_by_engine(const void* shared, unsigned bytes, unsigned engine, Tick tick, const void* pc) {
   const SharedPlace place = find_shared(shared, bytes);
   for_words(place.offset, bytes, [&](std::size_t word, unsigned mask) {
+    place.block->shadow->mark_unread(word, mask, false);
     place.block->shadow->read_by_engine(word, mask, engine, tick, pc);
   });
 }

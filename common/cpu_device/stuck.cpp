@@ -177,12 +177,12 @@ std::vector<std::string> who_waits_for_whom(const Cluster& cluster) {
     const std::vector<Arrival> arrivals = row.on->arrivals_so_far();
     if (arrivals.empty()) lines.emplace_back("      nobody has come to it yet");
     for (const Arrival& arrival : arrivals) {
+      const std::set<ThreadOfCluster> now = arrival.now.all(), ever = arrival.ever.all();
       std::set<ThreadOfCluster> late;
-      std::set_difference(arrival.ever.begin(), arrival.ever.end(), arrival.now.begin(), arrival.now.end(),
-                          std::inserter(late, late.end()));
+      std::set_difference(ever.begin(), ever.end(), now.begin(), now.end(), std::inserter(late, late.end()));
       const char* copies = arrival.by_copy ? "copies of " : "";
       for (const bool has_come : {true, false}) {
-        const std::set<ThreadOfCluster>& threads = has_come ? arrival.now : late;
+        const std::set<ThreadOfCluster>& threads = has_come ? now : late;
         if (threads.empty()) continue;
         lines.push_back(fmt::format(
             "      {}: {}{} ({}), {}", has_come ? "has come this time" : "came before, not this time", copies,

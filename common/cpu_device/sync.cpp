@@ -27,6 +27,15 @@ void order_all(Block& block) {
 
 }  // namespace
 
+std::set<ThreadOfCluster> ThreadSet::all() const {
+  std::set<ThreadOfCluster> threads;
+  for (std::size_t i = 0; i < 64 * bits_.size(); ++i) {
+    if ((bits_[i / 64] >> i % 64 & 1) == 0) continue;
+    threads.emplace(static_cast<unsigned>(i / of_block), static_cast<unsigned>(i % of_block));
+  }
+  return threads;
+}
+
 SyncObjects::SyncObjects() {
   barriers.reserve(named_barriers);
   for (unsigned id = 0; id < named_barriers; ++id) barriers.emplace_back(id);

@@ -4,6 +4,7 @@
 // an object; a cluster that is not done, but in which nothing is ready or can still happen, is stuck, and its
 // objects say what they lack. (The barrier of a whole cluster: cluster_barrier.hpp.)
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,11 +26,27 @@ struct Cluster;
 // A thread of the cluster, by the rank of its block.
 using ThreadOfCluster = std::pair<unsigned, unsigned>;
 
+// Many of them.
+class ThreadSet {
+ public:
+  void insert(const ThreadOfCluster& who) {
+    const std::size_t number = who.first * of_block + who.second;
+    if (number / 64 >= bits_.size()) bits_.resize(number / 64 + 1);
+    bits_[number / 64] |= std::uint64_t{1} << number % 64;
+  }
+  void clear() { std::fill(bits_.begin(), bits_.end(), 0); }
+  std::set<ThreadOfCluster> all() const;
+
+ private:
+  static constexpr std::size_t of_block = 1024;  // no block has more
+  std::vector<std::uint64_t> bits_;              // by rank, then by thread
+};
+
 // Who has come to an object by one call: arrived there, or had a copy bring bytes. `now`: in this phase.
 struct Arrival {
   const void* pc;
   bool by_copy = false;  // that the thread has asked for
-  std::set<ThreadOfCluster> now = {}, ever = {};
+  ThreadSet now = {}, ever = {};
 };
 
 class SyncObject {

@@ -113,6 +113,8 @@ class Xray : public AccessListener {
   void on_request(const CollectiveRequest& request) override;
   void on_warp_end(std::uint64_t block, std::uint32_t warp) override;
   void on_block_end(std::uint64_t block) override;
+  // on_access(), inline: of all that the device does nothing is done more often.
+  [[gnu::always_inline]] void take(const Access& access);
 
   // Everything since construction. Not to be called during a launch.
   XrayReport report();
@@ -155,7 +157,7 @@ class Xray : public AccessListener {
   struct OpenRequest {
     std::uint64_t sequence = 0;       // in the block, by first access
     std::uint32_t during_copies = 0;  // bit i: lane i has copies in flight
-    WarpRequest of_lanes;             // that have joined
+    std::uint32_t joined = 0;         // how many lanes have
   };
 
   // What a memory needs for a request.
@@ -169,14 +171,22 @@ class Xray : public AccessListener {
   struct Stream {
     // The requests since the barrier. Streams take turns with this memory, which so stays in the cache.
     struct Open {
-      std::uint32_t lanes = 0;                 // bit i: the warp has a lane i
-      std::array<std::uint32_t, 32> joined{};  // how many of the requests, by lane
+      std::uint32_t lanes = 0, lane_count = 0;  // bit i: the warp has a lane i
+      std::array<std::uint32_t, 32> joined{};   // how many of the requests, by lane
       std::vector<OpenRequest> requests;
+      // Lane by lane, as a lane goes through its own without looking at the others': of each there is room
+      // for so many requests, and so many places further on the next lane's begin.
+      std::uint32_t room = 0, pitch = 0;
+      std::vector<std::uintptr_t> addresses;
       std::vector<std::array<std::uintptr_t, 32>> sources;  // of copies: what they read; 0: they write zeros
       std::vector<std::vector<std::uint32_t>> words;        // see XrayRequest; if they are kept
+
+      [[gnu::noinline]] void make_room(std::uint32_t requests);
+      WarpRequest request(std::size_t index) const;  // of the lanes that have joined it
     };
     std::unique_ptr<Open> open;  // nullptr: there are none
     std::size_t complete = 0;    // how many have been counted, because no lane is missing
+    std::uint32_t room = 1;      // for how many there had to be
     std::uint64_t before = 0;    // requests of this block before these
     std::uint32_t epoch = 0;
     // For each side: the sum to which the latest request was added, the array's first byte, and the request's
@@ -188,8 +198,9 @@ class Xray : public AccessListener {
       Cost cost;
     };
     std::array<Latest, 2> latest;
-    // What the warp accessed next, last time: most likely it does so again, which saves looking it up.
-    std::pair<const Key, Stream>* next = nullptr;
+    // What the warp accessed next, last time and before: most likely it does so again, which saves looking it
+    // up.
+    std::array<std::pair<const Key, Stream>*, 2> next{};
   };
   using Entry = std::pair<const Key, Stream>;
 
@@ -252,5 +263,71 @@ class Xray : public AccessListener {
   std::uint64_t blocks_ = 0;
   std::atomic<std::uint64_t> observed_blocks_{0};
 };
+
+// ---- Each access -----------------------------------------------------------------------------------------
+
+[[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
+  constinit thread_local static std::uint64_t instance = 0;  // to which `runner` belongs
+  constinit thread_local static Runner* runner = nullptr;
+  if (instance != identity_) [[unlikely]] {
+    runner = &find_runner();
+    instance = identity_;
+  }
+  return *runner;
+}
+
+[[gnu::always_inline]] inline Xray::Runner& Xray::runner_in(std::uint64_t block) {
+  Runner& runner = runner_of_this_thread();
+  if (runner.running == nullptr || runner.running->block != block) switch_to(runner, block);
+  return runner;
+}
+
+// Of a key that is made only if it has to be looked up.
+[[gnu::always_inline]] inline Xray::Entry& Xray::entry_of(Running& running, const void* pc,
+                                                          std::uint32_t bytes, Space space,
+                                                          Operation operation, std::uint32_t warp) {
+  const auto is_it = [&](const Entry* entry) __attribute__((always_inline)) {
+    if (entry == nullptr) return false;
+    const auto& [i, its_warp] = entry->first;
+    return i.pc == pc && i.bytes == bytes && i.space == space && i.operation == operation && its_warp == warp;
+  };
+  Entry* const latest = running.latest;
+  Entry* entry = latest == nullptr ? nullptr : latest->second.next.data()[0];
+  if (!is_it(entry)) [[unlikely]] {
+    entry = latest == nullptr ? nullptr : latest->second.next.data()[1];
+    if (!is_it(entry)) entry = find_stream(running, {{pc, bytes, space, operation}, warp});
+  }
+  running.latest = entry;
+  return *entry;
+}
+
+[[gnu::always_inline]] inline void Xray::take(const Access& access) {
+  if (access.copy && access.space == Space::global)
+    return;  // the other side comes next, and includes this one
+  Runner& runner = runner_in(access.block);
+  const Operation operation = access.copy    ? Operation::copy
+                              : access.write ? Operation::store
+                                             : Operation::load;
+  auto& [key, stream] =
+      entry_of(*runner.running, access.pc, access.bytes, access.space, operation, access.thread / 32);
+  if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
+    count_open(runner, key, stream);
+    stream.epoch = access.epoch;
+  }
+  if (stream.open == nullptr) [[unlikely]]
+    begin(runner, key, stream);
+  Stream::Open& open = *stream.open.get();
+  const unsigned lane = access.thread % 32;
+  const std::size_t index = open.joined.data()[lane]++;
+  if (open.requests.data() + index == std::to_address(open.requests.end())) begin_request(runner, key, open);
+  OpenRequest& request = open.requests.data()[index];
+  open.addresses.data()[lane * open.pitch + index] = access.address;
+  if (access.during_copies) request.during_copies |= 1u << lane;
+  if (access.copy) open.sources[index][lane] = access.source;
+  if (keep_requests_ && access.bytes % 4 == 0) add_words(open, index, access);
+  if (++request.joined != open.lane_count) return;
+  count(runner, key, stream, stream.complete++);
+  if (stream.complete == open.requests.size()) count_open(runner, key, stream);  // others use the memory
+}
 
 }  // namespace cpu_device

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/cpu_device/observe.hpp"
 #include "common/cpu_device/xray.hpp"
@@ -33,11 +34,34 @@ std::size_t Xray::Hash::operator()(const Key& key) const {
   return bits ^ (bits >> 32);
 }
 
+// So much that the next lane's addresses do not lie where the cache keeps this one's.
+void Xray::Stream::Open::make_room(std::uint32_t wanted) {
+  const std::uint32_t old_pitch = std::exchange(pitch, wanted > 8 ? wanted + 8 : wanted);
+  room = wanted;
+  if (addresses.size() < std::size_t{warpSize} * pitch) addresses.resize(std::size_t{warpSize} * pitch);
+  for (unsigned lane = warpSize; lane-- > 1;) {
+    const auto begin = addresses.begin() + lane * old_pitch;
+    std::copy_backward(begin, begin + joined[lane], addresses.begin() + lane * pitch + joined[lane]);
+  }
+}
+
+WarpRequest Xray::Stream::Open::request(std::size_t index) const {
+  WarpRequest request;
+  const bool whole = requests[index].joined == warpSize;
+  for (unsigned lane = 0; lane < warpSize; ++lane) {
+    if (!whole && joined[lane] <= index) continue;
+    request.active |= 1u << lane;
+    request.addresses[lane] = addresses.data()[lane * pitch + index];
+  }
+  return request;
+}
+
 // Counts request `index` of the stream.
 void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t index) {
   const Instruction& instruction = key.instruction;
   const Stream::Open& all = *stream.open;
   const OpenRequest& open = all.requests[index];
+  const WarpRequest of_lanes = all.request(index);
   const std::uint64_t execution = stream.before + index;
   const std::vector<std::uint32_t>* words = keep_requests_ ? &all.words[index] : nullptr;
   std::uint64_t reading = 0;
@@ -54,9 +78,9 @@ void Xray::count(Runner& runner, const Key& key, Stream& stream, std::size_t ind
     }
     words = nullptr;
   }
-  const Cost& own = cost(stream, instruction.space, open.of_lanes, instruction.bytes);
+  const Cost& own = cost(stream, instruction.space, of_lanes, instruction.bytes);
   count_side(runner, key, stream,
-             {instruction.space, open.of_lanes, execution, open.sequence, own,
+             {instruction.space, of_lanes, execution, open.sequence, own,
               std::max(own.banks.wavefronts, reading), open.during_copies, words});
 }
 
@@ -75,6 +99,8 @@ void Xray::count_open(Runner& runner, const Key& key, Stream& stream) {
     if (all.capacity() > worth_keeping) all.shrink_to_fit();
   };
   open.joined.fill(0);
+  stream.room = open.room;
+  if (open.room > worth_keeping) open.addresses = {};
   empty(open.requests);
   empty(open.sources);
   open.words.clear();
@@ -85,11 +111,15 @@ void Xray::begin(Runner& runner, const Key& key, Stream& stream) const {
   if (runner.spare.empty()) runner.spare.push_back(std::make_unique<Stream::Open>());
   stream.open = std::move(runner.spare.back());
   runner.spare.pop_back();
-  stream.open->lanes = threads_ >= (key.warp + 1) * 32 ? ~0u : (1u << threads_ % 32) - 1;
+  Stream::Open& open = *stream.open;
+  open.lanes = threads_ >= (key.warp + 1) * 32 ? ~0u : (1u << threads_ % 32) - 1;
+  open.lane_count = static_cast<std::uint32_t>(__builtin_popcount(open.lanes));
+  open.make_room(stream.room);
 }
 
 void Xray::begin_request(Runner& runner, const Key& key, Stream::Open& open) const {
-  open.requests.push_back({runner.running->sequence++, 0, {}});
+  if (open.requests.size() == open.room) open.make_room(open.room < 64 ? 8 * open.room : 2 * open.room);
+  open.requests.push_back({runner.running->sequence++});
   if (key.instruction.operation == Operation::copy) open.sources.emplace_back();
   if (keep_requests_) open.words.emplace_back();
 }
@@ -135,16 +165,6 @@ Xray::Runner& Xray::find_runner() {
   return *mine;
 }
 
-[[gnu::always_inline]] inline Xray::Runner& Xray::runner_of_this_thread() {
-  constinit thread_local static std::uint64_t instance = 0;  // to which `runner` belongs
-  constinit thread_local static Runner* runner = nullptr;
-  if (instance != identity_) [[unlikely]] {
-    runner = &find_runner();
-    instance = identity_;
-  }
-  return *runner;
-}
-
 void Xray::on_launch(const LaunchShape& shape) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, runner] : runners_) {
@@ -169,12 +189,6 @@ void Xray::switch_to(Runner& runner, std::uint64_t block) {
   runner.running->block = block;
 }
 
-[[gnu::always_inline]] inline Xray::Runner& Xray::runner_in(std::uint64_t block) {
-  Runner& runner = runner_of_this_thread();
-  if (runner.running == nullptr || runner.running->block != block) switch_to(runner, block);
-  return runner;
-}
-
 void Xray::on_warp_end(std::uint64_t block, std::uint32_t warp) {
   Runner& runner = runner_in(block);
   if (warp >= runner.running->warps.size()) return;  // it accessed nothing
@@ -190,24 +204,11 @@ void Xray::on_block_end(std::uint64_t block) {
 Xray::Entry* Xray::find_stream(Running& running, Key key) {
   if (running.warps.size() <= key.warp) running.warps.resize(key.warp + 1);
   auto* entry = &*running.warps[key.warp].try_emplace(key).first;
-  if (running.latest != nullptr) running.latest->second.next = entry;
-  return entry;
-}
-
-// Of a key that is made only if it has to be looked up.
-[[gnu::always_inline]] inline Xray::Entry& Xray::entry_of(Running& running, const void* pc,
-                                                          std::uint32_t bytes, Space space,
-                                                          Operation operation, std::uint32_t warp) {
-  Entry* entry = running.latest == nullptr ? nullptr : running.latest->second.next;
-  const auto is_it = [&](const Key& key) {
-    const Instruction& i = key.instruction;
-    return i.pc == pc && i.bytes == bytes && i.space == space && i.operation == operation && key.warp == warp;
-  };
-  if (entry == nullptr || !is_it(entry->first)) [[unlikely]] {
-    entry = find_stream(running, {{pc, bytes, space, operation}, warp});
+  if (running.latest != nullptr) {
+    auto& next = running.latest->second.next;
+    next = {entry, next[0]};
   }
-  running.latest = entry;
-  return *entry;
+  return entry;
 }
 
 void Xray::on_request(const CollectiveRequest& collective) {
@@ -240,34 +241,6 @@ void Xray::on_request(const CollectiveRequest& collective) {
               cost.banks.wavefronts, collective.during_copies, &words});
 }
 
-void Xray::on_access(const Access& access) {
-  if (access.copy && access.space == Space::global)
-    return;  // the other side comes next, and includes this one
-  Runner& runner = runner_in(access.block);
-  const Operation operation = access.copy    ? Operation::copy
-                              : access.write ? Operation::store
-                                             : Operation::load;
-  auto& [key, stream] =
-      entry_of(*runner.running, access.pc, access.bytes, access.space, operation, access.thread / 32);
-  if (stream.epoch != access.epoch) {  // all lanes have passed a barrier
-    count_open(runner, key, stream);
-    stream.epoch = access.epoch;
-  }
-  if (stream.open == nullptr) [[unlikely]]
-    begin(runner, key, stream);
-  Stream::Open& open = *stream.open.get();
-  const unsigned lane = access.thread % 32;
-  const std::size_t index = open.joined.data()[lane]++;
-  if (open.requests.data() + index == std::to_address(open.requests.end())) begin_request(runner, key, open);
-  OpenRequest& request = open.requests.data()[index];
-  request.of_lanes.addresses.data()[lane] = access.address;
-  request.of_lanes.active |= 1u << lane;
-  if (access.during_copies) request.during_copies |= 1u << lane;
-  if (access.copy) open.sources[index][lane] = access.source;
-  if (keep_requests_ && access.bytes % word_bytes == 0) add_words(open, index, access);
-  if (request.of_lanes.active != open.lanes) return;
-  count(runner, key, stream, stream.complete++);
-  if (stream.complete == open.requests.size()) count_open(runner, key, stream);  // others use the memory
-}
+void Xray::on_access(const Access& access) { take(access); }
 
 }  // namespace cpu_device
