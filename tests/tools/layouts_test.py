@@ -17,6 +17,7 @@ from tools.drawing import (
     descriptors,
     error_over_k,
     fragments,
+    guard_parts,
     launches,
     layouts,
     pipeline,
@@ -37,6 +38,7 @@ def ldmatrix_of(address, lanes=32, lane=5):
     return fragments.ldmatrix(shared(16, address, range(lanes), at_once=8), MAPS["ldmatrix"]["m"], lane)
 
 
+GUARDED = CONTEXT.drawn("guard_parts")
 LOADS = {  # of a fragment of A: rows of 128 bytes that begin in the same bank, and exchanged groups
     "22_before": shared(4, lambda i: 128 * (i // 4) + 4 * (i % 4)),
     "23_after": shared(4, lambda i: 128 * (i // 4) + 16 * (i // 4) + 4 * (i % 4)),
@@ -52,6 +54,7 @@ DRAWINGS = {
     "descriptor": descriptors.picture(MAPS["wgmma_bf16"], 1),
     "tiles": descriptors.tiles_picture([descriptors.Tile("32_wgmma", 128, 128, 64, 1)]),
     "compared, letters": layouts.compared({"22_before": shared(4, lambda i: 512 * (i % 4) + 4 * (i // 4))}),
+    "guard parts": guard_parts.picture(GUARDED),
     "launches": launches.picture(512, 5.0, 4.0),
     "swizzle": layouts.swizzle(Layout("As", "swizzle_128B", GROUPS, COLUMN, "what one load touches")),
 }
@@ -276,6 +279,16 @@ def test_tiles_keep_multiprocessors_busy():
     tiles, idle = 8 + 128, 2 * 132 - 32 - 128
     assert drawing.count('class="empty"') == idle
     assert drawing.count("<rect") == 1 + tiles + 2 * 132  # the paper is one
+
+
+def test_a_row_or_a_column_decides_for_parts():
+    """What is no ordinary row or column is refused wherever it shows, and nothing else is."""
+    [infinite, uneven], [sparse, odd] = map(int, GUARDED["rows"]), map(int, GUARDED["cols"])
+    for row, of_row in enumerate(GUARDED["ways"]):
+        for col, way in enumerate(of_row):
+            ways = {infinite: "an infinity"}.get(row) or {sparse: "few products"}.get(col, "FP16")
+            assert way == ("lossy operands" if (row, col) == (uneven, odd) else ways)
+    assert DRAWINGS["guard parts"].count("<rect") == 1 + 4 + 6 * 6  # paper, legend, parts
 
 
 def test_launches_overlap_by_what_that_gains():

@@ -15,6 +15,7 @@ from tools.drawing import (
     descriptors,
     error_over_k,
     fragments,
+    guard_parts,
     layouts,
     picture,
     pipeline,
@@ -209,6 +210,12 @@ def make_shape_tiles(request: Request) -> str:
     large = before["BM"], before["BN"], before.get("MAX_PARTS", 1)
     drawn = n, request.context.gpu().sms, (shape_tiles.Tiles(*large), shape_tiles.Tiles(rows, cols))
     return request.figure([step, "tiles"], shape_tiles.picture(*drawn), shape_tiles.describe(*drawn))
+
+
+@block("step", alone=True, of_build=True)
+def make_guard_parts(request: Request) -> str:
+    parts = request.context.drawn("guard_parts")
+    return request.figure([request.step, "parts"], guard_parts.picture(parts), guard_parts.describe(parts))
 
 
 @block("step")

@@ -27,6 +27,7 @@ before. Generated parts are blocks
   launches NAME N            products of N in a row, as an experiment's launches overlap, and as they do not
   split_bits NUMBER [unscaled [raised]]    a float split into two FP16 numbers, bit by bit, e.g.
                              `split_bits 1/3`; raised: with the low part times 2^11, too
+  guard_parts                which parts of a C step 46 refuses, and why
   cluster_split K            how the blocks of a cluster split lines of K terms, by split.hpp
   error_over_k [STEP ...]    the largest error over K, at M = N = 512, as recorded in the ladder
   warpgroups [STEP ...]      a block's tile, what is copied for it, each warpgroup's part, by constants
