@@ -12,7 +12,7 @@ WIDE, HIGH = 40.0, 30.0  # a part
 
 def picture(parts: dict[str, Any]) -> str:
     ways = parts["ways"]
-    looks = dict(zip(dict.fromkeys(way for row in ways for way in row), LOOKS, strict=True))
+    looks = dict(zip(dict.fromkeys(way for row in ways for way in row), LOOKS, strict=False))
     counts = {way: sum(row.count(way) for row in ways) for way in looks}
     sheet = Sheet("Parts of C by the way they are computed")
     for way, look in looks.items():
