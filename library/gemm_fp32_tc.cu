@@ -50,7 +50,7 @@ Carved carve(Carving& from, int M, int N, int K, int batch) {
   const int matrices = std::min(batch, MOST_MATRICES);
   Carved c{};
   c.ledgers = from.take<Ledger>(chunks_of(batch));
-  c.memory.list = from.take<unsigned>(parts_at_most(M, N, matrices));
+  c.memory.refused = from.take<unsigned>(words_of_parts(M, N, matrices));
   if (K >= SHORTEST) {
     c.memory.a = from.take_lines(M, K, matrices);
     c.memory.b = from.take_lines(N, K, matrices);

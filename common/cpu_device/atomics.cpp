@@ -93,6 +93,12 @@ int atomic_min(int* address, int value) { return minimum(address, value, __built
 unsigned atomic_min(unsigned* address, unsigned value) {
   return minimum(address, value, __builtin_return_address(0));
 }
+unsigned atomic_and(unsigned* address, unsigned value) {
+  return update(address, [&](unsigned before) { return before & value; }, __builtin_return_address(0));
+}
+unsigned atomic_or(unsigned* address, unsigned value) {
+  return update(address, [&](unsigned before) { return before | value; }, __builtin_return_address(0));
+}
 
 void thread_fence() {
   Block& block = *current_block;

@@ -19,6 +19,8 @@ int atomic_max(int* address, int value);
 unsigned atomic_max(unsigned* address, unsigned value);
 int atomic_min(int* address, int value);
 unsigned atomic_min(unsigned* address, unsigned value);
+unsigned atomic_and(unsigned* address, unsigned value);
+unsigned atomic_or(unsigned* address, unsigned value);
 
 void thread_fence();
 
@@ -48,6 +50,12 @@ CPU_DEVICE_ATOMICS(float)
 CPU_DEVICE_ATOMICS_OF_INTEGERS(int)
 CPU_DEVICE_ATOMICS_OF_INTEGERS(unsigned)
 #undef CPU_DEVICE_ATOMICS_OF_INTEGERS
+inline __attribute__((always_inline)) unsigned atomicAnd(unsigned* address, unsigned value) {
+  return cpu_device::atomic_and(address, value);
+}
+inline __attribute__((always_inline)) unsigned atomicOr(unsigned* address, unsigned value) {
+  return cpu_device::atomic_or(address, value);
+}
 
 inline __attribute__((always_inline)) void __threadfence() { cpu_device::thread_fence(); }
 

@@ -35,6 +35,8 @@ namespace {
 
 constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
 constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
+constexpr int STAGES = 3;            // buffers for k-tiles
+constexpr int AHEAD = STAGES - 1;    // k-tiles that are on their way before it is known whether they are needed
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
@@ -55,14 +57,16 @@ __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 // CONSUMERS warpgroups multiply, MM rows each; the first one copies.
 template <int CONSUMERS>
 struct alignas(1024) Tiles {
-  static constexpr int BM = CONSUMERS * MM, STAGES = 3;
+  static constexpr int BM = CONSUMERS * MM;
   fp16 A[STAGES][PARTS][BM][BK];   // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];   // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES];      // mbarriers: the tiles of the stage have arrived
   std::uint64_t empty[STAGES];     // all consumers have multiplied them
   Line of_rows[CONSUMERS][2][MM];  // what a warpgroup's epilogue needs to know, for a tile and the next
   Line of_cols[CONSUMERS][2][BN];
-  unsigned worst[CONSUMERS][3];  // Path of a warpgroup's part of C: of this tile, of those before and after
+  unsigned worst[CONSUMERS][3];    // Path that a warpgroup's threads agree on: of this time, those before and after
+  bool needless[CONSUMERS][2];     // whether a warpgroup refuses its part whatever the products are
+  int taken[CONSUMERS];            // the refused part that a warpgroup computes in FP32
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
@@ -95,14 +99,50 @@ __device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
   return most;
 }
 
+// Whether no warpgroup of the block needs the products of its turn-th tile.
+template <int CONSUMERS>
+__device__ __forceinline__ bool all_needless(const bool (&needless)[CONSUMERS][2], int turn) {
+  bool all = true;
+  for (int w = 0; w < CONSUMERS; ++w) all &= needless[w][turn % 2];
+  return all;
+}
+
+// Takes a refused part of C for the calling warp: one that its warpgroup has refused, the latest first (`own`,
+// -1 if there are none; `apart` before it the next may be); otherwise one of all `parts`, from `first` on. Returns
+// -1 if none is left.
+__device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own, int apart, int first) {
+  const int words = ceil_div(parts, 32), lane = threadIdx.x % 32;
+  const auto take = [&](int part) {  // whether nobody else has
+    const unsigned bit = 1u << part % 32, before = lane == 0 ? atomicAnd(&refused[part / 32], ~bit) : 0;
+    return (__shfl_sync(~0u, before, 0) & bit) != 0;
+  };
+  for (; own >= 0; own -= apart) {
+    if (take(own)) return own;
+  }
+  for (int i = 0; i < words; i += 32) {
+    const int word = (first / 32 + i + lane) % words;
+    unsigned bits = i + lane < words ? atomicOr(&refused[word], 0u) : 0;
+    for (;;) {
+      int nearest = bits != 0 ? lane : 32;
+      for (int lanes = 1; lanes < 32; lanes *= 2) nearest = min(nearest, __shfl_xor_sync(~0u, nearest, lanes));
+      if (nearest == 32) break;
+      const int part = __shfl_sync(~0u, word * 32 + __ffs(static_cast<int>(bits)) - 1, nearest);
+      if (take(part)) return part;
+      if (lane == nearest) bits &= bits - 1;  // somebody else has
+    }
+  }
+  return -1;
+}
+
 template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
 __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
-               const Line* lines_a, const Line* lines_b, unsigned* list, Ledger* ledger, Accuracy accuracy) {
+               const Line* lines_a, const Line* lines_b, Transposed transposed, unsigned* refused, Ledger* ledger,
+               Accuracy accuracy) {
   using Shared = Tiles<CONSUMERS>;
-  constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
-  auto& [As, Bs, full, empty, all_rows, all_cols, worst] = dynamic_shared<Shared>();
+  constexpr int BM = Shared::BM;
+  auto& [As, Bs, full, empty, all_rows, all_cols, worst, needless, taken] = dynamic_shared<Shared>();
 
   const int tiles = tiles_of(g, BM), k_tiles = ceil_div(g.K, BK);
   const bool guarded = accuracy != Accuracy::fast;
@@ -128,24 +168,24 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     if (threadIdx.x > 0) return;
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+    for (int number = blockIdx.x, turn = 0; number < tiles; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
-      const bool backwards = number / gridDim.x % 2 == 1;
-      for (int i = 0; i < k_tiles + count_tiles; ++i) {
+      for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
-        if (i < k_tiles) {
-          const int k0 = (backwards ? k_tiles - 1 - i : i) * BK;
+        // With the stage of the last counts, the consumers have given their verdicts.
+        if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) break;
+        if (i < count_tiles) {
+          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, i * BK, tile.row0, tile.matrix, &full[stage]);
+          tensor_copy(Bs[stage][0], counts_b, i * BK, tile.col0, tile.matrix, &full[stage]);
+        } else {
+          const int k_tile = i - count_tiles, k0 = (turn % 2 == 1 ? k_tiles - 1 - k_tile : k_tile) * BK;
           mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * PARTS * BK * (BM + BN));
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;
             tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage]);
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
           }
-        } else {
-          const int first = (i - k_tiles) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, first, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, first, tile.col0, tile.matrix, &full[stage]);
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
@@ -175,7 +215,20 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   const auto release = [&](int read) {
     if (thread == 0) mbarrier_arrive(&empty[read]);
   };
+  int agreed = 0;  // times so far
+  // The worst path for a part of C that any of the warpgroup's threads has found.
+  const auto agree = [&](Path path) {
+    unsigned& of_part = worst[warpgroup][agreed % 3];
+    if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
+    named_barrier_sync(1 + warpgroup, 128);
+    path = static_cast<Path>(__shfl_sync(~0u, of_part, 0));
+    // That of the time before: all have read it, and nobody writes to it before the next time's barrier.
+    if (thread == 0) worst[warpgroup][(agreed + 2) % 3] = 0;
+    ++agreed;
+    return path;
+  };
   int turn = 0;  // this block's tiles so far
+  int own = -1;  // the latest part that the warpgroup has refused
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
@@ -191,10 +244,52 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     async_copy_wait<0>();
     named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
     const Most most = most_of(of_rows) + most_of(of_cols);
+    auto path = Path::fast;
+    int wanted = k_tiles;
+    if (guarded) {
+      for (int i = 0; i < count_tiles; ++i) {
+        mbarrier_wait(&full[stage], parity);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
+        wgmma_commit();
+        wgmma_wait<0>(products);
+        if (i + 1 < count_tiles) {
+          release(stage);
+          next();
+        }
+      }
+      bool few_terms = false;
+      if (rows >= MM && cols >= BN) {
+        float least = products[0];
+#pragma unroll
+        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
+        few_terms = least < LEAST_TERMS;
+      } else {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) {
+          const auto [row, col] = wgmma_place(thread, i);
+          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+        }
+      }
+      path = agree(most.zeros > most_zeros   ? Path::unproved
+                   : most.lossy >= SPECIAL   ? Path::special
+                   : few_terms               ? Path::few_terms
+                                             : Path::fast);
+      const bool needless_here = path != Path::fast || rows <= 0;
+      if (thread == 0) needless[warpgroup][turn % 2] = needless_here;
+      release(stage);
+      if (needless_here) {
+        mbarrier_wait(&empty[stage], parity);  // the other warpgroup has decided, too
+        wanted = __shfl_sync(~0u, all_needless(needless, turn) ? min(k_tiles, AHEAD) : k_tiles, 0);
+      }
+      next();
+    }
+
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
     int before = 0;  // the stage of the k-tile before
-    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    for (int k_tile = 0; k_tile < wanted; ++k_tile) {
       mbarrier_wait(&full[stage], parity);
       wgmma_fence();
 #pragma unroll
@@ -221,58 +316,28 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
     }
 
-    for (int i = 0; i < count_tiles; ++i) {
-      mbarrier_wait(&full[stage], parity);
-      wgmma_fence();
+    if (guarded && __shfl_sync(~0u, most.lossy, 0) > 0) {
+      bool shows = false;
 #pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
-      wgmma_commit();
-      wgmma_wait<0>(products);
-      release(stage);
-      next();
-    }
-
-    auto path = Path::fast;
-    if (guarded) {
-      bool few_terms = false, shows = false;
-      if (rows >= MM && cols >= BN) {
-        float least = products[0];
-#pragma unroll
-        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
-        few_terms = least < LEAST_TERMS;
-      } else {
-#pragma unroll
-        for (int i = 0; i < BN / 2; ++i) {
-          const auto [row, col] = wgmma_place(thread, i);
-          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
-        }
+      for (int i = 0; i < BN / 2; ++i) {
+        const auto [row, col] = wgmma_place(thread, i);
+        const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
+        shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
       }
-      if (most.lossy > 0) {
-#pragma unroll
-        for (int i = 0; i < BN / 2; ++i) {
-          const auto [row, col] = wgmma_place(thread, i);
-          const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
-          shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
-        }
-      }
-      path = most.zeros > most_zeros ? Path::unproved
-             : most.lossy >= SPECIAL ? Path::special
-             : shows                 ? Path::lossy
-             : few_terms             ? Path::few_terms
-                                     : Path::fast;
-      unsigned& of_part = worst[warpgroup][turn % 3];
-      if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
-      named_barrier_sync(1 + warpgroup, 128);
-      path = static_cast<Path>(of_part);
-      // That of the tile before: all have read it, and nobody writes to it before the next tile's barrier.
-      if (thread == 0) worst[warpgroup][(turn + 2) % 3] = 0;
+      path = agree(path == Path::fast && shows ? Path::lossy : path);
     }
     ++turn;
     if (thread == 0 && rows > 0) {
       atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
-      if (path != Path::fast) list[atomicAdd(&ledger->listed, 1u)] = number * CONSUMERS + warpgroup;
+      if (path != Path::fast) {
+        const int part = number * CONSUMERS + warpgroup;
+        atomicOr(&refused[part / 32], 1u << part % 32);
+      }
     }
-    if (path != Path::fast) continue;
+    if (path != Path::fast) {
+      own = number * CONSUMERS + warpgroup;
+      continue;
+    }
 
     float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
     const auto exponent = [&](int i) {
@@ -293,6 +358,24 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
                        g.beta);
     }
   }
+
+  if (!guarded) return;
+  // Parts that have been refused, by this block or others, now that no tile of this one needs the stages.
+  named_barrier_sync(1 + CONSUMERS, CONSUMERS * 128);
+  if (own < 0) return;
+  const int parts = tiles * CONSUMERS;
+  auto& fp32_tiles = reinterpret_cast<fp32_parts::Tiles*>(&As)[warpgroup];
+  for (;;) {
+    if (thread < 32) {
+      const int first = static_cast<int>(std::int64_t{parts} * blockIdx.x / gridDim.x);
+      const int part = take_refused(refused, parts, own, gridDim.x * CONSUMERS, first);
+      if (thread == 0) taken[warpgroup] = part;
+    }
+    named_barrier_sync(1 + warpgroup, 128);
+    const int part = taken[warpgroup];
+    if (part < 0) return;
+    fp32_parts::compute<ALIGNED>(g, transposed, find_part<CONSUMERS>(g, part), fp32_tiles, thread, 1 + warpgroup);
+  }
 }
 
 // Blocks such that all of them have the same number of tiles, if fewer multiprocessors than there are take as
@@ -312,23 +395,15 @@ TensorMap map_counts(const SplitLines& split, int lines, int K, int batch, int b
 
 // What a call needs in device memory.
 struct Memory {
-  SplitLines a, b;  // none if K is short
-  unsigned* list;   // [parts of C]
+  SplitLines a, b;    // none if K is short
+  unsigned* refused;  // a bit for each part of C
   Ledger* ledger;
 };
-
-template <int CONSUMERS, bool ALL>
-void launch_fp32(const Gemm& g, Transposed transposed, const Memory& memory) {
-  const int parts = tiles_of(g, CONSUMERS * MM) * CONSUMERS;
-  using Find = FindPart<CONSUMERS>;
-  launch(is_aligned(g) ? fp32_parts::gemm_fp32<ALL, true, Find> : fp32_parts::gemm_fp32<ALL, false, Find>,
-         fp32_parts::config(parts), g, transposed, memory.list, memory.ledger, parts);
-}
 
 template <int CONSUMERS>
 void launch_all(const Gemm& g, Transposed transposed, Accuracy accuracy, const Memory& memory) {
   constexpr int BM = CONSUMERS * MM;
-  const auto& [a, b, list, ledger] = memory;
+  const auto& [a, b, refused, ledger] = memory;
   // In a large product, blocks that begin before the splitting has ended gain nothing.
   const bool early = tiles_of(g, BM) <= 2 * multiprocessors();
   launch(is_aligned(g) ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
@@ -337,9 +412,8 @@ void launch_all(const Gemm& g, Transposed transposed, Accuracy accuracy, const M
                       .shared_bytes = sizeof(Tiles<CONSUMERS>),
                       .overlaps_previous = early},
          g, map_parts(a, g.M, g.K, g.batch, BM), map_parts(b, g.N, g.K, g.batch, BN),
-         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts, list,
-         ledger, accuracy);
-  if (accuracy != Accuracy::fast) launch_fp32<CONSUMERS, false>(g, transposed, memory);
+         map_counts(a, g.M, g.K, g.batch, BM), map_counts(b, g.N, g.K, g.batch, BN), a.facts, b.facts,
+         transposed, refused, ledger, accuracy);
 }
 
 // Launches it all; the ledger then has how many parts went which way.
@@ -347,12 +421,12 @@ void multiply(const Gemm& g, Transposed transposed, Accuracy accuracy, const Mem
   const int large = tiles_of(g, 2 * MM), small = tiles_of(g, MM);
   if (small == 0) return;
   if (g.K < SHORTEST) {
-    launch_fp32<1, true>(g, transposed, memory);
+    fp32_parts::launch_all(g, transposed, memory.ledger);
     return;
   }
   split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a}, memory.a,
         {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b}, memory.b,
-        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.ledger);
+        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.refused, words_of_parts(g.M, g.N, g.batch), memory.ledger);
   // Half a tile takes more than half the time, by a fifth. It is worth it where it saves a half-empty wave.
   const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
   const auto launches = 6 * waves(small) < 5 * 2 * waves(large) ? launch_all<1> : launch_all<2>;
@@ -378,11 +452,11 @@ class Room {
 Ways sgemm_emulated(const Gemm& g, Accuracy accuracy) {
   static Room room_a("parts of A", "counts of A", "rows of A"),
       room_b("parts of B", "counts of B", "columns of B");
-  static Workspace<unsigned> list_workspace("list");
+  static Workspace<unsigned> refused_workspace("refused parts");
   static Workspace<Ledger> ledger_workspace("ledger");
   if (g.M == 0 || g.N == 0 || g.batch == 0) return {};
   Memory memory{};
-  memory.list = list_workspace.at_least(static_cast<std::size_t>(parts_at_most(g.M, g.N, g.batch)));
+  memory.refused = refused_workspace.at_least(words_of_parts(g.M, g.N, g.batch));
   memory.ledger = ledger_workspace.at_least(1);
   latest_ledger = memory.ledger;
   if (g.K >= SHORTEST) {

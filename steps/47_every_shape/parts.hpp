@@ -23,7 +23,6 @@ constexpr const char* path_names[PATHS] = {
 // Of one call, in device memory. The splitting pass clears it.
 struct Ledger {
   unsigned taken[PATHS];  // parts by path
-  unsigned listed;        // parts on the list for the FP32 kernel
 };
 
 // The latest call's; whoever wants to know reads it when the call has ended.
@@ -43,6 +42,10 @@ __host__ __device__ inline int tiles_of(const Gemm& g, int BM) {
 inline std::int64_t parts_at_most(int M, int N, int batch) {
   return std::int64_t{2} * ceil_div(M, 2 * MM) * ceil_div(N, BN) * batch;
 }
+// Words that have a bit for each of them.
+inline int words_of_parts(int M, int N, int batch) {
+  return static_cast<int>((parts_at_most(M, N, batch) + 31) / 32);
+}
 
 // Where a tile of C, or a part of one, begins.
 struct Part {
@@ -61,11 +64,9 @@ __device__ __forceinline__ Part find_tile(const Gemm& g, int number) {
 
 // The part with this number, where a tile has so many.
 template <int CONSUMERS>
-struct FindPart {
-  __device__ __forceinline__ Part operator()(const Gemm& g, int number) const {
-    const Part tile = find_tile<CONSUMERS * MM>(g, number / CONSUMERS);
-    return {tile.matrix, tile.row0 + number % CONSUMERS * MM, tile.col0};
-  }
-};
+__device__ __forceinline__ Part find_part(const Gemm& g, int number) {
+  const Part tile = find_tile<CONSUMERS * MM>(g, number / CONSUMERS);
+  return {tile.matrix, tile.row0 + number % CONSUMERS * MM, tile.col0};
+}
 
 }  // namespace

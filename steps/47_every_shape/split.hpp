@@ -327,11 +327,15 @@ struct Operands {
 // Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
 template <int THREADS, bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, BLOCKS<THREADS>)
-    split_lines(const __grid_constant__ Operands operands, int blocks, Ledger* ledger) {
+    split_lines(const __grid_constant__ Operands operands, int blocks, unsigned* refused /* [words] */, int words,
+                Ledger* ledger) {
   auto& shared = dynamic_shared<Shared<THREADS>>();
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is written here
-  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *ledger = {};
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {
+    if (threadIdx.x == 0) *ledger = {};
+    for (int i = threadIdx.x; i < words; i += THREADS) refused[i] = 0;
+  }
   const auto& [from, to] = operands.a_and_b[blockIdx.y];
   if (from.columns) {
     split_strip<THREADS, true, ALIGNED>(shared, from, to, blocks);
@@ -342,7 +346,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS<THREADS>)
 
 template <int THREADS>
 void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to,
-                  bool aligned, int batch, Ledger* ledger) {
+                  bool aligned, int batch, unsigned* refused, int words, Ledger* ledger) {
   const int blocks = min(MOST_BLOCKS, ceil_div(a.K, SLICE<THREADS>));
   const unsigned strips = ceil_div(max(a.lines, b.lines), STRIP);
   launch(aligned ? split_lines<THREADS, true> : split_lines<THREADS, false>,
@@ -351,19 +355,19 @@ void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const 
                       .shared_bytes = shared_bytes<THREADS>(ceil_div(a.K, blocks * SLICE<THREADS>)),
                       .cluster = dim3(blocks, 1, 1),
                       .overlaps_previous = true},
-         Operands{{{a, a_to}, {b, b_to}}}, blocks, ledger);
+         Operands{{{a, a_to}, {b, b_to}}}, blocks, refused, words, ledger);
 }
 
 }  // namespace splitting
 
-// Splits A and B; aligned: both, to float4. The ledger is cleared on the way.
+// Splits A and B; aligned: both, to float4. The ledger and the refused parts are cleared on the way.
 void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, bool aligned,
-           int batch, Ledger* ledger) {
+           int batch, unsigned* refused, int words, Ledger* ledger) {
   using namespace splitting;
   // A block of 512 threads instead of a cluster of two blocks of 256, which would wait for each other. Longer
   // lines take clusters in any case; a multiprocessor has three of the smaller blocks, one of the larger.
   const bool large = a.K > SLICE<256> && a.K <= SLICE<512>;
-  (large ? launch_split<512> : launch_split<256>)(a, a_to, b, b_to, aligned, batch, ledger);
+  (large ? launch_split<512> : launch_split<256>)(a, a_to, b, b_to, aligned, batch, refused, words, ledger);
 }
 
 }  // namespace
