@@ -104,19 +104,22 @@ __device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, co
     const int next = stage + 1 < STAGES ? stage + 1 : 0;
     if (left > 0) copy_tiles(free);
     async_copy_commit();
+#pragma unroll 1
+    for (int k4 = 0; k4 < BK; k4 += 4) {  // no more at once: the caller's instructions would leave the cache
 #pragma unroll
-    for (int k = 0; k < BK; ++k) {
-      if (k + 1 < BK) {
-        load_fragments((k + 1) % 2, stage, k + 1);
-      } else {
-        async_copy_wait<STAGES - 2>();  // this thread's part of the next tiles has arrived ...
-        named_barrier_sync(barrier, THREADS);  // ... everybody's has, and nobody needs those of `stage` any more
-        load_fragments(0, next, 0);  // at the end anything will do
-      }
-      for (int c = 0; c < TN; ++c) {
-        for (int r = 0; r < TM; ++r) {
-          const int row = c % 2 == 0 ? r : TM - 1 - r;
-          sums[row][c] = __fmaf_rn(a[k % 2][row], b[k % 2][c], sums[row][c]);
+      for (int k = 0; k < 4; ++k) {
+        if (k < 3 || k4 + 4 < BK) {
+          load_fragments((k + 1) % 2, stage, k4 + k + 1);
+        } else {
+          async_copy_wait<STAGES - 2>();         // this thread's part of the next tiles has arrived ...
+          named_barrier_sync(barrier, THREADS);  // ... everybody's has, and nobody needs those of `stage` any more
+          load_fragments(0, next, 0);            // at the end anything will do
+        }
+        for (int c = 0; c < TN; ++c) {
+          for (int r = 0; r < TM; ++r) {
+            const int row = c % 2 == 0 ? r : TM - 1 - r;
+            sums[row][c] = __fmaf_rn(a[k % 2][row], b[k % 2][c], sums[row][c]);
+          }
         }
       }
     }

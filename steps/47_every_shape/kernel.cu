@@ -161,7 +161,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   }
   __syncthreads();
   let_next_launch_begin();
-  wait_for_previous_launch();
 
   int stage = 0;
   if (threadIdx.x < 128) {
@@ -170,6 +169,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     for (int number = blockIdx.x, turn = 0; number < tiles; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
+      wait_for_previous_launch();  // as late as possible, and for long after the first tile
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
         // With the stage of the last counts, the consumers have given their verdicts.
@@ -236,6 +236,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
     const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
                        col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
+    wait_for_previous_launch();
     if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
     async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
     async_copy_commit();

@@ -109,7 +109,7 @@ constexpr std::size_t shared_bytes(int slices) {
 // Where an element of a slice is in shared memory: in the order of global memory, with a gap now and then,
 // for the banks.
 template <bool COLUMNS, int TERMS>
-__device__ __forceinline__ int place(int line, int k) {
+__host__ __device__ constexpr int place(int line, int k) {
   return COLUMNS ? k / TK * (TK * STRIP + 4) + k % TK * STRIP + line : line * (TERMS + 4) + k;
 }
 
@@ -165,15 +165,21 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     constexpr int WIDE = ALIGNED ? 4 : 1;  // elements at a time
     constexpr int NEAR = COLUMNS ? STRIP : TERMS, FAR = COLUMNS ? TERMS : STRIP;
     constexpr int SIDE = NEAR / WIDE < THREADS ? NEAR / WIDE : THREADS;
-    const int k0 = first_k(slice);
+    constexpr int APART = THREADS / SIDE;  // copies of a thread, along the other direction
+    constexpr int STEP = COLUMNS ? place<COLUMNS, TERMS>(0, APART) : place<COLUMNS, TERMS>(APART, 0);
+    static_assert(!COLUMNS || APART % TK == 0);
+    const int k0 = first_k(slice), far0 = static_cast<int>(threadIdx.x) / SIDE;
+    const int left = (COLUMNS ? from.K - k0 : from.lines - line0) - far0;
+#pragma unroll 1
     for (int near = threadIdx.x % SIDE * WIDE; near < NEAR; near += SIDE * WIDE) {
-      const float* from_here = data + (COLUMNS ? line0 : k0) + near;
+      const bool there = (COLUMNS ? line0 : k0) + near < (COLUMNS ? from.lines : from.K);
+      const float* source = data + ((COLUMNS ? k0 : line0) + far0) * from.ld + (COLUMNS ? line0 : k0) + near;
+      float* to_here =
+          &elements[slice % KEPT][COLUMNS ? place<COLUMNS, TERMS>(near, far0) : place<COLUMNS, TERMS>(far0, near)];
 #pragma unroll 8
-      for (int far = threadIdx.x / SIDE; far < FAR; far += THREADS / SIDE) {
-        const int line = COLUMNS ? near : far, k = COLUMNS ? far : near;
-        async_copy<WIDE * sizeof(float)>(&elements[slice % KEPT][place<COLUMNS, TERMS>(line, k)],
-                                         from_here + ((COLUMNS ? k0 : line0) + far) * from.ld,
-                                         line0 + line < from.lines && k0 + k < from.K);
+      for (int far = 0; far < FAR; far += APART) {
+        async_copy<WIDE * sizeof(float)>(to_here, source, there && far < left);
+        to_here += STEP, source += APART * from.ld;
       }
     }
   };
@@ -232,6 +238,10 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
   }
   __syncthreads();
 
+  constexpr int LINES = AT_ONCE<THREADS>;
+  const std::int64_t plane = from.lines * to.pitch, at = static_cast<std::int64_t>(matrix) * from.lines + line0;
+  fp16* const all_parts = to.parts + matrix * PARTS * plane + line0 * to.pitch;  // of the strip's lines
+  fp16* const counts = to.counts + at * to.counts_pitch;
 #pragma unroll 1
   for (int slice = slices - 1; slice >= 0; --slice) {  // the last KEPT are still here
     if (slice < slices - KEPT) {
@@ -239,58 +249,83 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
       __syncthreads();
     }
     const int k = first_k(slice) + own_k;
-#pragma unroll(AT_ONCE<THREADS>)
-    for (int l = 0; l < TL; ++l) {
-      const int in_strip = own_line + l * ACROSS, line = line0 + in_strip;
-      const unsigned largest_here = of_all[in_strip];
-      const bool special = largest_here >= 0x7f800000;
-      const int s = special ? 0 : scale_for(largest_here);
-      // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
-      const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-      float own[TK], scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
-      load(own, slice, in_strip);
+#pragma unroll 1
+    for (int first = own_line; first < STRIP; first += LINES * ACROSS) {
+      float scaled[LINES][TK], taken[LINES][TK];  // elements times 2^s, and what hi takes of them
+      unsigned lost_none[LINES] = {};             // elements that are lossy or zero: two numbers of 16 bits
+      bool special[LINES], careful = false;
 #pragma unroll
-      for (int e = 0; e < TK; ++e) {
-        taken[e] = scaled[e] = own[e] * factor;
-        smallest = fminf(smallest, fabsf(scaled[e]));
-      }
-      unsigned counted = 0, lost = 0, none = 0;           // elements
-      if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
+      for (int l = 0; l < LINES; ++l) {
+        const unsigned largest_here = of_all[first + l * ACROSS];
+        special[l] = largest_here >= 0x7f800000;
+        const int s = scale_for(largest_here);
+        const float factor = power_of_two(min(s, 126));
+        float smallest = LEAST_KEPT;
+        load(taken[l], slice, first + l * ACROSS);
 #pragma unroll
         for (int e = 0; e < TK; ++e) {
-          scaled[e] = special ? stand_in(own[e]) : own[e] * factor * rest;
-          // Not zero unless the element is.
-          const float magnitude = fabsf(scaled[e]);
-          taken[e] = magnitude < LEAST_FP16 && own[e] != 0.0f ? copysignf(LEAST_FP16, own[e]) : scaled[e];
-          lost += magnitude < LEAST_KEPT && own[e] != 0.0f;
-          none += own[e] == 0.0f && k + e < from.K;
+          taken[l][e] = scaled[l][e] = taken[l][e] * factor;
+          smallest = fminf(smallest, fabsf(scaled[l][e]));
+        }
+        careful |= special[l] || s > 126 || smallest < LEAST_KEPT;
+      }
+      if (careful) {  // where all is well, one test has to do
+#pragma unroll
+        for (int l = 0; l < LINES; ++l) {
+          const int s = scale_for(of_all[first + l * ACROSS]);
+          // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
+          const float factor = power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
+          float own[TK];
+          load(own, slice, first + l * ACROSS);
+#pragma unroll
+          for (int e = 0; e < TK; ++e) {
+            scaled[l][e] = special[l] ? stand_in(own[e]) : own[e] * factor * rest;
+            // Not zero unless the element is.
+            const float magnitude = fabsf(scaled[l][e]);
+            taken[l][e] =
+                magnitude < LEAST_FP16 && own[e] != 0.0f ? copysignf(LEAST_FP16, own[e]) : scaled[l][e];
+            lost_none[l] += magnitude < LEAST_KEPT && own[e] != 0.0f;
+            lost_none[l] += own[e] == 0.0f && k + e < from.K ? 1u << 16 : 0;
+          }
         }
       }
-      float hi[TK / 2], lo[TK / 2];  // pairs of FP16 numbers
+      float hi[LINES][TK / 2], lo[LINES][TK / 2];  // pairs of FP16 numbers
+      unsigned sums[LINES], rare = 0;              // of the warp, 64 of each at most
 #pragma unroll
-      for (int e = 0; e < TK; e += 2) {
-        const unsigned pair = pack_fp16(taken[e], taken[e + 1]);
-        const float rest0 = scaled[e] - first_fp16(pair), rest1 = scaled[e + 1] - second_fp16(pair);
-        hi[e / 2] = __uint_as_float(pair);
-        lo[e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
-        for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[i]) >= COUNTED;
+      for (int l = 0; l < LINES; ++l) {
+        unsigned counted = 0;
+#pragma unroll
+        for (int e = 0; e < TK; e += 2) {
+          const unsigned pair = pack_fp16(taken[l][e], taken[l][e + 1]);
+          const float rest0 = scaled[l][e] - first_fp16(pair), rest1 = scaled[l][e + 1] - second_fp16(pair);
+          hi[l][e / 2] = __uint_as_float(pair);
+          lo[l][e / 2] = __uint_as_float(special[l] ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
+          for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[l][i]) >= COUNTED;
+        }
+        sums[l] = sum_of(counted | lost_none[l] << 8);
+        rare |= sums[l] >> 8;
       }
-      const unsigned sums = sum_of(counted | lost << 8 | none << 16);  // of the warp, 64 of each at most
-      counted = sums & 0xff, lost = sums >> 8 & 0xff, none = sums >> 16;
-      if (speaks && lost != 0) atomicAdd(in_first_block(&lossy[in_strip]), lost);
-      if (speaks && none != 0) atomicAdd(in_first_block(&zeros[in_strip]), none);
-      if (line >= from.lines || k >= from.K) continue;
-      const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line;
-      if (speaks) {
-        // Products with a line of zeros are zeros, however few.
-        const bool all_count = largest_here == 0 || special;
-        to.counts[at * to.counts_pitch + k / COUNTED_K] =
-            fp16(static_cast<float>(all_count ? COUNTED_K : counted) * COUNT_SCALE);
+      if (speaks && rare != 0) {
+        for (int l = 0; l < LINES; ++l) {
+          const unsigned lost = sums[l] >> 8 & 0xff, none = sums[l] >> 24;
+          if (lost != 0) atomicAdd(in_first_block(&lossy[first + l * ACROSS]), lost);
+          if (none != 0) atomicAdd(in_first_block(&zeros[first + l * ACROSS]), none);
+        }
       }
-      const std::int64_t plane = from.lines * to.pitch;
-      fp16* parts = to.parts + matrix * PARTS * plane + line * to.pitch + k;
-      float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[0], hi[1], hi[2], hi[3]);
-      float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[0], lo[1], lo[2], lo[3]);
+#pragma unroll
+      for (int l = 0; l < LINES; ++l) {
+        const int in_strip = first + l * ACROSS;
+        if (line0 + in_strip >= from.lines || k >= from.K) continue;
+        if (speaks) {
+          // Products with a line of zeros are zeros, however few.
+          const bool all_count = of_all[in_strip] == 0 || special[l];
+          counts[in_strip * to.counts_pitch + k / COUNTED_K] =
+              fp16(static_cast<float>(all_count ? COUNTED_K : sums[l] & 0xff) * COUNT_SCALE);
+        }
+        fp16* const parts = all_parts + in_strip * to.pitch + k;
+        float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[l][0], hi[l][1], hi[l][2], hi[l][3]);
+        float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[l][0], lo[l][1], lo[l][2], lo[l][3]);
+      }
     }
     if (slice >= KEPT) {
       __syncthreads();
