@@ -81,6 +81,7 @@ __device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, co
     a_from += BK * a_along;
     b_from += BK * b_along;
     left -= BK;
+    async_copy_commit();
   };
 
   __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
@@ -90,40 +91,30 @@ __device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, co
   };
 
   float sums[TM][TN] = {};
-  named_barrier_sync(barrier, THREADS);  // nobody needs the tiles of the part before any more
-  for (int stage = 0; stage < STAGES - 1; ++stage) {
-    if (left > 0) copy_tiles(stage);
-    async_copy_commit();
-  }
-  async_copy_wait<STAGES - 2>();
+  named_barrier_sync(barrier, THREADS);  // nobody needs the tiles of the part before
+  copy_tiles(0);
+  async_copy_wait<0>();
   named_barrier_sync(barrier, THREADS);
   load_fragments(0, 0, 0);
-  int stage = 0, free = STAGES - 1;
 #pragma unroll 1
-  for (int k0 = 0; k0 < g.K; k0 += BK) {
-    const int next = stage + 1 < STAGES ? stage + 1 : 0;
-    if (left > 0) copy_tiles(free);
-    async_copy_commit();
-#pragma unroll 1
-    for (int k4 = 0; k4 < BK; k4 += 4) {  // no more at once: the caller's instructions would leave the cache
+  for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
+    if (left > 0) copy_tiles(stage ^ 1);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        if (k < 3 || k4 + 4 < BK) {
-          load_fragments((k + 1) % 2, stage, k4 + k + 1);
-        } else {
-          async_copy_wait<STAGES - 2>();         // this thread's part of the next tiles has arrived ...
-          named_barrier_sync(barrier, THREADS);  // ... everybody's has, and nobody needs those of `stage` any more
-          load_fragments(0, next, 0);            // at the end anything will do
-        }
-        for (int c = 0; c < TN; ++c) {
-          for (int r = 0; r < TM; ++r) {
-            const int row = c % 2 == 0 ? r : TM - 1 - r;
-            sums[row][c] = __fmaf_rn(a[k % 2][row], b[k % 2][c], sums[row][c]);
-          }
+    for (int k = 0; k < BK; ++k) {
+      if (k + 1 < BK) {
+        load_fragments((k + 1) % 2, stage, k + 1);
+      } else {
+        async_copy_wait<0>();                  // this thread's part of the next tiles has arrived ...
+        named_barrier_sync(barrier, THREADS);  // ... everybody's has, and nobody needs those of `stage`
+        load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
+      }
+      for (int c = 0; c < TN; ++c) {
+        for (int r = 0; r < TM; ++r) {
+          const int row = c % 2 == 0 ? r : TM - 1 - r;
+          sums[row][c] = __fmaf_rn(a[k % 2][row], b[k % 2][c], sums[row][c]);
         }
       }
     }
-    free = stage, stage = next;
   }
 
   float* C = g.C + part.matrix * g.strideC + part.row0 * g.ldc + part.col0;

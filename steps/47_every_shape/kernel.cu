@@ -1,18 +1,21 @@
 // Step 47: every shape: an epilogue that waits for nothing, tiles by size, and three accuracies.
 //
 // Idea      What the guard costs in step 46 is latency: for each column an element's thread loads what is
-//           known of it, behind a branch, one load after the other. Here a warpgroup requests all of that
-//           before it multiplies, and looks at the lines' maxima first, which nearly always is enough. And
-//           what parts 1 and 3 of the ladder have taught: tiles of 64 rows where those of 128 leave
-//           multiprocessors idle, launches that overlap, an FP32 kernel like step 11's for what the guard
-//           refuses.
-// Change    Rows' and columns' facts come by asynchronous copies. The tensor cores get the large products of
-//           a k-tile first and never drain: those are added to the sums while the small products run. Both
-//           operands are split by one launch, whose elements wait in shared memory while other blocks
-//           compute. A template parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K;
-//           infinities and NaNs pass through the tensor cores. In `strict` parts are computed in FP32, too,
-//           of which an element may be the sum of so few products that the bound of FP32 summation, u for
-//           each of them, is below what is proved for FP16 products.
+//           known of it, behind a branch, one load after the other; and a launch that works off the list of
+//           refused parts, most often for nothing. Here a warpgroup requests all of that before it
+//           multiplies, and looks at the lines' maxima first, which nearly always is enough; and the blocks
+//           that have refused parts compute them when their tiles are done. And what parts 1 and 3 of the
+//           ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle, launches that
+//           overlap, FP32 tiles like step 11's for what the guard refuses.
+// Change    Rows' and columns' facts come by asynchronous copies. Counts are multiplied before the k-tiles,
+//           which are left out if the guard refuses the whole tile. The tensor cores get the large products
+//           of a k-tile first and never drain: those are added to the sums while the small products run. A
+//           bit for each part that is refused; who takes it clears it. Both operands are split by one launch,
+//           whose elements wait in shared memory while other blocks compute. A template parameter for the
+//           tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the
+//           tensor cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of
+//           so few products that the bound of FP32 summation, u for each of them, is below what is proved for
+//           FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -33,10 +36,10 @@
 
 namespace {
 
-constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
-constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
-constexpr int STAGES = 3;            // buffers for k-tiles
-constexpr int AHEAD = STAGES - 1;    // k-tiles that are on their way before it is known whether they are needed
+constexpr int BK = 64;             // terms (a k-tile) that a block has at a time
+constexpr int MK = 16;             // terms of a wgmma, which has MM x BN of C
+constexpr int STAGES = 3;          // buffers for k-tiles
+constexpr int AHEAD = STAGES - 1;  // k-tiles that are on their way before it is known whether they are needed
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
@@ -64,9 +67,9 @@ struct alignas(1024) Tiles {
   std::uint64_t empty[STAGES];     // all consumers have multiplied them
   Line of_rows[CONSUMERS][2][MM];  // what a warpgroup's epilogue needs to know, for a tile and the next
   Line of_cols[CONSUMERS][2][BN];
-  unsigned worst[CONSUMERS][3];    // Path that a warpgroup's threads agree on: of this time, those before and after
-  bool needless[CONSUMERS][2];     // whether a warpgroup refuses its part whatever the products are
-  int taken[CONSUMERS];            // the refused part that a warpgroup computes in FP32
+  unsigned worst[CONSUMERS][3];  // Path that a warpgroup agrees on: of this time, those before and after
+  bool needless[CONSUMERS][2];   // whether a warpgroup refuses its part whatever the products are
+  int taken[CONSUMERS];          // the refused part that a warpgroup computes in FP32
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
@@ -107,9 +110,9 @@ __device__ __forceinline__ bool all_needless(const bool (&needless)[CONSUMERS][2
   return all;
 }
 
-// Takes a refused part of C for the calling warp: one that its warpgroup has refused, the latest first (`own`,
-// -1 if there are none; `apart` before it the next may be); otherwise one of all `parts`, from `first` on. Returns
-// -1 if none is left.
+// Takes a refused part of C for the calling warp: one that its warpgroup has refused, the latest first
+// (`own`, -1 if there are none; `apart` before it the next may be); otherwise one of all `parts`, from
+// `first` on. Returns -1 if none is left.
 __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own, int apart, int first) {
   const int words = ceil_div(parts, 32), lane = threadIdx.x % 32;
   const auto take = [&](int part) {  // whether nobody else has
@@ -124,7 +127,8 @@ __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& o
     unsigned bits = i + lane < words ? atomicOr(&refused[word], 0u) : 0;
     for (;;) {
       int nearest = bits != 0 ? lane : 32;
-      for (int lanes = 1; lanes < 32; lanes *= 2) nearest = min(nearest, __shfl_xor_sync(~0u, nearest, lanes));
+      for (int lanes = 1; lanes < 32; lanes *= 2)
+        nearest = min(nearest, __shfl_xor_sync(~0u, nearest, lanes));
       if (nearest == 32) break;
       const int part = __shfl_sync(~0u, word * 32 + __ffs(static_cast<int>(bits)) - 1, nearest);
       if (take(part)) return part;
@@ -138,8 +142,8 @@ template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
 __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
-               const Line* lines_a, const Line* lines_b, Transposed transposed, unsigned* refused, Ledger* ledger,
-               Accuracy accuracy) {
+               const Line* lines_a, const Line* lines_b, Transposed transposed, unsigned* refused,
+               Ledger* ledger, Accuracy accuracy) {
   using Shared = Tiles<CONSUMERS>;
   constexpr int BM = Shared::BM;
   auto& [As, Bs, full, empty, all_rows, all_cols, worst, needless, taken] = dynamic_shared<Shared>();
@@ -160,7 +164,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     mbarrier_fence_init();
   }
   __syncthreads();
-  let_next_launch_begin();
 
   int stage = 0;
   if (threadIdx.x < 128) {
@@ -273,10 +276,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
         }
       }
-      path = agree(most.zeros > most_zeros   ? Path::unproved
-                   : most.lossy >= SPECIAL   ? Path::special
-                   : few_terms               ? Path::few_terms
-                                             : Path::fast);
+      path = agree(most.zeros > most_zeros ? Path::unproved
+                   : most.lossy >= SPECIAL ? Path::special
+                   : few_terms             ? Path::few_terms
+                                           : Path::fast);
       const bool needless_here = path != Path::fast || rows <= 0;
       if (thread == 0) needless[warpgroup][turn % 2] = needless_here;
       release(stage);
@@ -311,6 +314,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       next();
     }
     wgmma_wait<0>(small);
+    let_next_launch_begin();  // not earlier: its blocks would wait where this launch's could run
     release(before);
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) {
@@ -375,7 +379,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     named_barrier_sync(1 + warpgroup, 128);
     const int part = taken[warpgroup];
     if (part < 0) return;
-    fp32_parts::compute<ALIGNED>(g, transposed, find_part<CONSUMERS>(g, part), fp32_tiles, thread, 1 + warpgroup);
+    fp32_parts::compute<ALIGNED>(g, transposed, find_part<CONSUMERS>(g, part), fp32_tiles, thread,
+                                 1 + warpgroup);
   }
 }
 
@@ -427,7 +432,8 @@ void multiply(const Gemm& g, Transposed transposed, Accuracy accuracy, const Mem
   }
   split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a}, memory.a,
         {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b}, memory.b,
-        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.refused, words_of_parts(g.M, g.N, g.batch), memory.ledger);
+        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.refused,
+        words_of_parts(g.M, g.N, g.batch), memory.ledger);
   // Half a tile takes more than half the time, by a fifth. It is worth it where it saves a half-empty wave.
   const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
   const auto launches = 6 * waves(small) < 5 * 2 * waves(large) ? launch_all<1> : launch_all<2>;

@@ -83,13 +83,10 @@ static_assert(GROUP * ACROSS == 32);
 template <int THREADS>
 constexpr int SLICE = THREADS / ACROSS * TK;  // terms of a line
 
-// A multiprocessor has six of the smaller blocks: while some compute, the elements of others are on their
-// way. For that a thread has few registers, and splits one line at a time. Of the larger blocks there are so
-// few that each has a multiprocessor to itself.
+// So many of a multiprocessor: while some compute, the elements of others are on their way. For that a thread
+// has few registers.
 template <int THREADS>
-constexpr int BLOCKS = THREADS == 256 ? 6 : 1;
-template <int THREADS>
-constexpr int AT_ONCE = THREADS == 256 ? 1 : TL;  // lines that a thread splits
+constexpr int BLOCKS = THREADS == 256 ? 6 : 2;
 
 template <int THREADS>
 struct Shared {
@@ -99,11 +96,16 @@ struct Shared {
   unsigned zeros[STRIP];        // likewise
   alignas(16) float elements[KEPT][SLICE<THREADS> / TK * (TK * STRIP + 4)];
 };
-// Of a block that has so many slices.
+// Of a block that has so many slices. Of few blocks, each asks for so much that a multiprocessor has no more
+// than its share of all: those that begin while the launch before still runs would pile up where there is
+// room first.
 template <int THREADS>
-constexpr std::size_t shared_bytes(int slices) {
+std::size_t shared_bytes(int slices, std::size_t blocks) {
   using S = Shared<THREADS>;
-  return sizeof(S) - (KEPT - (slices < KEPT ? slices : KEPT)) * sizeof(S::elements[0]);
+  constexpr std::size_t of_multiprocessor = 228 << 10, reserved = 1 << 10;  // for each block
+  const std::size_t needed = sizeof(S) - (KEPT - (slices < KEPT ? slices : KEPT)) * sizeof(S::elements[0]);
+  const std::size_t share = (blocks + multiprocessors() - 1) / multiprocessors();
+  return max(needed, of_multiprocessor / (share + 1) - reserved + 1);
 }
 
 // Where an element of a slice is in shared memory: in the order of global memory, with a gap now and then,
@@ -174,8 +176,8 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     for (int near = threadIdx.x % SIDE * WIDE; near < NEAR; near += SIDE * WIDE) {
       const bool there = (COLUMNS ? line0 : k0) + near < (COLUMNS ? from.lines : from.K);
       const float* source = data + ((COLUMNS ? k0 : line0) + far0) * from.ld + (COLUMNS ? line0 : k0) + near;
-      float* to_here =
-          &elements[slice % KEPT][COLUMNS ? place<COLUMNS, TERMS>(near, far0) : place<COLUMNS, TERMS>(far0, near)];
+      float* to_here = &elements[slice % KEPT][COLUMNS ? place<COLUMNS, TERMS>(near, far0)
+                                                       : place<COLUMNS, TERMS>(far0, near)];
 #pragma unroll 8
       for (int far = 0; far < FAR; far += APART) {
         async_copy<WIDE * sizeof(float)>(to_here, source, there && far < left);
@@ -238,10 +240,6 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
   }
   __syncthreads();
 
-  constexpr int LINES = AT_ONCE<THREADS>;
-  const std::int64_t plane = from.lines * to.pitch, at = static_cast<std::int64_t>(matrix) * from.lines + line0;
-  fp16* const all_parts = to.parts + matrix * PARTS * plane + line0 * to.pitch;  // of the strip's lines
-  fp16* const counts = to.counts + at * to.counts_pitch;
 #pragma unroll 1
   for (int slice = slices - 1; slice >= 0; --slice) {  // the last KEPT are still here
     if (slice < slices - KEPT) {
@@ -250,82 +248,57 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     }
     const int k = first_k(slice) + own_k;
 #pragma unroll 1
-    for (int first = own_line; first < STRIP; first += LINES * ACROSS) {
-      float scaled[LINES][TK], taken[LINES][TK];  // elements times 2^s, and what hi takes of them
-      unsigned lost_none[LINES] = {};             // elements that are lossy or zero: two numbers of 16 bits
-      bool special[LINES], careful = false;
+    for (int l = 0; l < TL; ++l) {
+      const int in_strip = own_line + l * ACROSS, line = line0 + in_strip;
+      const unsigned largest_here = of_all[in_strip];
+      const bool special = largest_here >= 0x7f800000;
+      const int s = special ? 0 : scale_for(largest_here);
+      // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
+      const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
+      float own[TK], scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+      load(own, slice, in_strip);
 #pragma unroll
-      for (int l = 0; l < LINES; ++l) {
-        const unsigned largest_here = of_all[first + l * ACROSS];
-        special[l] = largest_here >= 0x7f800000;
-        const int s = scale_for(largest_here);
-        const float factor = power_of_two(min(s, 126));
-        float smallest = LEAST_KEPT;
-        load(taken[l], slice, first + l * ACROSS);
+      for (int e = 0; e < TK; ++e) {
+        taken[e] = scaled[e] = own[e] * factor;
+        smallest = fminf(smallest, fabsf(scaled[e]));
+      }
+      unsigned counted = 0, lost = 0, none = 0;           // elements
+      if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
 #pragma unroll
         for (int e = 0; e < TK; ++e) {
-          taken[l][e] = scaled[l][e] = taken[l][e] * factor;
-          smallest = fminf(smallest, fabsf(scaled[l][e]));
-        }
-        careful |= special[l] || s > 126 || smallest < LEAST_KEPT;
-      }
-      if (careful) {  // where all is well, one test has to do
-#pragma unroll
-        for (int l = 0; l < LINES; ++l) {
-          const int s = scale_for(of_all[first + l * ACROSS]);
-          // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
-          const float factor = power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-          float own[TK];
-          load(own, slice, first + l * ACROSS);
-#pragma unroll
-          for (int e = 0; e < TK; ++e) {
-            scaled[l][e] = special[l] ? stand_in(own[e]) : own[e] * factor * rest;
-            // Not zero unless the element is.
-            const float magnitude = fabsf(scaled[l][e]);
-            taken[l][e] =
-                magnitude < LEAST_FP16 && own[e] != 0.0f ? copysignf(LEAST_FP16, own[e]) : scaled[l][e];
-            lost_none[l] += magnitude < LEAST_KEPT && own[e] != 0.0f;
-            lost_none[l] += own[e] == 0.0f && k + e < from.K ? 1u << 16 : 0;
-          }
+          scaled[e] = special ? stand_in(own[e]) : own[e] * factor * rest;
+          // Not zero unless the element is.
+          const float magnitude = fabsf(scaled[e]);
+          taken[e] = magnitude < LEAST_FP16 && own[e] != 0.0f ? copysignf(LEAST_FP16, own[e]) : scaled[e];
+          lost += magnitude < LEAST_KEPT && own[e] != 0.0f;
+          none += own[e] == 0.0f && k + e < from.K;
         }
       }
-      float hi[LINES][TK / 2], lo[LINES][TK / 2];  // pairs of FP16 numbers
-      unsigned sums[LINES], rare = 0;              // of the warp, 64 of each at most
+      float hi[TK / 2], lo[TK / 2];  // pairs of FP16 numbers
 #pragma unroll
-      for (int l = 0; l < LINES; ++l) {
-        unsigned counted = 0;
-#pragma unroll
-        for (int e = 0; e < TK; e += 2) {
-          const unsigned pair = pack_fp16(taken[l][e], taken[l][e + 1]);
-          const float rest0 = scaled[l][e] - first_fp16(pair), rest1 = scaled[l][e + 1] - second_fp16(pair);
-          hi[l][e / 2] = __uint_as_float(pair);
-          lo[l][e / 2] = __uint_as_float(special[l] ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
-          for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[l][i]) >= COUNTED;
-        }
-        sums[l] = sum_of(counted | lost_none[l] << 8);
-        rare |= sums[l] >> 8;
+      for (int e = 0; e < TK; e += 2) {
+        const unsigned pair = pack_fp16(taken[e], taken[e + 1]);
+        const float rest0 = scaled[e] - first_fp16(pair), rest1 = scaled[e + 1] - second_fp16(pair);
+        hi[e / 2] = __uint_as_float(pair);
+        lo[e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
+        for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[i]) >= COUNTED;
       }
-      if (speaks && rare != 0) {
-        for (int l = 0; l < LINES; ++l) {
-          const unsigned lost = sums[l] >> 8 & 0xff, none = sums[l] >> 24;
-          if (lost != 0) atomicAdd(in_first_block(&lossy[first + l * ACROSS]), lost);
-          if (none != 0) atomicAdd(in_first_block(&zeros[first + l * ACROSS]), none);
-        }
+      const unsigned sums = sum_of(counted | lost << 8 | none << 16);  // of the warp, 64 of each at most
+      counted = sums & 0xff, lost = sums >> 8 & 0xff, none = sums >> 16;
+      if (speaks && lost != 0) atomicAdd(in_first_block(&lossy[in_strip]), lost);
+      if (speaks && none != 0) atomicAdd(in_first_block(&zeros[in_strip]), none);
+      if (line >= from.lines || k >= from.K) continue;
+      const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line;
+      if (speaks) {
+        // Products with a line of zeros are zeros, however few.
+        const bool all_count = largest_here == 0 || special;
+        to.counts[at * to.counts_pitch + k / COUNTED_K] =
+            fp16(static_cast<float>(all_count ? COUNTED_K : counted) * COUNT_SCALE);
       }
-#pragma unroll
-      for (int l = 0; l < LINES; ++l) {
-        const int in_strip = first + l * ACROSS;
-        if (line0 + in_strip >= from.lines || k >= from.K) continue;
-        if (speaks) {
-          // Products with a line of zeros are zeros, however few.
-          const bool all_count = of_all[in_strip] == 0 || special[l];
-          counts[in_strip * to.counts_pitch + k / COUNTED_K] =
-              fp16(static_cast<float>(all_count ? COUNTED_K : sums[l] & 0xff) * COUNT_SCALE);
-        }
-        fp16* const parts = all_parts + in_strip * to.pitch + k;
-        float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[l][0], hi[l][1], hi[l][2], hi[l][3]);
-        float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[l][0], lo[l][1], lo[l][2], lo[l][3]);
-      }
+      const std::int64_t plane = from.lines * to.pitch;
+      fp16* parts = to.parts + matrix * PARTS * plane + line * to.pitch + k;
+      float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[0], hi[1], hi[2], hi[3]);
+      float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[0], lo[1], lo[2], lo[3]);
     }
     if (slice >= KEPT) {
       __syncthreads();
@@ -362,8 +335,8 @@ struct Operands {
 // Blocks with y = 0 split A, those with y = 1 B. ALIGNED: both, to float4.
 template <int THREADS, bool ALIGNED>
 __global__ void __launch_bounds__(THREADS, BLOCKS<THREADS>)
-    split_lines(const __grid_constant__ Operands operands, int blocks, unsigned* refused /* [words] */, int words,
-                Ledger* ledger) {
+    split_lines(const __grid_constant__ Operands operands, int blocks, unsigned* refused /* [words] */,
+                int words, Ledger* ledger) {
   auto& shared = dynamic_shared<Shared<THREADS>>();
   let_next_launch_begin();
   wait_for_previous_launch();  // it may write A or B, and read what is written here
@@ -384,10 +357,11 @@ void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const 
                   bool aligned, int batch, unsigned* refused, int words, Ledger* ledger) {
   const int blocks = min(MOST_BLOCKS, ceil_div(a.K, SLICE<THREADS>));
   const unsigned strips = ceil_div(max(a.lines, b.lines), STRIP);
+  const int slices = ceil_div(a.K, blocks * SLICE<THREADS>);
   launch(aligned ? split_lines<THREADS, true> : split_lines<THREADS, false>,
          LaunchConfig{.grid = dim3(strips * blocks, 2, batch),
                       .block = dim3(THREADS),
-                      .shared_bytes = shared_bytes<THREADS>(ceil_div(a.K, blocks * SLICE<THREADS>)),
+                      .shared_bytes = shared_bytes<THREADS>(slices, std::size_t{strips} * blocks * 2 * batch),
                       .cluster = dim3(blocks, 1, 1),
                       .overlaps_previous = true},
          Operands{{{a, a_to}, {b, b_to}}}, blocks, refused, words, ledger);
@@ -399,9 +373,9 @@ void launch_split(const Lines& a, const SplitLines& a_to, const Lines& b, const 
 void split(const Lines& a, const SplitLines& a_to, const Lines& b, const SplitLines& b_to, bool aligned,
            int batch, unsigned* refused, int words, Ledger* ledger) {
   using namespace splitting;
-  // A block of 512 threads instead of a cluster of two blocks of 256, which would wait for each other. Longer
-  // lines take clusters in any case; a multiprocessor has three of the smaller blocks, one of the larger.
-  const bool large = a.K > SLICE<256> && a.K <= SLICE<512>;
+  // Larger blocks instead of clusters of twice as many, which wait for each other. Of longer lines, so many
+  // blocks are needed that it matters more how many fit.
+  const bool large = a.K > SLICE<256> && a.K <= 2 * SLICE<512>;
   (large ? launch_split<512> : launch_split<256>)(a, a_to, b, b_to, aligned, batch, refused, words, ledger);
 }
 
