@@ -3,8 +3,11 @@
 // Gives the host compiler the words of CUDA C++ that the kernels use: a kernel file compiles as plain C++ and
 // runs on the CPU device. Nothing here is needed to understand a kernel.
 
-#include <cmath>
 #include <cstddef>
+// Without Bessel functions and the like in <cmath>: to read them takes as long as to compile a small kernel.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -43,20 +42,43 @@ struct BaseOf {
   operator U() const;
 };
 
-// Pointers to the members of an aggregate, as a tuple; empty if it has more than 16 members, or bases. A line
-// for each number of members, as C++ before C++26 has no pack of structured bindings, nor one of {}.
+// A tuple, without std::tuple's constructors: among these the compiler chooses for longer than it takes for a
+// kernel.
+template <std::size_t I, typename P>
+struct Pointer {
+  P value;
+};
+template <typename Indices, typename... P>
+struct PointerList;
+template <std::size_t... I, typename... P>
+struct PointerList<std::index_sequence<I...>, P...> : Pointer<I, P>... {
+  static constexpr std::size_t count = sizeof...(P);
+};
+template <typename... P>
+using Pointers = PointerList<std::index_sequence_for<P...>, P...>;
+template <std::size_t I, typename P>
+constexpr P pointer(const Pointer<I, P>& of_list) {
+  return of_list.value;
+}
+
+// Pointers to the members of an aggregate; none if it has more than 16 members, or bases. A line for each
+// number of members, as C++ before C++26 has no pack of structured bindings, nor one of {}.
+template <typename... M>
+constexpr auto list_pointers(const M&... member) {
+  return Pointers<const M*...>{{&member}...};
+}
 template <typename T>
 constexpr auto member_pointers(const T& object) {
 #define NAMES(...) __VA_ARGS__
-#define MEMBERS(names, ...)                                                           \
-  else if constexpr (requires { T{__VA_ARGS__}; }) {                                  \
-    const auto& [NAMES names] = object;                                               \
-    return [](const auto&... member) { return std::tuple(&member...); }(NAMES names); \
+#define MEMBERS(names, ...)                          \
+  else if constexpr (requires { T{__VA_ARGS__}; }) { \
+    const auto& [NAMES names] = object;              \
+    return list_pointers(NAMES names);               \
   }
   // clang-format off
-  if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) { return std::tuple(); }
-  else if constexpr (requires { T{BaseOf<T>{}}; }) { return std::tuple(); }
-  else if constexpr (requires { T{{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}}; }) { return std::tuple(); }
+  if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) { return Pointers<>(); }
+  else if constexpr (requires { T{BaseOf<T>{}}; }) { return Pointers<>(); }
+  else if constexpr (requires { T{{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}}; }) { return Pointers<>(); }
   MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p), {},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{})
   MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n,o), {},{},{},{},{},{},{},{},{},{},{},{},{},{},{})
   MEMBERS((a,b,c,d,e,f,g,h,i,j,k,l,m,n), {},{},{},{},{},{},{},{},{},{},{},{},{},{})
@@ -73,7 +95,7 @@ constexpr auto member_pointers(const T& object) {
   MEMBERS((a,b,c), {},{},{})
   MEMBERS((a,b), {},{})
   MEMBERS((a), {})
-  else { return std::tuple(); }
+  else { return Pointers<>(); }
   // clang-format on
 #undef MEMBERS
 #undef NAMES
@@ -91,12 +113,14 @@ template <typename T>
 constexpr auto pointers_to_members = member_pointers(nowhere<T>.object);
 
 template <typename T>
-constexpr std::size_t member_count = std::tuple_size_v<decltype(member_pointers(nowhere<T>.object))>;
+constexpr std::size_t member_count = decltype(member_pointers(nowhere<T>.object))::count;
+
+struct MemberNames {
+  std::string_view type, member;
+};
 
 // "Tiles" and "A" out of "... [with auto POINTER = (& nowhere<...>....::object.{anonymous}::Tiles::A)...".
-template <auto POINTER>
-constexpr std::pair<std::string_view, std::string_view> names_of_member() {
-  std::string_view text = __PRETTY_FUNCTION__;
+consteval MemberNames names_in(std::string_view text) {
   text = text.substr(text.find("POINTER = (") + 11);
   int depth = 1;
   std::size_t end = 0;
@@ -116,6 +140,11 @@ constexpr std::pair<std::string_view, std::string_view> names_of_member() {
   return {type, member};
 }
 
+template <auto POINTER>
+consteval MemberNames names_of_member() {
+  return names_in(__PRETTY_FUNCTION__);
+}
+
 template <typename T>
 constexpr std::size_t extent_list[] = {0};
 template <typename T, std::size_t N>
@@ -126,23 +155,23 @@ constexpr auto extent_list<T[N]> = [] {
 }();
 
 template <typename T>
-constexpr Shape make_shape();
+consteval Shape make_shape();
 
 template <typename T, std::size_t... I>
-constexpr std::array<Member, sizeof...(I)> make_members(std::index_sequence<I...>) {
+consteval std::array<Member, sizeof...(I)> make_members(std::index_sequence<I...>) {
   constexpr auto& pointers = pointers_to_members<T>;
-  return {Member{names_of_member<std::get<I>(pointers)>().second, std::get<I>(pointers),
-                 make_shape<std::remove_cvref_t<decltype(*std::get<I>(pointers))>>()}...};
+  return {Member{names_of_member<pointer<I>(pointers)>().member, pointer<I>(pointers),
+                 make_shape<std::remove_cvref_t<decltype(*pointer<I>(pointers))>>()}...};
 }
 template <typename T>
 constexpr auto members_of = make_members<T>(std::make_index_sequence<member_count<T>>());
 
 template <typename T>
-constexpr Struct struct_of = {names_of_member<std::get<0>(pointers_to_members<T>)>().first,
-                              &nowhere<T>.object, sizeof(T), members_of<T>};
+constexpr Struct struct_of = {names_of_member<pointer<0>(pointers_to_members<T>)>().type, &nowhere<T>.object,
+                              sizeof(T), members_of<T>};
 
 template <typename T>
-constexpr Shape make_shape() {
+consteval Shape make_shape() {
   using Inside = std::remove_all_extents_t<T>;
   Shape shape{sizeof(T), {}, nullptr};
   if constexpr (std::is_array_v<T>) shape.extents = extent_list<T>;

@@ -72,28 +72,18 @@ bool neighbours_agree(const WarpRequest& request, unsigned distance) {
 // How many words lanes [begin, end) want of each bank.
 std::array<unsigned, banks> words_of_banks(const WarpRequest& request, unsigned bytes, unsigned begin,
                                            unsigned end) {
-  // Each word once. A word's place is found from the latest of its bank on; those of one bank form a chain.
-  constexpr std::size_t most = 32 * 16 / bank_bytes + 32;  // enough even for misaligned accesses
-  std::array<std::uintptr_t, most> words;
-  std::array<std::uint8_t, most> before;  // of the same bank, plus 1; 0: none
-  std::array<std::uint8_t, banks> latest{};
-  std::array<unsigned, banks> wanted{};
-  std::uint8_t count = 0;
+  std::array<std::uintptr_t, 32 * 16 / bank_bytes + 32> words;  // enough even for misaligned accesses
+  std::size_t count = 0;
   for (unsigned lane = begin; lane < end; ++lane) {
     if (!is_active(request, lane)) continue;
     const std::uintptr_t first = request.addresses[lane] / bank_bytes;
     const std::uintptr_t last = (request.addresses[lane] + bytes - 1) / bank_bytes;
-    for (std::uintptr_t word = first; word <= last; ++word) {
-      const std::size_t bank = word % banks;
-      std::uint8_t known = latest[bank];
-      while (known != 0 && words[known - 1u] != word) known = before[known - 1u];
-      if (known != 0) continue;
-      words[count] = word;
-      before[count] = latest[bank];
-      latest[bank] = ++count;
-      ++wanted[bank];
-    }
+    for (std::uintptr_t word = first; word <= last; ++word) words[count++] = word;
   }
+  sort(words.begin(), words.begin() + count);
+  const auto words_end = std::unique(words.begin(), words.begin() + count);
+  std::array<unsigned, banks> wanted{};
+  for (auto word = words.begin(); word != words_end; ++word) ++wanted[*word % banks];
   return wanted;
 }
 

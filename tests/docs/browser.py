@@ -22,7 +22,8 @@ class Browser(webdriver.Chrome):
     Nothing it loads may come from another machine: names do not resolve in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        """more: arguments of Chromium's."""
         names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
         program = next((path for name in names if (path := shutil.which(name))), None)
         driver = shutil.which("chromedriver")
@@ -38,6 +39,7 @@ class Browser(webdriver.Chrome):
             "--hide-scrollbars",
             "--no-sandbox",  # which root and containers cannot have; the pages are our own
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            *more,
         ):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

@@ -49,17 +49,28 @@ def built(tmp_path_factory):
     return build_once
 
 
-@pytest.fixture(scope="session")
-def window():
+def started(*arguments):
     """A browser. Skips the test where there is none."""
     pytest.importorskip("selenium", reason="selenium is not installed: run ./setup.sh")
     from browser import Browser, NoBrowser
 
     try:
-        with Browser() as browser:
+        with Browser(*arguments) as browser:
             yield browser
     except NoBrowser as problem:
         pytest.skip(str(problem))
+
+
+@pytest.fixture(scope="session")
+def window():
+    yield from started()
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    """A browser in which pages are laid out and nobody clicks: without compositing in a thread of its own,
+    which without a GPU is a third of what a page costs, and which input and screenshots wait for."""
+    yield from started("--disable-threaded-compositing")
 
 
 @pytest.fixture

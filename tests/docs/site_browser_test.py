@@ -139,7 +139,7 @@ def smallest_text(svg: Path) -> float:
 @pytest.mark.parametrize(
     ("name", "widths"), [("docs", (DESKTOP, PHONE)), ("sample", (DESKTOP, PHONE)), ("sample", (PHONE,))]
 )
-def test_pages_look_right(browser, built, name, widths):
+def test_pages_look_right(layouts, built, name, widths):
     site = built(name)
     sources = sorted((site / "source").rglob("*.html"))
     pages = [page for page in sorted(site.rglob("*.html")) if page not in sources and page.name != "404.html"]
@@ -147,11 +147,11 @@ def test_pages_look_right(browser, built, name, widths):
     found = {}
     for page in pages:
         for width in widths:
-            browser.size(width)
+            layouts.size(width)
             loads = width == widths[0]
-            faults = look(browser, page.as_uri()) if loads else layout_faults(browser.run(STATE), width)
+            faults = look(layouts, page.as_uri()) if loads else layout_faults(layouts.run(STATE), width)
             if name == "docs" and page.parent.name == "steps":
-                faults += out_of_sight(browser)
+                faults += out_of_sight(layouts)
             found[f"{page.relative_to(site)} at {width} px"] = faults
     assert {page: faults for page, faults in found.items() if faults} == {}
 
@@ -174,16 +174,16 @@ PLANTED = [
 ]
 
 
-def test_faults_are_seen(browser, tmp_path):
+def test_faults_are_seen(layouts, tmp_path):
     (tmp_path / "good.svg").write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" width="800" height="100" viewBox="0 0 800 100">'
         '<rect width="800" height="100" fill="red"/><text x="9" y="50" font-size="12">twelve</text></svg>'
     )
     page = '<!doctype html><meta name="viewport" content="width=device-width,initial-scale=1">'
-    browser.size(PHONE)
+    layouts.size(PHONE)
     for html, expected in PLANTED:
         (tmp_path / "page.html").write_text(f"{page}<body style='margin: 8px'>{html}</body>")
-        found = look(browser, (tmp_path / "page.html").as_uri())
+        found = look(layouts, (tmp_path / "page.html").as_uri())
         if expected is None:
             assert found == []
         else:

@@ -6,7 +6,6 @@ import sys
 from html import unescape
 
 import pytest
-from browser import Browser, NoBrowser
 from tools.base import ROOT
 from tools.grading.content import read_all
 from tools.pages import slides
@@ -51,18 +50,13 @@ def test_a_deck_is_made_of_its_pages(coalescing):
     assert not re.search(r"(?:src|href)=\"(?!data:)", text)  # it needs nothing else
 
 
-def test_a_deck_in_a_browser(coalescing):
+def test_a_deck_in_a_browser(coalescing, browser):
     """Each slide fits its screen, and is a page of the PDF."""
-    try:
-        browser = Browser()
-    except NoBrowser as missing:
-        pytest.skip(str(missing))
     [path] = coalescing.glob("*.html")
-    with browser:
-        browser.get(path.as_uri())
-        slides = "[...document.querySelectorAll('section')]"
-        count = browser.execute_script(f"return {slides}.length")
-        large = browser.execute_script(f"return {slides}.filter(s => s.scrollHeight > s.clientHeight).length")
+    browser.get(path.as_uri())
+    slides = "[...document.querySelectorAll('section')]"
+    count = browser.run(f"return {slides}.length")
+    large = browser.run(f"return {slides}.filter(s => s.scrollHeight > s.clientHeight).length")
     assert large == 0
     assert path.with_suffix(".pdf").read_bytes().count(b"/Type /Page\n") == count
 

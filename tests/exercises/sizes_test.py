@@ -8,7 +8,7 @@ from tools.claims.context import STANDARD_PROBLEM
 from tools.grading.content import read_all
 from tools.grading.goals import Elsewhere, check_goal, clauses, of_other_sizes
 from tools.grading.grader import RAGGED, UNITS, Grader
-from tools.grading.run import OBSERVED, aligned_problem, ragged_problem, small_problems
+from tools.grading.run import BELOW, OBSERVED, TALL, WIDE, aligned_problem, ragged_problem, small_problems
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -60,6 +60,47 @@ def test_tiles_are_not_cut_where_goals_are_checked(exercises, build, name, monke
     for m, n, _ in checked:
         assert n % {"12_larger_tiles": 256, "05_2d_tiling": 128}.get(name, 32) == 0
         assert (m, n) != (256, 256)
+
+
+@pytest.mark.parametrize("guess, programs", [([], 2), ([128], 1), ([256, 64], 2)])
+def test_the_sizes_that_an_earlier_kernel_needed_are_a_guess(exercises, build, guess, programs, monkeypatch):
+    from tools.grading import grader
+
+    given, checked, run = [], set(), grader.run
+
+    def count(built, problems, *options, **how):
+        given.append(options)
+        return run(built, problems, *options, **how)
+
+    def note(goal, context: Elsewhere, *said):
+        checked.add(context.problem.options)
+        check_goal(goal, context, *said)
+
+    monkeypatch.setattr(grader, "run", count)
+    monkeypatch.setattr(grader, "check_goal", note)
+    monkeypatch.setitem(grader.LATEST_UNITS, "05_2d_tiling", guess)
+    exercise = exercises["05_2d_tiling"]
+    assert Grader(exercise, build, "cpu", seed=8).grade(exercise.solution, "my/it.cu").passed
+    assert given.count(("--xray",)) == programs
+    chooser = random.Random(8)  # whose problems are the same whatever the guess
+    small_problems(chooser)
+    ragged_problem(chooser, BELOW)
+    ragged_problem(chooser, chooser.choice((TALL, WIDE)))
+    assert checked == {aligned_problem(chooser, 128).options}
+    assert grader.LATEST_UNITS["05_2d_tiling"] == [128]
+
+
+@pytest.mark.parametrize("how", ["return", "return launch(sgemm_2d_tiling, grid, dim3(2048), 0, g)"])
+def test_what_a_kernel_does_in_a_problem_only_guessed_does_not_count(exercises, build, how, monkeypatch):
+    from tools.grading import grader
+
+    exercise = exercises["05_2d_tiling"]  # whose tiles of 128 x 128 need no multiples of 256
+    wrong = f"  if (g.M % 256 == 0 && g.N % 256 == 0) {how};\n  launch("
+    monkeypatch.setitem(grader.LATEST_UNITS, exercise.name, [256])
+    grade = Grader(exercise, build, "cpu", seed=8).grade(
+        exercise.solution.replace("  launch(", wrong), "my/it.cu"
+    )
+    assert grade.finding is None
 
 
 @pytest.mark.parametrize("below", RAGGED)

@@ -90,10 +90,9 @@ def files_of(step: str) -> dict[str, str]:
     return {f: text for f, text in sorted(found.items()) if f[0] == "s" or kernel.search(for_cpu(text))}
 
 
-def problems_of(step: str) -> list[str]:
-    """The lines of the tables over which the tests run it, its own first: they are about what it has more."""
-    names = f"shapes_{step[3:]}.txt", "shapes.txt", "shapes_large_tiles.txt", "shapes_far.txt"
-    tables = [table for name in names if (table := ROOT / "tests" / name).exists()]
+def problems_of(*names: str) -> list[str]:
+    """The lines of those of these tables that there are."""
+    tables = [table for name in names if (table := ROOT / "tests" / f"{name}.txt").exists()]
     lines = [line for table in tables for line in table.read_text().splitlines()]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -109,22 +108,27 @@ class Builder:
             raise UsageError(f"{build} cannot observe {step}; configure it with GCC, then compile")
         if missing := [path for path in (program, *self.commands.linked) if not path.exists()]:
             raise UsageError(f"{missing[0]} is missing; compile first")
-        self.problems = problems_of(step)
-        self.table = hashlib.sha256("\n".join(self.problems).encode()).hexdigest()
+        # Over which the tests run it: its own first, which are about what it has more. In some of them
+        # --check starves warps, and goes over the others once.
+        own, large = f"shapes_{step[3:]}", "shapes_large_tiles"
+        self.problems = problems_of(own, "shapes", large, "shapes_far")
+        self.starved = problems_of(own, "shapes_starved", large)
+        self.once = [line for line in self.problems if line not in self.starved]
+        self.table = hashlib.sha256("\n".join([*self.problems, *self.starved]).encode()).hexdigest()
         # What a verdict depends on, but for the mutant and the problems.
         parts = program.read_bytes() + inspect.getsource(Builder).encode()
         self.environment = hashlib.sha256(parts).hexdigest()
         self.lock = threading.Lock()
         self.originals: dict[str, bytes] = {}  # by kind
-        self.cases = self.scratch / f"{self.step}.txt"
-        self.cases.write_text("\n".join(self.problems))
 
     @functools.cached_property
     def longest_s(self) -> float:
         """How long a mutant may run, which only one that does not end soon has to know."""
         started = time.monotonic()
         command = [self.build / "steps" / self.step / "run", "--device", "cpu", "--repeat", "0"]
-        if subprocess.run([*command, "--cases", self.cases], capture_output=True).returncode:
+        cases = self.scratch / f"{self.step}.txt"
+        cases.write_text("\n".join(self.problems))
+        if subprocess.run([*command, "--cases", cases], capture_output=True).returncode:
             raise UsageError(f"{self.step} fails unchanged")
         return SOON_S + 10 * (time.monotonic() - started)
 
@@ -158,10 +162,12 @@ class Builder:
                 self.originals[kind] = self.compile({}, "unchanged", (kind,))[kind].read_bytes()
         return objects[kind].read_bytes() == self.originals[kind]
 
-    def run(self, program: Path, options: list[str]) -> Verdict:
-        """What the table says about a program. Two problems that reject it are enough; what --check
-        says of one does not depend on its numbers."""
-        command = [program, "--device", "cpu", "--repeat", "0", "--cases", self.cases, *options]
+    def run(self, program: Path, problems: list[str], *options: str) -> Verdict:
+        """What the problems say about a program. Two that reject it are enough; what --check says of one does
+        not depend on its numbers."""
+        cases = program.with_name("cases.txt")
+        cases.write_text("\n".join(problems))
+        command = [program, "--device", "cpu", "--repeat", "0", "--cases", cases, *options]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
         )
@@ -181,7 +187,7 @@ class Builder:
             if failed and not said:
                 said = line.strip()
             if re.search(r"  (PASS|FAIL)$", line):
-                failed += [self.problems[results]] if line.endswith("FAIL\n") else []
+                failed += [problems[results]] if line.endswith("FAIL\n") else []
                 results += 1
                 if len(failed) == (1 if options else 2) and said:
                     process.kill()
@@ -191,24 +197,27 @@ class Builder:
             by = said.split(":")[0]
             by = "verification" if by in VERIFICATION else by
             return {"by": by, "problems": failed[:2], "said": said}
-        if status == 0 and results == len(self.problems):
+        if status == 0 and results == len(problems):
             return {"by": SURVIVED, "problems": [], "said": ""}
         by = "time limit" if late.is_set() else "crash"
-        return {"by": by, "problems": self.problems[results : results + 1], "said": line.strip()}
+        return {"by": by, "problems": problems[results : results + 1], "said": line.strip()}
 
     def judge(self, mutant: Mutant) -> Verdict:
         name = hashlib.sha256((mutant.file + mutant.text).encode()).hexdigest()[:16]
         edited = {mutant.file: mutant.text}
         try:
             objects = self.compile(edited, name, ("cpu",))
-            verdict = self.run(self.linked(objects, name), [])
+            verdict = self.run(self.linked(objects, name), self.problems)
             # Rejected nowhere or at one problem: what does --check see?
             if len(verdict["problems"]) <= 1 and verdict["by"] in (SURVIVED, "verification"):
                 same = verdict["by"] == SURVIVED and self.is_unchanged(objects, "cpu")
                 objects |= self.compile(edited, name, ("observed",))
                 if same and self.is_unchanged(objects, "observed"):
                     return verdict | {"by": SAME_CODE}
-                checked = self.run(self.linked(objects, name), ["--check"])
+                program = self.linked(objects, name)
+                checked = self.run(program, self.starved, "--check")
+                if checked["by"] == SURVIVED:
+                    checked = self.run(program, self.once, "--check", "--schedules", "1")
                 verdict = (checked if verdict["by"] == SURVIVED else verdict) | {"checked": checked["by"]}
                 if verdict["by"] == SURVIVED and same:
                     verdict["by"] = SAME_CODE

@@ -130,6 +130,14 @@ __global__ void async_read_without_barrier(float* x, float* y, int n) {
   if (static_cast<int>(thread_number()) == n) y[0] = slots[0];  // here: async_read_without_barrier
 }
 
+// Thread 0, which has waited, reads at the same place before thread n, which has not.
+__global__ void async_starter_reads_first(float* x, float* y, int n) {
+  SHARED float slots[1];
+  const int t = static_cast<int>(thread_number());
+  thread_0_copies(slots, x, true);
+  if (t == 0 || t == n) y[t] = slots[0];  // here: async_starter_reads_first
+}
+
 __global__ void async_barrier_before_wait(float* x, float* y, int n) {
   SHARED float slots[1];
   thread_0_copies(slots, x, false);
@@ -188,7 +196,8 @@ __global__ void async_copy_to(float* x, float*, int n) {
 
 TEST_KERNELS(async_copy_steps, async_copy_not_committed, async_copy_zeros, async_copy_left_behind,
              async_double_buffer, async_warp_exchange, async_read_before_wait, async_read_of_second_copy,
-             async_read_without_barrier, async_barrier_before_wait, async_overwrite_pending,
-             async_copy_onto_pending, async_copy_onto_read, async_copy_from, async_copy_to)
+             async_read_without_barrier, async_starter_reads_first, async_barrier_before_wait,
+             async_overwrite_pending, async_copy_onto_pending, async_copy_onto_read, async_copy_from,
+             async_copy_to)
 
 }  // namespace

@@ -49,6 +49,18 @@ __global__ void shared_write_then_read(float*, float* y, int n) {
   if (t == n) y[0] = slots[0];  // here: shared_write_then_read
 }
 
+// Thread 0, which may read what it has written, does so at the same place before thread n. In a function of
+// its own, or the compiler would keep the value for thread 0 in a register.
+__attribute__((noinline)) float read_slot(const float* slot) {
+  return *slot;  // here: shared_writer_reads_first
+}
+__global__ void shared_writer_reads_first(float*, float* y, int n) {
+  SHARED float slots[1];
+  const int t = static_cast<int>(thread_number());
+  if (t == 0) slots[0] = 1.0f;
+  if (t == 0 || t == n) y[t] = read_slot(slots);
+}
+
 __global__ void shared_read_then_write(float*, float* y, int n) {
   SHARED float slots[1];
   const int t = static_cast<int>(thread_number());
@@ -145,7 +157,7 @@ __global__ void equal_writes(float*, float* y, int n) {
 }
 
 TEST_KERNELS(equal_writes, read_barrier_write, write_own_element, add_neighbour_after_barrier,
-             shared_write_then_read, shared_read_then_write, shared_write_twice,
+             shared_write_then_read, shared_writer_reads_first, shared_read_then_write, shared_write_twice,
              shared_readers_then_last_writes, syncwarp_between_warps, global_write_then_read,
              global_read_then_write, global_write_twice, global_add_neighbour, two_barriers,
              barriers_of_two_kinds)

@@ -20,6 +20,7 @@ class Race : public Check, public testing::WithParamInterface<Racing> {};
 INSTANTIATE_TEST_SUITE_P(
     Shared, Race,
     testing::Values(Racing{"shared_write_then_read", "which thread (0,0,0) wrote at tests/unit/"},
+                    Racing{"shared_writer_reads_first", "which thread (0,0,0) wrote at tests/unit/"},
                     Racing{"shared_read_then_write", "which thread (0,0,0) read at tests/unit/"},
                     Racing{"shared_write_twice", "which thread (0,0,0) wrote at tests/unit/"},
                     Racing{"shared_readers_then_last_writes", "which thread (0,0,0) read at "}));
@@ -42,6 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Racing{"async_copy_onto_pending", "writes slots", FaultKind::async_not_arrived},
                     Racing{"async_read_without_barrier",
                            "(0,0,0) wrote at tests/unit/cpu_kernels_async.cpp:"},
+                    Racing{"async_starter_reads_first", "(0,0,0) wrote at tests/unit/"},
                     Racing{"async_barrier_before_wait", "no barrier stands between"},
                     Racing{"async_copy_onto_read", "which thread (0,0,0) read at "}));
 

@@ -66,6 +66,14 @@ TEST_F(Check, BulkCopyOntoWhatIsRead) {
   }
 }
 
+TEST_F(Check, BulkCopyForWhichAnotherWaited) {
+  for (const int n : {1, 31, 32, 63}) {
+    run("bulk_starter_reads_first", 1, 64, n);
+    expect(FaultKind::async_not_arrived, n,
+           "started at " + here("bulk_waited_for") + " by thread (0,0,0) has not been waited for");
+  }
+}
+
 TEST_F(Check, SourceOfABulkCopyOverwritten) {
   cpu_device::describe(view("C", x.data(), 1, 64, 64));
   run("bulk_source_overwritten", 1, 64, 1);

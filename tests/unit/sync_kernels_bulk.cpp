@@ -126,6 +126,24 @@ __global__ void bulk_overwrites(float* x, float* y, int n) {
   mbarrier_wait(&barrier, 0);
 }
 
+// Thread 0, which has waited for the first copy, reads at the same place before thread n, which has waited
+// for the second one.
+__global__ void bulk_starter_reads_first(float* x, float* y, int n) {
+  __shared__ __align__(16) float slots[2][4];
+  __shared__ std::uint64_t barriers[2];
+  init(&barriers[0], 1);
+  init(&barriers[1], 1);
+  const int t = static_cast<int>(threadIdx.x);
+  if (t == 0) {
+    for (int i = 0; i < 2; ++i) {
+      mbarrier_arrive_expect_tx(&barriers[i], 16);
+      bulk_copy(slots[i], x + 4 * i, 16, &barriers[i]);  // here: bulk_waited_for
+    }
+  }
+  mbarrier_wait(&barriers[t == 0 ? 0 : 1], 0);
+  if (t == 0 || t == n) y[t] = slots[0][1];  // here: bulk_starter_reads_first
+}
+
 // Another thread changes what is copied from: while it may be copied, or (n is 1) when the copy has come.
 __global__ void bulk_source_overwritten(float* x, float*, int n) {
   __shared__ __align__(16) float slots[4];
@@ -144,6 +162,6 @@ __global__ void bulk_source_overwritten(float* x, float*, int n) {
 }
 
 TEST_KERNELS(bulk_order, bulk_after_syncthreads, bulk_rows_by_lanes, copies_arrive, bulk_misaligned,
-             bulk_outside, bulk_overwrites, bulk_source_overwritten)
+             bulk_outside, bulk_overwrites, bulk_starter_reads_first, bulk_source_overwritten)
 
 }  // namespace

@@ -45,10 +45,11 @@ class Node:
 
     def places(self, text: str) -> list[tuple[int, str]]:
         """Where the code declares it, and the words before its name there."""
-        if not self.name:
+        name = self.name
+        if not name or name not in text:
             return []
         found = []
-        for match in re.finditer(rf"\b{self.name}\s*(?=[(\[={{])", text):
+        for match in re.finditer(rf"\b{name}\s*(?=[(\[={{])", text):
             ends = ";{}" if self.is_function else ";"  # another variable's braces may come between
             head = text[max(match.start() - LONGEST_HEAD, 0) : match.start()]
             head = head[max(map(head.rfind, ends)) + 1 :]

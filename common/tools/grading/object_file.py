@@ -167,15 +167,13 @@ def _kernels_are_whole(said: str) -> None:
     """A kernel calls nothing of the file, as all of it is inlined, and nothing by its address: only then are
     all of its reads and writes observed."""
     own = {row[3] for row in ROW.findall(said) if row[0].endswith("F") and row[1] != "*UND*"}
-    line, kernel = 0, ""
-    for text in said.splitlines():
-        if section := re.match(r"Disassembly of section (\S+):", text):
-            kernel = section[1].removeprefix(KERNELS) if section[1].startswith(KERNELS) else ""
-        if not kernel:
-            continue
+    line = 0
+    sections = (section.partition(":\n") for section in said.split("\nDisassembly of section ")[1:])
+    kernels = [(name.removeprefix(KERNELS), code) for name, _, code in sections if name.startswith(KERNELS)]
+    for kernel, text in ((kernel, text) for kernel, code in kernels for text in code.splitlines()):
         if place := PLACE.match(text):
             line = int(place[1])
-        called = CALLED.search(text)
+        called = CALLED.search(text) if "R_" in text else None
         # Of an AArch64 relocation that finds a shared variable, too.
         by_address = None if "R_AARCH64_TLSDESC_CALL" in text else BY_ADDRESS.search(text)
         name = called[2] if called and (called[1] or called[2] in own) else kernel
