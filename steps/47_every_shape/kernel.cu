@@ -48,6 +48,7 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 // are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
 // term.
 constexpr int SHORTEST = 96;       // K
+static_assert(SHORTEST > BK);      // a tile has three stages or more, so that flags of two tiles are enough
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
