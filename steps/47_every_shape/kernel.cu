@@ -322,6 +322,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
     }
 
+    // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
+    // would cost the main loop its uniform registers.
     if (guarded && __shfl_sync(~0u, most.lossy, 0) > 0) {
       bool shows = false;
 #pragma unroll

@@ -20,6 +20,7 @@ TEST_P(BothBuilds, ReductionsInSharedMemory) {
   EXPECT_EQ(y[2], 0.0f);
   EXPECT_EQ(y[3], 96.0f);
   EXPECT_EQ(y[4], 5.0f);
+  EXPECT_EQ(y[5], 9.0f);
   for (int ticket = 0; ticket < 96; ++ticket) EXPECT_EQ(y[8 + ticket], 1.0f);
 }
 

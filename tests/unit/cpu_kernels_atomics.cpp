@@ -16,10 +16,11 @@ __global__ void histogram(float*, float* y, int n) {
 }
 
 // y: the sum of x, by compare-and-swap; the greatest and the least thread number; how many threads there are;
-// 4 and 1; and which numbers have been drawn.
+// 4 and 1; the lowest of the bits 3 to 31 when the first eight have been cleared; and which numbers have been
+// drawn.
 __global__ void reductions(float* x, float* y, int) {
   __shared__ float total;
-  __shared__ unsigned bits, least, tickets;
+  __shared__ unsigned bits, least, tickets, flags;
   __shared__ int greatest, swapped;
   const int t = static_cast<int>(threadIdx.x);
   if (t == 0) {
@@ -29,6 +30,7 @@ __global__ void reductions(float* x, float* y, int) {
     greatest = -1;
     swapped = 4;
     tickets = 0;
+    flags = 0;
   }
   __syncthreads();
   for (unsigned seen = 0, old = 1; seen != old;) {
@@ -41,6 +43,9 @@ __global__ void reductions(float* x, float* y, int) {
   if (t == 7) atomicExch(&swapped, atomicExch(&swapped, 7) + 1);
   const unsigned ticket = atomicAdd(&tickets, 1u);
   y[8 + ticket] = 1.0f;
+  if (t >= 3 && t < 32) atomicOr(&flags, 1u << t);
+  __syncthreads();
+  if (t < 8) atomicAnd(&flags, ~(1u << t));
   __syncthreads();
   if (t != 0) return;
   y[0] = __uint_as_float(bits);
@@ -48,6 +53,7 @@ __global__ void reductions(float* x, float* y, int) {
   y[2] = static_cast<float>(least);
   y[3] = total;
   y[4] = static_cast<float>(swapped);
+  y[5] = static_cast<float>(__ffs(static_cast<int>(atomicOr(&flags, 0u))));
 }
 
 // Thread n reads before the barrier.
