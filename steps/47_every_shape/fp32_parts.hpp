@@ -18,18 +18,19 @@ struct Transposed {
 
 namespace fp32_parts {
 
-constexpr int BM = 64, BN = 128, BK = 16;  // a part, and the terms that a block has at a time
+constexpr int BM = 64, BN = 128, BK = 16;  // a part, and its terms in a tile
 constexpr int TM = 8, TN = 8;              // the thread's tile
 constexpr int LM = 8, LN = 4;              // the lanes of a warp: LM down, LN across
 constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile
 constexpr int WARPS_N = BN / WN;           // warps across the part
 constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int PER_SM = 3;                 // blocks of a multiprocessor
+constexpr int PER_SM = 3;                 // blocks of gemm_fp32 on a multiprocessor
 constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
 constexpr int STAGES = 2;                 // buffers for the tiles
 constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
-constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that the block copies at once
+constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that all threads copy at once
 constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
+static_assert(BM == MM && BN == ::BN && THREADS == 128);  // a part is a warpgroup's
 static_assert(LM * LN == 32 && BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
 
 // Where the tiles of a part lie.

@@ -1,21 +1,21 @@
 // Step 47: every shape: an epilogue that waits for nothing, tiles by size, and three accuracies.
 //
 // Idea      What the guard costs in step 46 is latency: for each column an element's thread loads what is
-//           known of it, behind a branch, one load after the other; and a launch that works off the list of
-//           refused parts, most often for nothing. Here a warpgroup requests all of that before it
+//           known of it, behind a branch, one load after the other; and a launch that works through the list
+//           of refused parts, most often for nothing. Here a warpgroup requests all of that before it
 //           multiplies, and looks at the lines' maxima first, which nearly always is enough; and the blocks
 //           that have refused parts compute them when their tiles are done. And what parts 1 and 3 of the
 //           ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle, launches that
 //           overlap, FP32 tiles like step 11's for what the guard refuses.
 // Change    Rows' and columns' facts come by asynchronous copies. Counts are multiplied before the k-tiles,
-//           which are left out if the guard refuses the whole tile. The tensor cores get the large products
-//           of a k-tile first and never drain: those are added to the sums while the small products run. A
-//           bit for each part that is refused; who takes it clears it. Both operands are split by one launch,
-//           whose elements wait in shared memory while other blocks compute. A template parameter for the
-//           tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the
-//           tensor cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of
-//           so few products that the bound of FP32 summation, u for each of them, is below what is proved for
-//           FP16 products.
+//           most of which are left out if the guard refuses the whole tile by then. The tensor cores get the
+//           large products of a k-tile first and never drain: those are added to the sums while the small
+//           products run. A bit for each part that is refused; who takes it clears it. Both operands are
+//           split by one launch, whose elements wait in shared memory while other blocks compute. A template
+//           parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs
+//           pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an element
+//           may be the sum of so few products that the bound of FP32 summation, u for each of them, is below
+//           what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -48,7 +48,7 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 // are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
 // term.
 constexpr int SHORTEST = 96;       // K
-static_assert(SHORTEST > BK);      // a tile has three stages or more, so that flags of two tiles are enough
+static_assert(SHORTEST > BK);      // a tile has three stages or more, so two slots of `needless` are enough
 constexpr float LEAST_TERMS = 16;  // products that an element needs
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
@@ -62,11 +62,12 @@ __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 template <int CONSUMERS>
 struct alignas(1024) Tiles {
   static constexpr int BM = CONSUMERS * MM;
-  fp16 A[STAGES][PARTS][BM][BK];   // [stage][hi, lo][row][k], swizzled
-  fp16 B[STAGES][PARTS][BN][BK];   // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES];      // mbarriers: the tiles of the stage have arrived
-  std::uint64_t empty[STAGES];     // all consumers have multiplied them
-  Line of_rows[CONSUMERS][2][MM];  // what a warpgroup's epilogue needs to know, for a tile and the next
+  fp16 A[STAGES][PARTS][BM][BK];  // [stage][hi, lo][row][k], swizzled
+  fp16 B[STAGES][PARTS][BN][BK];  // [stage][hi, lo][column][k], swizzled
+  std::uint64_t full[STAGES];     // mbarriers: the tiles of the stage have arrived
+  std::uint64_t empty[STAGES];    // all consumers have multiplied them
+  Line of_rows[CONSUMERS][2]
+              [MM];  // what a warpgroup needs to know, for a tile and the next: warps drift apart
   Line of_cols[CONSUMERS][2][BN];
   unsigned worst[CONSUMERS][3];  // Path that a warpgroup agrees on: of this time, those before and after
   bool needless[CONSUMERS][2];   // whether a warpgroup refuses its part whatever the products are
@@ -111,12 +112,12 @@ __device__ __forceinline__ bool all_needless(const bool (&needless)[CONSUMERS][2
   return all;
 }
 
-// Takes a refused part of C for the calling warp: one that its warpgroup has refused, the latest first
-// (`own`, -1 if there are none; `apart` before it the next may be); otherwise one of all `parts`, from
-// `first` on. Returns -1 if none is left.
+// Takes a waiting part of C for the calling warp; -1 if none is left. First those that its warpgroup has
+// refused: `own` is the latest (-1: none), the others are among those at multiples of `apart` before it. Then
+// any of all `parts`, searched from `first` on.
 __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own, int apart, int first) {
   const int words = ceil_div(parts, 32), lane = threadIdx.x % 32;
-  const auto take = [&](int part) {  // whether nobody else has
+  const auto take = [&](int part) {  // whether nobody else has taken it
     const unsigned bit = 1u << part % 32, before = lane == 0 ? atomicAnd(&refused[part / 32], ~bit) : 0;
     return (__shfl_sync(~0u, before, 0) & bit) != 0;
   };
@@ -125,7 +126,8 @@ __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& o
   }
   for (int i = 0; i < words; i += 32) {
     const int word = (first / 32 + i + lane) % words;
-    unsigned bits = i + lane < words ? atomicOr(&refused[word], 0u) : 0;
+    unsigned bits =
+        i + lane < words ? atomicOr(&refused[word], 0u) : 0;  // reads where others write: in the L2
     for (;;) {
       int nearest = bits != 0 ? lane : 32;
       for (int lanes = 1; lanes < 32; lanes *= 2)
@@ -133,13 +135,13 @@ __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& o
       if (nearest == 32) break;
       const int part = __shfl_sync(~0u, word * 32 + __ffs(static_cast<int>(bits)) - 1, nearest);
       if (take(part)) return part;
-      if (lane == nearest) bits &= bits - 1;  // somebody else has
+      if (lane == nearest) bits &= bits - 1;  // somebody else has taken it
     }
   }
   return -1;
 }
 
-template <int CONSUMERS, bool ALIGNED>  // whether C is, to pairs
+template <int CONSUMERS, bool ALIGNED>  // whether A, B and C are, to float4
 __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
@@ -173,10 +175,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     for (int number = blockIdx.x, turn = 0; number < tiles; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
-      wait_for_previous_launch();  // as late as possible, and for long after the first tile
+      wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
-        // With the stage of the last counts, the consumers have given their verdicts.
+        // The stage just given back has held the last counts: `needless` is written by then.
         if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) break;
         if (i < count_tiles) {
           mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
     const Part tile = find_tile<BM>(g, number);
     const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    // Requested all at once, while the first tiles are on their way.
+    // Requested all at once; a block's first tile is on its way meanwhile.
     Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
     const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
                        col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
@@ -315,7 +317,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       next();
     }
     wgmma_wait<0>(small);
-    let_next_launch_begin();  // not earlier: its blocks would wait where this launch's could run
+    let_next_launch_begin();  // at the beginning of the kernel it gains nothing
     release(before);
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) {
@@ -372,6 +374,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   named_barrier_sync(1 + CONSUMERS, CONSUMERS * 128);
   if (own < 0) return;
   const int parts = tiles * CONSUMERS;
+  static_assert(CONSUMERS * sizeof(fp32_parts::Tiles) <= sizeof(Shared::A));
   auto& fp32_tiles = reinterpret_cast<fp32_parts::Tiles*>(&As)[warpgroup];
   for (;;) {
     if (thread < 32) {
@@ -387,8 +390,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   }
 }
 
-// Blocks such that all of them have the same number of tiles, if fewer multiprocessors than there are take as
-// many waves.
+// No more blocks than needed for as many waves as a block on every multiprocessor would have: so all have
+// about as many tiles.
 int blocks_for(int tiles) {
   const int waves = ceil_div(tiles, multiprocessors());
   return ceil_div(tiles, waves);

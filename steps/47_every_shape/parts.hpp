@@ -20,7 +20,7 @@ constexpr const char* path_names[PATHS] = {
     "in FP32: short K", "in FP32: too many zeros for the proof",
 };
 
-// Of one call, in device memory. The splitting pass clears it.
+// Of one call, in device memory. The call's first launch clears it.
 struct Ledger {
   unsigned taken[PATHS];  // parts by path
 };

@@ -83,8 +83,8 @@ static_assert(GROUP * ACROSS == 32);
 template <int THREADS>
 constexpr int SLICE = THREADS / ACROSS * TK;  // terms of a line
 
-// So many of a multiprocessor: while some compute, the elements of others are on their way. For that a thread
-// has few registers.
+// At most so many have room on a multiprocessor: while some compute, the elements of others are on their way.
+// For that a thread has few registers. With two slices each, three of the smaller ones have.
 template <int THREADS>
 constexpr int BLOCKS = THREADS == 256 ? 6 : 2;
 
@@ -96,9 +96,9 @@ struct Shared {
   unsigned zeros[STRIP];        // likewise
   alignas(16) float elements[KEPT][SLICE<THREADS> / TK * (TK * STRIP + 4)];
 };
-// Of a block that has so many slices. Of few blocks, each asks for so much that a multiprocessor has no more
-// than its share of all: those that begin while the launch before still runs would pile up where there is
-// room first.
+// Of one of `blocks` blocks, with so many slices. It asks for more than it needs where that keeps a
+// multiprocessor from taking more than its share: blocks that begin early would crowd onto those that are
+// free first.
 template <int THREADS>
 std::size_t shared_bytes(int slices, std::size_t blocks) {
   using S = Shared<THREADS>;
