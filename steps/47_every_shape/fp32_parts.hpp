@@ -158,6 +158,35 @@ void launch_all(const Gemm& g, Transposed transposed, Ledger* ledger) {
          g, transposed, ledger, parts);
 }
 
+// Takes a waiting part of C for the calling warp; -1 if none is left. First those that its warpgroup has
+// refused: `own` is the latest (-1: none), the others are among those at multiples of `apart` before it. Then
+// any of all `parts`, searched from `first` on.
+__device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own, int apart, int first) {
+  const int words = ceil_div(parts, 32), lane = threadIdx.x % 32;
+  const auto take = [&](int part) {  // whether nobody else has taken it
+    const unsigned bit = 1u << part % 32, before = lane == 0 ? atomicAnd(&refused[part / 32], ~bit) : 0;
+    return (__shfl_sync(~0u, before, 0) & bit) != 0;
+  };
+  for (; own >= 0; own -= apart) {
+    if (take(own)) return own;
+  }
+  for (int i = 0; i < words; i += 32) {
+    const int word = (first / 32 + i + lane) % words;
+    unsigned bits =
+        i + lane < words ? atomicOr(&refused[word], 0u) : 0;  // reads where others write: in the L2
+    for (;;) {
+      int nearest = bits != 0 ? lane : 32;
+      for (int lanes = 1; lanes < 32; lanes *= 2)
+        nearest = min(nearest, __shfl_xor_sync(~0u, nearest, lanes));
+      if (nearest == 32) break;
+      const int part = __shfl_sync(~0u, word * 32 + __ffs(static_cast<int>(bits)) - 1, nearest);
+      if (take(part)) return part;
+      if (lane == nearest) bits &= bits - 1;  // somebody else has taken it
+    }
+  }
+  return -1;
+}
+
 }  // namespace fp32_parts
 
 }  // namespace
