@@ -11,7 +11,6 @@ Exit status: 0 all the same; 1 some differ, or only one build has them; 2 a buil
 """
 
 import hashlib
-import re
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
@@ -20,19 +19,10 @@ from tools.base import Parser, UsageError
 from tools.machine_code import sass
 from tools.machine_code.listing import Instruction
 
-# What nvcc calls an anonymous namespace: it varies with the place of the build. Calls name functions in one.
-ANONYMOUS = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
-
-
-def normalised(code: Iterable[Instruction]) -> list[str]:
-    """The instructions as every build of the same code has them. Only such names vary: jumps go to offsets
-    within the kernel, which are as much part of the code as constants are."""
-    return [ANONYMOUS.sub("_GLOBAL__N_", i.text) for i in code]
-
 
 def sass_sha256(code: Iterable[Instruction]) -> str:
     """Two kernels with the same hash are the same, instruction by instruction."""
-    return hashlib.sha256("\n".join(normalised(code)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(i.text for i in code).encode()).hexdigest()
 
 
 # By the kernel's name and the architecture: what it takes, and its instructions.
@@ -55,7 +45,7 @@ def difference(old: Code, new: Code) -> str:
             return f"{name} for {arch} is only in the {'new' if second else 'old'} build"
         if took != takes:
             return f"{name} for {arch} took {took}; now {takes}"
-        before, after = normalised(first), normalised(second)
+        before, after = ([i.text for i in code] for code in (first, second))
         for n, (was, now) in enumerate(zip_longest(before, after, fillvalue="nothing")):
             if was != now:
                 place = (first if n < len(before) else second)[n].offset

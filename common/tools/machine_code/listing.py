@@ -115,9 +115,14 @@ def parse_instruction(text: str, offset: int = 0, frames: tuple[Frame, ...] = ()
     return Instruction(offset, text, predicate, opcode, operands, frames, target)
 
 
+# What nvcc calls an anonymous namespace, which varies with the place of the build. Calls and returns name
+# functions in one.
+ANONYMOUS = re.compile(r"_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
+
+
 @lru_cache(maxsize=1 << 16)
 def _parts(text: str) -> tuple[str, str | None, str, tuple[str, ...], int | None]:
-    text = " ".join(text.strip().rstrip(";").split())
+    text = ANONYMOUS.sub("_GLOBAL__N_", " ".join(text.strip().rstrip(";").split()))
     match = re.fullmatch(r"(?:(@!?U?P[0-9T]+) )?([A-Z][A-Z0-9_]*(?:\.[A-Za-z0-9_]+)*)(?: (.*))?", text)
     if match is None:
         raise SassError(f"this is no machine instruction: {text!r}")
