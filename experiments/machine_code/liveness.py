@@ -7,8 +7,8 @@ under the same one.
 
 from dataclasses import dataclass, field
 
+from tools.machine_code.control_flow import Block, basic_blocks
 from tools.machine_code.listing import Instruction
-from tools.machine_code.loops import Block, basic_blocks
 
 from machine_code.effects import effects
 

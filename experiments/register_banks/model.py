@@ -19,7 +19,7 @@ docs/evidence/h200/register_banks.json.
 from collections.abc import Iterable, Mapping
 
 from tools.machine_code.listing import Instruction
-from tools.machine_code.loops import source_registers
+from tools.machine_code.register_reads import source_registers
 
 Reads = list[tuple[int, int]]  # of the even and of the odd bank, by instruction
 SUM, ANY = 0, 10**9

@@ -22,7 +22,8 @@ from machine_code.hazards import hazards
 from machine_code.rewrite import ARCH, Broken, Refused, disassemble
 from tools.machine_code.binary import demangle
 from tools.machine_code.listing import Instruction
-from tools.machine_code.loops import Loop, find_loops, main_loop, source_registers
+from tools.machine_code.loops import Loop, find_loops, main_loop
+from tools.machine_code.register_reads import source_registers
 
 NAME = re.compile(r"probe<(false|true), (\d+)>")  # whether it is a large one, and its number
 BEGINS = re.compile(r"FADD R(\d+), R\d+(?:\.reuse)?, (\d+)")  # r[i] = first + (i + 1)

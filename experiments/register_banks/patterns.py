@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from tools.machine_code.listing import Instruction, SassError, parse_instruction
-from tools.machine_code.loops import Loop, source_registers
+from tools.machine_code.loops import Loop
+from tools.machine_code.register_reads import source_registers
 
 IDEAL, EVEN_CLASH, ODD_CLASH = "O e0* E", "E e0* E", "O e0* O"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.base import UsageError
 from tools.machine_code.listing import Instruction, SassError
-from tools.machine_code.loops import source_registers
+from tools.machine_code.register_reads import source_registers
 
 from register_banks.model import predict
 from register_banks.patterns import LARGE_PATTERNS, PATTERNS, ffma, in_notation

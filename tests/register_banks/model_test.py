@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 from register_banks.model import ANY, SUM, cycles, reads
 from register_banks.patterns import PATTERNS, in_notation
-from tools.machine_code.loops import QUEUE, Loop, source_registers
+from tools.machine_code.loops import QUEUE, Loop
+from tools.machine_code.register_reads import source_registers
 
 POOL = [n for n in range(2, 124) if n not in (62, 63, 64, 65)]
 NEXT, BANK = False, True

@@ -4,7 +4,8 @@ import pytest
 from register_banks.model import reads
 from register_banks.patterns import LARGE_PATTERNS, PATTERNS, ffma, in_notation, replay
 from tools.machine_code.listing import SassError, parse_instruction
-from tools.machine_code.loops import Loop, source_registers
+from tools.machine_code.loops import Loop
+from tools.machine_code.register_reads import source_registers
 
 POOL = [n for n in range(2, 124) if n not in (62, 63, 64, 65)]
 COUNT = 1024

@@ -4,8 +4,9 @@ import pytest
 from sass_code import code
 from tools.machine_code import architectures, loops
 from tools.machine_code.listing import NotMeasured, SassError, parse_instruction
-from tools.machine_code.loops import PRODUCTS, Loop, find_loops, main_loop, register_reads
+from tools.machine_code.loops import PRODUCTS, Loop, find_loops, main_loop
 from tools.machine_code.occupancies import occupancy
+from tools.machine_code.register_reads import register_reads
 
 # ---- Loops -----------------------------------------------------------------------------------------------
 

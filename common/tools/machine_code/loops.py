@@ -3,26 +3,21 @@
 A kernel multiplies on tensor cores (HGMMA of a warpgroup, HMMA of a warp), or else with FFMAs: PRODUCTS.
 Where a loop has both, the tensor cores multiply, and the FFMAs do something else, such as rounding.
 
-The model of the registers: since Volta (compute capability 7.0; known up to 9.0) a scheduler's register file
-has two banks, even registers in one and odd registers in the other, and each delivers one register a cycle.
-An operand marked .reuse stays in a small cache, which has an entry for each place of an operand and each
-bank, until an operand of the same bank is read in the same place. What remains is read from the banks, and no
-more than QUEUE reads stand at a bank at a time.
-
-Of the models in experiments/register_banks this one, "bank 2", is the nearest to what FFMAs took on an H200.
-What instructions other than FFMAs leave in the cache was not measured: they are taken to do as FFMAs do.
+What an FFMA reads stands in register_reads.py. Of these reads no more than QUEUE stand at a bank at a time:
+of the models in experiments/register_banks this one, "bank 2", is the nearest to what FFMAs took on an H200.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
 from tools.base import EVIDENCE, read_json
+from tools.machine_code.control_flow import Block, basic_blocks, reach, targets_of_ways_back
 from tools.machine_code.listing import Instruction, NotMeasured, SassError, count, matches
+from tools.machine_code.register_reads import REGISTER, RegisterReads, read_by, register_reads
 
 TENSOR_CORES = ("HGMMA", "HMMA")
 PRODUCTS = (*TENSOR_CORES, "FFMA")  # what multiplies: of those in a loop the first
@@ -30,78 +25,6 @@ QUEUE = 2  # reads that may stand at a bank of registers: the one that is being 
 
 MMA_RECORD = EVIDENCE / "tensor_core_arithmetic.json"
 MEASURED = {"HMMA.1688.F32.TF32": "tf32", "HMMA.16816.F32.BF16": "bf16"}  # the types' names there
-
-REGISTER = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?[|]?$")
-
-
-@dataclass
-class Block:
-    """Instructions that are executed one after the other."""
-
-    instructions: list[Instruction]
-    next: list[int] = field(default_factory=list)  # numbers of the blocks that can follow
-
-
-def basic_blocks(instructions: list[Instruction]) -> list[Block]:
-    by_offset: dict[int | None, int] = {i.offset: n for n, i in enumerate(instructions)}
-    jumps: dict[int, list[int | None]] = {}  # number of an instruction that ends a block -> what can follow
-    meeting_points: dict[str, int | None] = {}  # BSSY B0, X ... BSYNC B0 goes on at X
-    for n, i in enumerate(instructions):
-        target = by_offset.get(i.target)
-        falls_through = i.predicate not in (None, "@PT", "@UPT")
-        match i.mnemonic:
-            case "BSSY":
-                meeting_points[i.operands[0]] = target
-            case "BRA" | "JMP":  # a second operand is a predicate
-                jumps[n] = [n + 1, target] if falls_through or len(i.operands) > 1 else [target]
-            case "CALL" if target is not None:  # also a jump: what it calls is in the kernel
-                jumps[n] = [n + 1, target]
-            case "BSYNC" if i.operands and meeting_points.get(i.operands[0]) is not None:
-                jumps[n] = [*[n + 1] * falls_through, meeting_points[i.operands[0]]]
-            case "EXIT" | "RET" | "BRX" | "KILL":
-                jumps[n] = [*[n + 1] * falls_through]
-    starts = {
-        0,
-        *(n + 1 for n in jumps),
-        *(n for targets in jumps.values() for n in targets if n is not None),
-    }
-    bounds = [*sorted(n for n in starts if n < len(instructions)), len(instructions)]
-    number = {start: k for k, start in enumerate(bounds[:-1])}
-    blocks = []
-    for start, end in pairwise(bounds):
-        follow = jumps.get(end - 1, [end])
-        blocks.append(Block(instructions[start:end], sorted({number[n] for n in follow if n in number})))
-    return blocks
-
-
-def reach(starts: Iterable[int], edges: list[list[int]], without: int | None = None) -> set[int]:
-    """The blocks that ways from `starts` lead to, no way passing `without`."""
-    found: set[int] = set()
-    todo = list(starts)
-    while todo:
-        if (k := todo.pop()) not in found and k != without:
-            found.add(k)
-            todo += edges[k]
-    return found
-
-
-def targets_of_ways_back(edges: list[list[int]]) -> set[int]:
-    """Where, depth first, an edge leads to a block on the way to its own: among them all headers of loops."""
-    found: set[int] = set()
-    on_the_way, seen = {0}, {0}
-    todo = [(0, iter(edges[0]))] if edges else []
-    while todo:
-        k, rest = todo[-1]
-        if (n := next(rest, None)) is None:
-            on_the_way.remove(k)
-            todo.pop()
-        elif n in on_the_way:
-            found.add(n)
-        elif n not in seen:
-            seen.add(n)
-            on_the_way.add(n)
-            todo.append((n, iter(edges[n])))
-    return found
 
 
 @dataclass
@@ -204,7 +127,7 @@ class Loop:
         return [after - n - 1 for n, after in pairwise([*at, *(n + len(way) for n in at[:1])])]
 
     @cached_property
-    def registers_read(self) -> "RegisterReads":
+    def registers_read(self) -> RegisterReads:
         return register_reads(self.instructions)
 
     @property
@@ -289,61 +212,6 @@ def compute_capability(arch: str) -> int:
 def ffma_cycles(arch: str) -> int:
     """Cycles a warp's FFMA occupies the lanes of its scheduler: 16 lanes up to 8.0, 32 from 8.6 on."""
     return 2 if compute_capability(arch) <= 80 else 1
-
-
-@dataclass
-class RegisterReads:
-    """What the FFMAs of a loop read."""
-
-    operands: int = 0  # registers among their source operands
-    cached: int = 0  # of those, read from the reuse cache
-    from_banks: list[tuple[int, int]] = field(default_factory=list)  # of each FFMA, from either bank
-
-
-def source_registers(instruction: Instruction) -> dict[int, tuple[int, bool]]:
-    """By the operand's place: the register's number and whether it is marked .reuse."""
-    return _source_registers(instruction.operands, instruction.mnemonic != "ISETP")
-
-
-@lru_cache(maxsize=1 << 16)
-def _source_registers(operands: tuple[str, ...], has_result: bool) -> dict[int, tuple[int, bool]]:
-    found: dict[int, tuple[int, bool]] = {}
-    registers = [o for o in operands if not re.fullmatch(r"!?U?P(\d|T)", o)]
-    for place, operand in enumerate(registers[has_result:]):
-        match = REGISTER.fullmatch(operand)
-        if match:
-            found[place] = (int(match[1]), match[2] is not None)
-    return found
-
-
-HMMA_WORDS = {0: 4, 1: 2, 2: 4}  # registers of A, B and C; of HMMA.1688.F32.TF32 and HMMA.16816.F32.*
-
-
-def read_by(instruction: Instruction) -> set[int]:
-    """The numbers of the registers that it reads: of an HMMA all of its fragments', of others the first of
-    each operand."""
-    wide = HMMA_WORDS if matches(instruction, "HMMA") else {}
-    places = source_registers(instruction).items()
-    return {register + word for place, (register, _) in places for word in range(wide.get(place, 1))}
-
-
-def register_reads(instructions: list[Instruction]) -> RegisterReads:
-    """Of a loop: in its first round, as the cache is empty at the beginning."""
-    result = RegisterReads()
-    cache: dict[tuple[int, int], int] = {}  # operand's place, bank -> register
-    for i in instructions:
-        sources = source_registers(i)
-        if i.mnemonic == "FFMA":
-            fresh = {r for place, (r, _) in sources.items() if cache.get((place, r % 2)) != r}
-            result.operands += len(sources)
-            result.cached += sum(cache.get((place, r % 2)) == r for place, (r, _) in sources.items())
-            odd = sum(r % 2 for r in fresh)
-            result.from_banks.append((len(fresh) - odd, odd))
-        for place, (r, marked) in sources.items():
-            cache.pop((place, r % 2), None)
-            if marked:
-                cache[place, r % 2] = r
-    return result
 
 
 Weight = list[int]  # how many of each of PRODUCTS, bytes moved, minus the length
