@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "common/harness/diagnose.hpp"
 #include "common/poison.hpp"
@@ -13,11 +13,7 @@ namespace harness {
 
 namespace {
 
-std::uint32_t bits_of(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 // What is known about the origin of a wrong NaN that is not the poison itself. On the CPU device arithmetic
 // makes a NaN quiet and keeps its other bits; a GPU turns every NaN into the same one. A NaN from a BF16
