@@ -174,6 +174,7 @@ __forceinline__ float __fmaf_rz(float a, float b, float c) {
 __forceinline__ std::uint32_t __float_as_uint(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 // The place of the lowest bit that is set, counted from 1; 0 if none is.
 __forceinline__ int __ffs(int x) { return __builtin_ffs(x); }
+__forceinline__ int __popc(unsigned x) { return __builtin_popcount(x); }
 __forceinline__ float __uint_as_float(std::uint32_t x) { return __builtin_bit_cast(float, x); }
 
 __forceinline__ float2 make_float2(float x, float y) { return float2(x, y); }

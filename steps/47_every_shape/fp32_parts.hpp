@@ -1,6 +1,6 @@
 #pragma once
 
-// Parts of C in FP32, as step 11 computes a tile: those that the guard refuses or, where K is short, all.
+// Parts of C in FP32: those that the guard refuses or, where K is short, all.
 
 #include "common/cuda/async_copy.hpp"
 #include "common/cuda/dependent_launch.hpp"
@@ -18,96 +18,118 @@ struct Transposed {
 
 namespace fp32_parts {
 
-constexpr int BM = 64, BN = 128, BK = 16;  // a part, and its terms in a tile
-constexpr int TM = 8, TN = 8;              // the thread's tile
-constexpr int LM = 8, LN = 4;              // the lanes of a warp: LM down, LN across
-constexpr int WM = LM * TM, WN = LN * TN;  // the warp's tile
-constexpr int WARPS_N = BN / WN;           // warps across the part
-constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int PER_SM = 3;                 // blocks of gemm_fp32 on a multiprocessor
-constexpr int PAD = 4;                    // shifts each row of As by 4 banks from the row before
-constexpr int STAGES = 2;                 // buffers for the tiles
-constexpr int COPY_K = 8;                 // terms of a row of A that adjacent lanes copy: 32 bytes
-constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that all threads copy at once
-constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
-static_assert(BM == MM && BN == ::BN && THREADS == 128);  // a part is a warpgroup's
-static_assert(LM * LN == 32 && BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
+constexpr int BM = 64, BN = 128;        // a part
+constexpr int TM = 8;                   // rows of a thread's tile
+constexpr int LM = 8, LN = 4;           // the lanes of a warp: LM down, LN across
+constexpr int PAD = 4;                  // shifts each row in shared memory by 4 banks from the row before
+constexpr int STAGES = 2;               // buffers for the tiles
+constexpr int COPY_K = 8;               // terms of a row of A that adjacent lanes copy: 32 bytes
+static_assert(BM == MM && BN == ::BN);  // a part is a warpgroup's
+static_assert(LM * LN == 32 && LM * TM == BM);
 
-// Where the tiles of a part lie.
-struct Tiles {
-  alignas(16) float A[STAGES][BK][BM + PAD];
-  float B[STAGES][BK][BN];
+// TEAMS teams of THREADS threads share a part: each sums up every TEAMS-th tile of BK terms.
+template <int TN_, int BK_, int TEAMS_>
+struct Shape {
+  static constexpr int TN = TN_, BK = BK_, TEAMS = TEAMS_;
+  static constexpr int WN = LN * TN;               // columns of a warp's tile, which has all BM rows
+  static constexpr int THREADS = BN / WN * 32;     // of a team
+  static constexpr int A_ROWS = THREADS / COPY_K;  // rows of A that a team copies at once
+  static constexpr int B_ROWS = THREADS * 4 / BN;  // rows of B likewise
+  static_assert(BM % A_ROWS == 0 && BK % COPY_K == 0 && BK % B_ROWS == 0);
+
+  struct Tiles {
+    alignas(16) float A[STAGES][BK][BM + PAD];
+    float B[STAGES][BK][BN];
+  };
+  union Memory {
+    Tiles tiles[TEAMS];
+    float sums[TEAMS][BM][BN + PAD];
+  };
 };
+using Alone = Shape<8, 16, 1>;     // as in step 11
+using Together = Shape<16, 8, 4>;  // as in step 12
+constexpr int PER_SM = 3;          // blocks of gemm_fp32 on a multiprocessor
 
-// Computes a part with THREADS threads, which have a named barrier to themselves.
-template <bool ALIGNED>
-__device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, const Part& part, Tiles& tiles,
-                                        int thread, int barrier) {
-  auto& [As, Bs] = tiles;
-  const int warp = thread / 32, lane = thread % 32;
+// Computes a part with TEAMS * THREADS threads, of which this is one, in memory that nobody else needs. Named
+// barriers from `barrier` on are theirs: one for all, and behind it one for each team. ALIGNED: A, B and C
+// are, to float4, and B is not transposed.
+template <class Shape, bool ALIGNED>
+__device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, const Part& part,
+                                        typename Shape::Memory& memory, int thread, int barrier) {
+  constexpr int TN = Shape::TN, BK = Shape::BK, TEAMS = Shape::TEAMS, THREADS = Shape::THREADS;
+  constexpr int A_ROWS = Shape::A_ROWS, B_ROWS = Shape::B_ROWS;
+  const int team = TEAMS > 1 ? __shfl_sync(~0u, thread / THREADS, 0) : 0, in_team = thread % THREADS;
+  const int warp = in_team / 32, lane = in_team % 32;
+  auto& [As, Bs] = memory.tiles[team];
+  const auto sync_team = [&] { named_barrier_sync(barrier + 1 + team, THREADS); };
   const int lane_m = lane / (2 * LN) * 2 + lane % 2, lane_n = lane / 2 % LN;  // as in step 08
-  const int m = warp / WARPS_N * WM + lane_m * 4;  // the thread's rows: m + spread(i, LM * 4)
-  const int n = warp % WARPS_N * WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
-  const int a_row = thread / COPY_K, a_k = thread % COPY_K;
-  const int b_k = thread / (BN / 4), b_col = thread % (BN / 4) * 4;
+  const int m = lane_m * 4;                     // the thread's rows: m + spread(i, LM * 4)
+  const int n = warp * Shape::WN + lane_n * 4;  // its columns: n + spread(j, LN * 4)
+  const int a_row = in_team / COPY_K, a_k = in_team % COPY_K;
+  const int b_k = in_team / (BN / 4), b_col = in_team % (BN / 4) * 4;
   // How far apart in memory a row or column and the next are, and a k and the next.
   const std::int64_t a_apart = transposed.a ? 1 : g.lda, a_along = transposed.a ? g.lda : 1;
   const std::int64_t b_apart = transposed.b ? g.ldb : 1, b_along = transposed.b ? 1 : g.ldb;
 
   const int rows = g.M - part.row0, cols = g.N - part.col0;
-  const float* a_from = g.A + part.matrix * g.strideA + (part.row0 + a_row) * a_apart + a_k * a_along;
-  const float* b_from = g.B + part.matrix * g.strideB + b_k * b_along + (part.col0 + b_col) * b_apart;
-  int left = g.K;  // terms not yet requested
+  const int first_k = team * BK;
+  const float* a_from =
+      g.A + part.matrix * g.strideA + (part.row0 + a_row) * a_apart + (first_k + a_k) * a_along;
+  const float* b_from =
+      g.B + part.matrix * g.strideB + (first_k + b_k) * b_along + (part.col0 + b_col) * b_apart;
+  const std::int64_t a_step = A_ROWS * a_apart, b_step = B_ROWS * b_along;
+  int left = g.K - first_k;  // terms not yet requested, and those of other teams between them
 
   // Requests the next tiles, with zeros past the last term.
   const auto copy_tiles = [&](int stage) {
+    float* to = &As[stage][a_k][a_row];
+    for (int k = 0; k < BK; k += COPY_K) {
+      const int there = a_k + k < left ? rows - a_row : 0;
+      const float* from = a_from + k * a_along;
 #pragma unroll
-    for (int r = 0; r < BM; r += A_ROWS) {
-#pragma unroll
-      for (int k = 0; k < BK; k += COPY_K) {
-        async_copy<4>(&As[stage][a_k + k][a_row + r], a_from + r * a_apart + k * a_along,
-                      a_row + r < rows && a_k + k < left);
+      for (int r = 0; r < BM; r += A_ROWS, from += a_step) {
+        async_copy<4>(to + k * (BM + PAD) + r, from, r < there);
       }
     }
+    a_from += TEAMS * BK * a_along;
+    to = &Bs[stage][b_k][b_col];
+    const float* from = b_from;
 #pragma unroll
-    for (int k = 0; k < BK; k += B_ROWS) {
-      float* to = &Bs[stage][b_k + k][b_col];
-      const int there = b_k + k < left ? cols - b_col : 0;  // columns of B
-      if (transposed.b) {
-        for (int c = 0; c < 4; ++c) async_copy<4>(to + c, b_from + k * b_along + c * b_apart, c < there);
+    for (int k = 0; k < BK; k += B_ROWS, to += B_ROWS * BN, from += b_step) {
+      const int there = k < left - b_k ? cols - b_col : 0;
+      if constexpr (ALIGNED) {
+        copy4<true>(to, from, there);
       } else {
-        copy4<ALIGNED>(to, b_from + k * b_along, there);
+        for (int c = 0; c < 4; ++c) async_copy<4>(to + c, from + c * b_apart, c < there);
       }
     }
-    a_from += BK * a_along;
-    b_from += BK * b_along;
-    left -= BK;
+    b_from += TEAMS * BK * b_along;
+    left -= TEAMS * BK;
     async_copy_commit();
   };
 
   __align__(16) float a[2][TM], b[2][TN];  // fragments for this k and for the next
   const auto load_fragments = [&](int set, int stage, int k) {
-    for (int r = 0; r < TM; r += 4) float4_at(&a[set][r]) = float4_at(&As[stage][k][m + spread(r, LM * 4)]);
-    for (int c = 0; c < TN; c += 4) float4_at(&b[set][c]) = float4_at(&Bs[stage][k][n + spread(c, LN * 4)]);
+    for (int r = 0; r < TM; r += 4) float4_at(&a[set][r]) = load4_now(&As[stage][k][m + spread(r, LM * 4)]);
+    for (int c = 0; c < TN; c += 4) float4_at(&b[set][c]) = load4_now(&Bs[stage][k][n + spread(c, LN * 4)]);
   };
 
   float sums[TM][TN] = {};
-  named_barrier_sync(barrier, THREADS);  // nobody needs the tiles of the part before
   copy_tiles(0);
   async_copy_wait<0>();
-  named_barrier_sync(barrier, THREADS);
+  sync_team();
   load_fragments(0, 0, 0);
 #pragma unroll 1
-  for (int k0 = 0, stage = 0; k0 < g.K; k0 += BK, stage ^= 1) {
-    if (left > 0) copy_tiles(stage ^ 1);
+  for (int k0 = first_k, stage = 0; k0 < g.K; k0 += TEAMS * BK, stage ^= 1) {
+    copy_tiles(stage ^ 1);  // at the end zeros, which nobody needs: cheaper than a branch
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       if (k + 1 < BK) {
         load_fragments((k + 1) % 2, stage, k + 1);
       } else {
-        async_copy_wait<0>();                  // this thread's part of the next tiles has arrived ...
-        named_barrier_sync(barrier, THREADS);  // ... everybody's has, and nobody needs those of `stage`
-        load_fragments(0, k0 + BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
+        async_copy_wait<0>();  // this thread's part of the next tiles has arrived ...
+        sync_team();           // ... the whole team's has, and nobody needs those of `stage`
+        load_fragments(0, k0 + TEAMS * BK < g.K ? stage ^ 1 : stage, 0);  // at the end anything will do
       }
       for (int c = 0; c < TN; ++c) {
         for (int r = 0; r < TM; ++r) {
@@ -119,25 +141,52 @@ __device__ __forceinline__ void compute(const Gemm& g, Transposed transposed, co
   }
 
   float* C = g.C + part.matrix * g.strideC + part.row0 * g.ldc + part.col0;
-  if (g.batch < 0) {  // never runs: asks for registers, as in step 11
+  if (g.batch < 0) {  // never runs: asks for registers, as in steps 11 and 12
 #pragma unroll
-    for (int c = 0; c < TN; ++c) request_registers<3, 2, 1, 0>(C, sums, c, THREADS);
+    for (int c = 0; c < TN; ++c) {
+      if constexpr (TN == 8) {
+        request_registers<3, 2, 1, 0>(C, sums, c, THREADS);
+      } else {
+        request_registers<1, 0, 3, 2>(C, sums, c, THREADS);
+      }
+    }
   }
+  if constexpr (TEAMS == 1) {
 #pragma unroll
-  for (int r = 0; r < TM; ++r) {
+    for (int r = 0; r < TM; ++r) {
 #pragma unroll
-    for (int c = 0; c < TN; c += 4) {
-      const int row = m + spread(r, LM * 4), col = n + spread(c, LN * 4);
-      update4<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, &sums[r][c], g.alpha, g.beta);
+      for (int c = 0; c < TN; c += 4) {
+        const int row = m + spread(r, LM * 4), col = n + spread(c, LN * 4);
+        update4<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, &sums[r][c], g.alpha, g.beta);
+      }
+    }
+  } else {
+    named_barrier_sync(barrier, TEAMS * THREADS);  // nobody needs the tiles
+#pragma unroll
+    for (int r = 0; r < TM; ++r) {
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        float4_at(&memory.sums[team][m + spread(r, LM * 4)][n + spread(c, LN * 4)]) = float4_at(&sums[r][c]);
+      }
+    }
+    named_barrier_sync(barrier, TEAMS * THREADS);
+    for (int i = thread * 4; i < BM * BN; i += TEAMS * THREADS * 4) {
+      const int row = i / BN, col = i % BN;
+      __align__(16) float all[4] = {};
+      for (int t = 0; t < TEAMS; ++t) {
+        const float4 of_team = float4_at(&memory.sums[t][row][col]);
+        all[0] += of_team.x, all[1] += of_team.y, all[2] += of_team.z, all[3] += of_team.w;
+      }
+      update4<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, all, g.alpha, g.beta);
     }
   }
 }
 
 // All parts of C, one after the other.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(THREADS, PER_SM)
+__global__ void __launch_bounds__(Alone::THREADS, PER_SM)
     gemm_fp32(Gemm g, Transposed transposed, Ledger* ledger, int parts) {
-  __shared__ Tiles tiles;
+  __shared__ Alone::Memory memory;
   let_next_launch_begin();
   wait_for_previous_launch();
   if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -145,33 +194,38 @@ __global__ void __launch_bounds__(THREADS, PER_SM)
     ledger->taken[static_cast<int>(Path::short_k)] = ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;
   }
   for (int i = blockIdx.x; i < parts; i += gridDim.x) {
-    compute<ALIGNED>(g, transposed, find_part<1>(g, i), tiles, threadIdx.x, 1);
+    __syncthreads();  // nobody needs the memory for the part before
+    compute<Alone, ALIGNED>(g, transposed, find_part<1>(g, i), memory, threadIdx.x, 1);
   }
 }
 
 void launch_all(const Gemm& g, Transposed transposed, Ledger* ledger) {
   const int parts = tiles_of(g, BM);
-  launch(is_aligned(g) ? gemm_fp32<true> : gemm_fp32<false>,
+  launch(is_aligned(g) && !transposed.b ? gemm_fp32<true> : gemm_fp32<false>,
          LaunchConfig{.grid = dim3(min(parts, PER_SM * multiprocessors())),
-                      .block = dim3(THREADS),
+                      .block = dim3(Alone::THREADS),
                       .overlaps_previous = true},
          g, transposed, ledger, parts);
 }
 
-// Takes a waiting part of C for the calling warp; -1 if none is left. First those that its warpgroup has
-// refused: `own` is the latest (-1: none), the others are among those at multiples of `apart` before it. Then
-// any of all `parts`, searched from `first` on.
-__device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own, int apart, int first) {
+// Takes a waiting part of C for the calling warp's block; -1 if none is left. First those that the block has
+// refused: `own` is the latest of its parts that may be among them (-1: none). Then any of all `parts`.
+template <int CONSUMERS>
+__device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& own) {
   const int words = ceil_div(parts, 32), lane = threadIdx.x % 32;
   const auto take = [&](int part) {  // whether nobody else has taken it
     const unsigned bit = 1u << part % 32, before = lane == 0 ? atomicAnd(&refused[part / 32], ~bit) : 0;
     return (__shfl_sync(~0u, before, 0) & bit) != 0;
   };
-  for (; own >= 0; own -= apart) {
-    if (take(own)) return own;
+  while (own >= 0) {
+    const int number = static_cast<int>(blockIdx.x + own / CONSUMERS * gridDim.x);
+    const int part = number * CONSUMERS + own % CONSUMERS;
+    --own;
+    if (take(part)) return part;
   }
+  const int first = static_cast<int>(std::int64_t{words} * blockIdx.x / gridDim.x);  // word
   for (int i = 0; i < words; i += 32) {
-    const int word = (first / 32 + i + lane) % words;
+    const int word = (first + i + lane) % words;
     unsigned bits =
         i + lane < words ? atomicOr(&refused[word], 0u) : 0;  // reads where others write: in the L2
     for (;;) {

@@ -6,16 +6,18 @@
 //           multiplies, and looks at the lines' maxima first, which nearly always is enough; and the blocks
 //           that have refused parts compute them when their tiles are done. And what parts 1 and 3 of the
 //           ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle, launches that
-//           overlap, FP32 tiles like step 11's for what the guard refuses.
-// Change    Rows' and columns' facts come by asynchronous copies. Counts are multiplied before the k-tiles,
-//           most of which are left out if the guard refuses the whole tile by then. The tensor cores get the
-//           large products of a k-tile first and never drain: those are added to the sums while the small
-//           products run. A bit for each part that is refused; who takes it clears it. Both operands are
-//           split by one launch, whose elements wait in shared memory while other blocks compute. A template
-//           parameter for the tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs
-//           pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an element
-//           may be the sum of so few products that the bound of FP32 summation, u for each of them, is below
-//           what is proved for FP16 products.
+//           overlap, FP32 tiles like those of steps 11 and 12 for what the guard refuses.
+// Change    Rows' and columns' facts come by asynchronous copies. If they show that no element is the sum of
+//           few products, counts are not multiplied; else they are, before the k-tiles, which are left out if
+//           the guard refuses the whole tile. The tensor cores get the large products of a k-tile first, for
+//           which hi need be there, not lo, and never drain: those are added to the sums while the small
+//           products run. A bit for each part that is refused; the block that takes it clears it, and four
+//           teams of its threads share the part's terms. Both operands are split by one launch, whose
+//           elements wait in shared memory while other blocks compute. A template parameter for the tile's
+//           rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the tensor
+//           cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of so few
+//           products that the bound of FP32 summation, u for each of them, is below what is proved for FP16
+//           products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -36,10 +38,8 @@
 
 namespace {
 
-constexpr int BK = 64;             // terms (a k-tile) that a block has at a time
-constexpr int MK = 16;             // terms of a wgmma, which has MM x BN of C
-constexpr int STAGES = 3;          // buffers for k-tiles
-constexpr int AHEAD = STAGES - 1;  // k-tiles that are on their way before it is known whether they are needed
+constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
+constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
@@ -50,6 +50,7 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 constexpr int SHORTEST = 96;       // K
 static_assert(SHORTEST > BK);      // a tile has three stages or more, so two slots of `needless` are enough
 constexpr float LEAST_TERMS = 16;  // products that an element needs
+static_assert(DENSE * DENSE / COUNTED_K >= LEAST_TERMS);
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
 // Products that are not zero of an element for whose sum FP32's bound, u |A||B| for each, is not below that
@@ -62,16 +63,18 @@ __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 template <int CONSUMERS>
 struct alignas(1024) Tiles {
   static constexpr int BM = CONSUMERS * MM;
-  fp16 A[STAGES][PARTS][BM][BK];  // [stage][hi, lo][row][k], swizzled
-  fp16 B[STAGES][PARTS][BN][BK];  // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES];     // mbarriers: the tiles of the stage have arrived
-  std::uint64_t empty[STAGES];    // all consumers have multiplied them
+  static constexpr int STAGES = CONSUMERS == 1 ? 4 : 3;  // buffers for k-tiles: as many as have room
+  fp16 A[STAGES][PARTS][BM][BK];                         // [stage][hi, lo][row][k], swizzled
+  fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
+  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's tiles of hi, or of counts, and of lo are there
+  std::uint64_t empty[STAGES];        // all consumers have multiplied them
   Line of_rows[CONSUMERS][2]
               [MM];  // what a warpgroup needs to know, for a tile and the next: warps drift apart
   Line of_cols[CONSUMERS][2][BN];
   unsigned worst[CONSUMERS][3];  // Path that a warpgroup agrees on: of this time, those before and after
   bool needless[CONSUMERS][2];   // whether a warpgroup refuses its part whatever the products are
-  int taken[CONSUMERS];          // the refused part that a warpgroup computes in FP32
+  int own[CONSUMERS];            // the latest of the block's parts that a warpgroup has refused; -1: none
+  int taken;                     // the refused part that the block computes in FP32
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
@@ -80,25 +83,28 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-// The most lossy elements, zeros and magnitude of an exponent in one of several lines. Of rows and columns
-// together: at an element of C.
+// The most lossy elements, zeros, sparse blocks and magnitude of an exponent in one of several lines. Of rows
+// and columns together: at an element of C.
 struct Most {
-  unsigned lossy, zeros;
+  unsigned lossy, zeros, sparse;
   int exponent;
 };
 __device__ __forceinline__ Most operator+(const Most& rows, const Most& cols) {
-  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros, rows.exponent + cols.exponent};
+  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros, rows.sparse + cols.sparse,
+          rows.exponent + cols.exponent};
 }
 template <int LINES>
 __device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
   Most most{};
   for (int i = threadIdx.x % 32; i < LINES; i += 32) {
     const Line line = lines[i];
-    most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.exponent, abs(line.exponent))};
+    most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.sparse, line.sparse),
+            max(most.exponent, abs(line.exponent))};
   }
   for (int apart = 1; apart < 32; apart *= 2) {
     most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
             max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart)),
+            max(most.sparse, __shfl_xor_sync(0xffffffff, most.sparse, apart)),
             max(most.exponent, __shfl_xor_sync(0xffffffff, most.exponent, apart))};
   }
   return most;
@@ -112,15 +118,16 @@ __device__ __forceinline__ bool all_needless(const bool (&needless)[CONSUMERS][2
   return all;
 }
 
-template <int CONSUMERS, bool ALIGNED>  // whether A, B and C are, to float4
+template <int CONSUMERS, bool ALIGNED>  // whether A, B and C are, to float4, and B is not transposed
 __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     gemm_split(Gemm g, const __grid_constant__ TensorMap parts_a, const __grid_constant__ TensorMap parts_b,
                const __grid_constant__ TensorMap counts_a, const __grid_constant__ TensorMap counts_b,
                const Line* lines_a, const Line* lines_b, Transposed transposed, unsigned* refused,
                Ledger* ledger, Accuracy accuracy) {
   using Shared = Tiles<CONSUMERS>;
-  constexpr int BM = Shared::BM;
-  auto& [As, Bs, full, empty, all_rows, all_cols, worst, needless, taken] = dynamic_shared<Shared>();
+  constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
+  constexpr int AHEAD = STAGES - 1;  // k-tiles on their way before it is known whether they are needed
+  auto& [As, Bs, full, empty, all_rows, all_cols, worst, needless, own, taken] = dynamic_shared<Shared>();
 
   const int tiles = tiles_of(g, BM), k_tiles = ceil_div(g.K, BK);
   const bool guarded = accuracy != Accuracy::fast;
@@ -131,10 +138,11 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     prefetch_tensor_map(parts_a);
     prefetch_tensor_map(parts_b);
     for (int stage = 0; stage < STAGES; ++stage) {
-      mbarrier_init(&full[stage], 1);
+      for (int part = 0; part < PARTS; ++part) mbarrier_init(&full[stage][part], 1);
       mbarrier_init(&empty[stage], CONSUMERS);
     }
     for (int i = 0; i < CONSUMERS * 3; ++i) worst[i / 3][i % 3] = 0;
+    for (int w = 0; w < CONSUMERS; ++w) own[w] = -1;
     mbarrier_fence_init();
   }
   __syncthreads();
@@ -142,9 +150,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   int stage = 0;
   if (threadIdx.x < 128) {
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
-    if (threadIdx.x > 0) return;
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    for (int number = blockIdx.x, turn = 0; number < tiles; number += gridDim.x, ++turn) {
+    const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
+    for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
@@ -152,212 +160,231 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
         // The stage just given back has held the last counts: `needless` is written by then.
         if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) break;
         if (i < count_tiles) {
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * BK * (BM + BN));
-          tensor_copy(As[stage][0], counts_a, i * BK, tile.row0, tile.matrix, &full[stage]);
-          tensor_copy(Bs[stage][0], counts_b, i * BK, tile.col0, tile.matrix, &full[stage]);
+          mbarrier_arrive_expect_tx(&full[stage][0], sizeof(fp16) * BK * (BM + BN));
+          tensor_copy(As[stage][0], counts_a, i * BK, tile.row0, tile.matrix, &full[stage][0]);
+          tensor_copy(Bs[stage][0], counts_b, i * BK, tile.col0, tile.matrix, &full[stage][0]);
+          mbarrier_arrive(&full[stage][1]);
         } else {
           const int k_tile = i - count_tiles, k0 = (turn % 2 == 1 ? k_tiles - 1 - k_tile : k_tile) * BK;
-          mbarrier_arrive_expect_tx(&full[stage], sizeof(fp16) * PARTS * BK * (BM + BN));
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;
-            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage]);
-            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage]);
+            mbarrier_arrive_expect_tx(&full[stage][part], sizeof(fp16) * BK * (BM + BN));
+            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
+            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part]);
           }
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
       }
     }
-    return;
-  }
-  if constexpr (CONSUMERS == 2) warpgroup_reg_alloc<MANY>();
+    if constexpr (CONSUMERS == 2) return;
+  } else {
+    if constexpr (CONSUMERS == 2) warpgroup_reg_alloc<MANY>();
 
-  // From lane 0, so that the compiler knows that it is uniform and keeps descriptors in uniform registers.
-  const int thread = threadIdx.x % 128, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
-  const int m = warpgroup * MM;  // its first row in the block's tile
-  int parity = 0;
-  // The warpgroup's operands in the first stage.
-  const auto first_a = matrix_descriptor(As[0][0][m], SWIZZLE, 0, ATOM),
-             first_b = matrix_descriptor(Bs[0][0], SWIZZLE, 0, ATOM);
-  const auto a_at = [&](int part, int k) {
-    return first_a +
-           (stage * unsigned{sizeof As[0]} + part * unsigned{sizeof As[0][0]} + k * unsigned{sizeof(fp16)});
-  };
-  const auto b_at = [&](int part, int k) {
-    return first_b +
-           (stage * unsigned{sizeof Bs[0]} + part * unsigned{sizeof Bs[0][0]} + k * unsigned{sizeof(fp16)});
-  };
-  const auto next = [&] {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  };
-  const auto release = [&](int read) {
-    if (thread == 0) mbarrier_arrive(&empty[read]);
-  };
-  int agreed = 0;  // times so far
-  // The worst path for a part of C that any of the warpgroup's threads has found.
-  const auto agree = [&](Path path) {
-    unsigned& of_part = worst[warpgroup][agreed % 3];
-    if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
-    named_barrier_sync(1 + warpgroup, 128);
-    path = static_cast<Path>(__shfl_sync(~0u, of_part, 0));
-    // That of the time before: all have read it, and nobody writes to it before the next time's barrier.
-    if (thread == 0) worst[warpgroup][(agreed + 2) % 3] = 0;
-    ++agreed;
-    return path;
-  };
-  int turn = 0;  // this block's tiles so far
-  int own = -1;  // the latest part that the warpgroup has refused
-  for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
-    const Part tile = find_tile<BM>(g, number);
-    const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
-    // Requested all at once; a block's first tile is on its way meanwhile.
-    Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
-    const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
-                       col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
-    wait_for_previous_launch();
-    if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
-    async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
-    async_copy_commit();
-    float products[BN / 2], small[BN / 2], sums[BN / 2];
+    // From lane 0, so that the compiler knows that it is uniform and keeps descriptors in uniform registers.
+    const int thread = threadIdx.x % 128, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;
+    const int m = warpgroup * MM;  // its first row in the block's tile
+    int parity = 0;
+    // The warpgroup's operands in the first stage.
+    const auto first_a = matrix_descriptor(As[0][0][m], SWIZZLE, 0, ATOM),
+               first_b = matrix_descriptor(Bs[0][0], SWIZZLE, 0, ATOM);
+    const auto a_at = [&](int part, int k) {
+      return first_a +
+             (stage * unsigned{sizeof As[0]} + part * unsigned{sizeof As[0][0]} + k * unsigned{sizeof(fp16)});
+    };
+    const auto b_at = [&](int part, int k) {
+      return first_b +
+             (stage * unsigned{sizeof Bs[0]} + part * unsigned{sizeof Bs[0][0]} + k * unsigned{sizeof(fp16)});
+    };
+    const auto next = [&] {
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    };
+    const auto release = [&](int read) {
+      if (thread == 0) mbarrier_arrive(&empty[read]);
+    };
+    int agreed = 0;  // times so far
+    // The worst path for a part of C that any of the warpgroup's threads has found.
+    const auto agree = [&](Path path) {
+      unsigned& of_part = worst[warpgroup][agreed % 3];
+      if (path != Path::fast) atomicMax(&of_part, static_cast<unsigned>(path));
+      named_barrier_sync(1 + warpgroup, 128);
+      path = static_cast<Path>(__shfl_sync(~0u, of_part, 0));
+      // That of the time before: all have read it, and nobody writes to it before the next time's barrier.
+      if (thread == 0) worst[warpgroup][(agreed + 2) % 3] = 0;
+      ++agreed;
+      return path;
+    };
+    int turn = 0;  // this block's tiles so far
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+      const Part tile = find_tile<BM>(g, number);
+      const int rows = g.M - tile.row0 - m, cols = g.N - tile.col0;
+      // Requested all at once; a block's first tile is on its way meanwhile.
+      Line(&of_rows)[MM] = all_rows[warpgroup][turn % 2], (&of_cols)[BN] = all_cols[warpgroup][turn % 2];
+      const std::int64_t row0 = static_cast<std::int64_t>(tile.matrix) * g.M + tile.row0 + m,
+                         col0 = static_cast<std::int64_t>(tile.matrix) * g.N + tile.col0;
+      wait_for_previous_launch();
+      if (thread < MM) async_copy<sizeof(Line)>(&of_rows[thread], lines_a + row0 + thread, thread < rows);
+      async_copy<sizeof(Line)>(&of_cols[thread], lines_b + col0 + thread, thread < cols);
+      async_copy_commit();
+      float products[BN / 2], small[BN / 2], sums[BN / 2];
 
-    async_copy_wait<0>();
-    named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
-    const Most most = most_of(of_rows) + most_of(of_cols);
-    auto path = Path::fast;
-    int wanted = k_tiles;
-    if (guarded) {
-      for (int i = 0; i < count_tiles; ++i) {
-        mbarrier_wait(&full[stage], parity);
-        wgmma_fence();
+      async_copy_wait<0>();
+      named_barrier_sync(1 + warpgroup, 128);  // of_rows and of_cols are there
+      const Most most = most_of(of_rows) + most_of(of_cols);
+      auto path = Path::fast;
+      int wanted = k_tiles;
+      if (guarded) {
+        // All threads find the same; from a shuffle, so that the compiler knows it to be uniform.
+        const auto of_lines = most.zeros > most_zeros ? Path::unproved
+                              : most.lossy >= SPECIAL ? Path::special
+                                                      : Path::fast;
+        path = static_cast<Path>(__shfl_sync(~0u, static_cast<unsigned>(of_lines), 0));
+        const bool dense = __shfl_sync(~0u, most.sparse, 0) == 0;  // no element is the sum of few products
+        for (int i = 0; i < count_tiles; ++i) {
+          mbarrier_wait(&full[stage][0], parity);
+          if (dense) {
+            named_barrier_sync(1 + warpgroup, 128);  // all have seen that it is full, before it is anew
+          } else {
+            wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
-        wgmma_commit();
-        wgmma_wait<0>(products);
-        if (i + 1 < count_tiles) {
-          release(stage);
-          next();
+            for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), i > 0 || k > 0);
+            wgmma_commit();
+            wgmma_wait<0>(products);
+          }
+          if (i + 1 < count_tiles) {
+            release(stage);
+            next();
+          }
+        }
+        if (!dense) {
+          bool few_terms = false;
+          if (rows >= MM && cols >= BN) {
+            float least = products[0];
+#pragma unroll
+            for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
+            few_terms = least < LEAST_TERMS;
+          } else {
+#pragma unroll
+            for (int i = 0; i < BN / 2; ++i) {
+              const auto [row, col] = wgmma_place(thread, i);
+              few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+            }
+          }
+          path = agree(path == Path::fast && few_terms ? Path::few_terms : path);
+        }
+        const bool needless_here = path != Path::fast || rows <= 0;
+        if (thread == 0) needless[warpgroup][turn % 2] = needless_here;
+        release(stage);
+        if (needless_here) {
+          mbarrier_wait(&empty[stage], parity);  // the other warpgroup has decided, too
+          wanted = __shfl_sync(~0u, all_needless(needless, turn) ? 0 : k_tiles, 0);
+        }
+        next();
+        if (wanted == 0) {  // k-tiles that are on their way nevertheless
+          for (int i = 0; i < min(k_tiles, AHEAD); ++i) {
+            for (int part = 0; part < PARTS; ++part) mbarrier_wait(&full[stage][part], parity);
+            named_barrier_sync(1 + warpgroup, 128);
+            release(stage);
+            next();
+          }
         }
       }
-      bool few_terms = false;
-      if (rows >= MM && cols >= BN) {
-        float least = products[0];
+
 #pragma unroll
-        for (int i = 1; i < BN / 2; ++i) least = fminf(least, products[i]);
-        few_terms = least < LEAST_TERMS;
-      } else {
+      for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
+      int before = 0;  // the stage of the k-tile before
+      for (int k_tile = 0; k_tile < wanted; ++k_tile) {
+        mbarrier_wait(&full[stage][0], parity);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), k > 0);
+        wgmma_commit();
+        wgmma_wait<1>();  // for the small products of the k-tile before
+        if (k_tile > 0) release(before);
+        mbarrier_wait(&full[stage][1], parity);
+#pragma unroll
+        for (int k = 0; k < BK; k += MK) {
+          wgmma_fp16(small, a_at(0, k), b_at(1, k), k_tile > 0 || k > 0);
+          wgmma_fp16(small, a_at(1, k), b_at(0, k));
+        }
+        wgmma_commit();
+        wgmma_wait<1>(products);  // while the small ones go on
+#pragma unroll
+        for (int j = 0; j < BN / 2; ++j) sums[j] += products[j];
+        before = stage;
+        next();
+      }
+      wgmma_wait<0>(small);
+      let_next_launch_begin();  // at the beginning of the kernel it gains nothing
+      if (wanted > 0) release(before);
+#pragma unroll
+      for (int j = 0; j < BN / 2; ++j) {
+        if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
+      }
+
+      // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
+      // would cost the main loop its uniform registers.
+      if (guarded && __shfl_sync(~0u, most.lossy, 0) > 0) {
+        bool shows = false;
 #pragma unroll
         for (int i = 0; i < BN / 2; ++i) {
           const auto [row, col] = wgmma_place(thread, i);
-          few_terms |= (row < rows) & (col < cols) & (products[i] < LEAST_TERMS);
+          const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
+          shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
+        }
+        path = agree(path == Path::fast && shows ? Path::lossy : path);
+      }
+      if (thread == 0 && rows > 0) {
+        atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
+        if (path != Path::fast) {
+          const int part = number * CONSUMERS + warpgroup;
+          atomicOr(&refused[part / 32], 1u << part % 32);
+          own[warpgroup] = turn * CONSUMERS + warpgroup;
         }
       }
-      path = agree(most.zeros > most_zeros ? Path::unproved
-                   : most.lossy >= SPECIAL ? Path::special
-                   : few_terms             ? Path::few_terms
-                                           : Path::fast);
-      const bool needless_here = path != Path::fast || rows <= 0;
-      if (thread == 0) needless[warpgroup][turn % 2] = needless_here;
-      release(stage);
-      if (needless_here) {
-        mbarrier_wait(&empty[stage], parity);  // the other warpgroup has decided, too
-        wanted = __shfl_sync(~0u, all_needless(needless, turn) ? min(k_tiles, AHEAD) : k_tiles, 0);
-      }
-      next();
-    }
+      ++turn;
+      if (path != Path::fast) continue;
 
-#pragma unroll
-    for (int j = 0; j < BN / 2; ++j) sums[j] = 0.0f;
-    int before = 0;  // the stage of the k-tile before
-    for (int k_tile = 0; k_tile < wanted; ++k_tile) {
-      mbarrier_wait(&full[stage], parity);
-      wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) wgmma_fp16(products, a_at(0, k), b_at(0, k), k > 0);
-      wgmma_commit();
-      wgmma_wait<1>();  // for the small products of the k-tile before
-      if (k_tile > 0) release(before);
-#pragma unroll
-      for (int k = 0; k < BK; k += MK) {
-        wgmma_fp16(small, a_at(0, k), b_at(1, k), k_tile > 0 || k > 0);
-        wgmma_fp16(small, a_at(1, k), b_at(0, k));
-      }
-      wgmma_commit();
-      wgmma_wait<1>(products);  // while the small ones go on
-#pragma unroll
-      for (int j = 0; j < BN / 2; ++j) sums[j] += products[j];
-      before = stage;
-      next();
-    }
-    wgmma_wait<0>(small);
-    let_next_launch_begin();  // at the beginning of the kernel it gains nothing
-    release(before);
-#pragma unroll
-    for (int j = 0; j < BN / 2; ++j) {
-      if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
-    }
-
-    // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
-    // would cost the main loop its uniform registers.
-    if (guarded && __shfl_sync(~0u, most.lossy, 0) > 0) {
-      bool shows = false;
-#pragma unroll
-      for (int i = 0; i < BN / 2; ++i) {
+      float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
+      const auto exponent = [&](int i) {
         const auto [row, col] = wgmma_place(thread, i);
-        const auto lossy = static_cast<float>(of_rows[row].lossy + of_cols[col].lossy);
-        shows |= (row < rows) & (col < cols) & (fabsf(sums[i]) < LEAST_SHOWN * lossy);
+        return of_rows[row].exponent + of_cols[col].exponent;
+      };
+      if (most.exponent <= 126) {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) sums[i] *= splitting::power_of_two(exponent(i));
+      } else {
+#pragma unroll
+        for (int i = 0; i < BN / 2; ++i) sums[i] = scaled(sums[i], exponent(i));
       }
-      path = agree(path == Path::fast && shows ? Path::lossy : path);
-    }
-    ++turn;
-    if (thread == 0 && rows > 0) {
-      atomicAdd(&ledger->taken[static_cast<int>(path)], 1u);
-      if (path != Path::fast) {
-        const int part = number * CONSUMERS + warpgroup;
-        atomicOr(&refused[part / 32], 1u << part % 32);
+#pragma unroll
+      for (int i = 0; i < BN / 2; i += 2) {
+        const auto [row, col] = wgmma_place(thread, i);
+        update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, sums[i], sums[i + 1], g.alpha,
+                         g.beta);
       }
-    }
-    if (path != Path::fast) {
-      own = number * CONSUMERS + warpgroup;
-      continue;
-    }
-
-    float* C = g.C + tile.matrix * g.strideC + (tile.row0 + m) * g.ldc + tile.col0;  // [MM][BN]
-    const auto exponent = [&](int i) {
-      const auto [row, col] = wgmma_place(thread, i);
-      return of_rows[row].exponent + of_cols[col].exponent;
-    };
-    if (most.exponent <= 126) {
-#pragma unroll
-      for (int i = 0; i < BN / 2; ++i) sums[i] *= splitting::power_of_two(exponent(i));
-    } else {
-#pragma unroll
-      for (int i = 0; i < BN / 2; ++i) sums[i] = scaled(sums[i], exponent(i));
-    }
-#pragma unroll
-    for (int i = 0; i < BN / 2; i += 2) {
-      const auto [row, col] = wgmma_place(thread, i);
-      update2<ALIGNED>(&C[row * g.ldc + col], row < rows ? cols - col : 0, sums[i], sums[i + 1], g.alpha,
-                       g.beta);
     }
   }
 
   if (!guarded) return;
   // Parts that have been refused, by this block or others, now that no tile of this one needs the stages.
-  named_barrier_sync(1 + CONSUMERS, CONSUMERS * 128);
-  if (own < 0) return;
-  const int parts = tiles * CONSUMERS;
-  static_assert(CONSUMERS * sizeof(fp32_parts::Tiles) <= sizeof(Shared::A));
-  auto& fp32_tiles = reinterpret_cast<fp32_parts::Tiles*>(&As)[warpgroup];
+  using Shape = fp32_parts::Together;
+  constexpr int WORKERS = Shape::TEAMS * Shape::THREADS, BARRIER = 2 + CONSUMERS;
+  static_assert(WORKERS == 256 && sizeof(Shape::Memory) <= sizeof(Shared::A) + sizeof(Shared::B));
+  const int worker = threadIdx.x - (CONSUMERS == 2 ? 128 : 0);
+  auto* const memory = reinterpret_cast<Shape::Memory*>(&As);
+  named_barrier_sync(BARRIER, WORKERS);
+  int latest = max(own[0], own[CONSUMERS - 1]);
+  if (latest < 0) return;
   for (;;) {
-    if (thread < 32) {
-      const int first = static_cast<int>(std::int64_t{parts} * blockIdx.x / gridDim.x);
-      const int part = fp32_parts::take_refused(refused, parts, own, gridDim.x * CONSUMERS, first);
-      if (thread == 0) taken[warpgroup] = part;
+    if (worker < 32) {
+      const int part = fp32_parts::take_refused<CONSUMERS>(refused, tiles * CONSUMERS, latest);
+      if (worker == 0) taken = part;
     }
-    named_barrier_sync(1 + warpgroup, 128);
-    const int part = taken[warpgroup];
+    named_barrier_sync(BARRIER, WORKERS);
+    const int part = taken;
     if (part < 0) return;
-    fp32_parts::compute<ALIGNED>(g, transposed, find_part<CONSUMERS>(g, part), fp32_tiles, thread,
-                                 1 + warpgroup);
+    fp32_parts::compute<Shape, ALIGNED>(g, transposed, find_part<CONSUMERS>(g, part), *memory, worker,
+                                        BARRIER);
   }
 }
 
@@ -389,7 +416,7 @@ void launch_all(const Gemm& g, Transposed transposed, Accuracy accuracy, const M
   const auto& [a, b, refused, ledger] = memory;
   // In a large product, blocks that begin before the splitting has ended gain nothing.
   const bool early = tiles_of(g, BM) <= 2 * multiprocessors();
-  launch(is_aligned(g) ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
+  launch(is_aligned(g) && !transposed.b ? gemm_split<CONSUMERS, true> : gemm_split<CONSUMERS, false>,
          LaunchConfig{.grid = dim3(blocks_for(tiles_of(g, BM))),
                       .block = dim3((1 + CONSUMERS) * 128),
                       .shared_bytes = sizeof(Tiles<CONSUMERS>),

@@ -31,9 +31,9 @@ inline const Ledger* latest_ledger = nullptr;
 // In an unnamed namespace, as the kernel is: a program holds all this for both devices.
 namespace {
 
-constexpr int MM = 64;    // rows of a warpgroup's part of C; a block's tile has one or two parts
-constexpr int BN = 128;   // columns of both
-constexpr int BAND = 16;  // rows of tiles processed together, column by column
+constexpr int MM = 64;   // rows of a warpgroup's part of C; a block's tile has one or two parts
+constexpr int BN = 128;  // columns of both
+constexpr int BAND = 8;  // rows of tiles processed together, column by column
 
 __host__ __device__ inline int tiles_of(const Gemm& g, int BM) {
   return ceil_div(g.M, BM) * ceil_div(g.N, BN) * g.batch;

@@ -23,12 +23,15 @@
 // In an unnamed namespace, as the kernel is: a program holds all this for both devices.
 namespace {
 
-constexpr int PARTS = 2;                 // hi and lo
-constexpr float LO_SCALE = 0x1p11f;      // lo has an exponent range of its own
-constexpr int LARGEST = 14;              // exponent of a line's largest element, scaled
-constexpr float LEAST_KEPT = 0x1p-13f;   // smaller ones are lossy: hi, or lo with it, may be subnormal
-constexpr int COUNTED_K = 64;            // terms whose count is one number
-constexpr float COUNTED = 0x1p2f;        // the least magnitude that counts: 2^-12 times the largest, roughly
+constexpr int PARTS = 2;                // hi and lo
+constexpr float LO_SCALE = 0x1p11f;     // lo has an exponent range of its own
+constexpr int LARGEST = 14;             // exponent of a line's largest element, scaled
+constexpr float LEAST_KEPT = 0x1p-13f;  // smaller ones are lossy: hi, or lo with it, may be subnormal
+constexpr int COUNTED_K = 64;           // terms whose count is one number
+constexpr float COUNTED = 0x1p2f;       // the least magnitude that counts: 2^-12 times the largest, roughly
+// In a sparse block fewer count. If no row and no column has one, an element is the sum of DENSE * DENSE /
+// COUNTED_K products or more that count, by expectation.
+constexpr unsigned DENSE = 32;
 constexpr float COUNT_SCALE = 1.0f / 8;  // two counts, scaled, multiply to the count to expect of products
 constexpr unsigned SPECIAL = 1u << 30;   // lossy elements, so to speak, of a line with an infinity or a NaN
 constexpr float LEAST_FP16 = 0x1p-24f;   // above zero
@@ -38,7 +41,7 @@ struct alignas(16) Line {
   int exponent;  // -s
   unsigned lossy;
   unsigned zeros;   // elements; none if all are, as every sum is then exact
-  unsigned filler;  // makes it 16 bytes, which are loaded at once
+  unsigned sparse;  // blocks of COUNTED_K terms, the last one excepted, of which few count
 };
 
 // Lines as they are in A or B.
@@ -94,6 +97,7 @@ struct Shared {
   unsigned all_largest[STRIP];  // and in all of it, if the cluster has several blocks
   unsigned lossy[STRIP];        // elements in all of a line: in the first block
   unsigned zeros[STRIP];        // likewise
+  unsigned sparse[STRIP];       // blocks, likewise
   alignas(16) float elements[KEPT][SLICE<THREADS> / TK * (TK * STRIP + 4)];
 };
 // Of one of `blocks` blocks, with so many slices. It asks for more than it needs where that keeps a
@@ -108,11 +112,11 @@ std::size_t shared_bytes(int slices, std::size_t blocks) {
   return max(needed, of_multiprocessor / (share + 1) - reserved + 1);
 }
 
-// Where an element of a slice is in shared memory: in the order of global memory, with a gap now and then,
-// for the banks.
+// Where an element of a slice is in shared memory: in the order of global memory, with gaps, so that eight
+// lanes that load 16 bytes each, or 32 that load four, use different banks.
 template <bool COLUMNS, int TERMS>
 __host__ __device__ constexpr int place(int line, int k) {
-  return COLUMNS ? k / TK * (TK * STRIP + 4) + k % TK * STRIP + line : line * (TERMS + 4) + k;
+  return COLUMNS ? k / TK * (TK * STRIP + 4) + k % TK * STRIP + line : line * (TERMS + 4) + line / 2 * 8 + k;
 }
 
 // Over the threads of a warp that have the same line.
@@ -147,12 +151,28 @@ __device__ __forceinline__ float stand_in(float x) {
   return x == 0.0f || !finite ? x : copysignf(1.0f, x);
 }
 
+// How many of these FP16 numbers, in pairs, are COUNTED or more in magnitude. The upper byte, without its
+// sign, tells: that of COUNTED is 0x44, and the lower one is 0.
+__device__ __forceinline__ unsigned count_of(const unsigned (&pairs)[TK / 2]) {
+  static_assert(COUNTED == 4.0f && TK == 8);
+  const auto upper_bytes = [](unsigned a, unsigned b) { return (a >> 8 & 0x007f007f) | (b & 0x7f007f00); };
+  constexpr unsigned TO_80 = 0x80808080 - 0x44444444;  // enough to set a byte's uppermost bit
+  const unsigned first = upper_bytes(pairs[0], pairs[1]) + TO_80,
+                 second = upper_bytes(pairs[2], pairs[3]) + TO_80;
+  return __popc((first & 0x80808080) | (second >> 1 & 0x40404040));
+}
+
+__device__ __forceinline__ float4 as_floats(const unsigned (&words)[4]) {
+  return make_float4(__uint_as_float(words[0]), __uint_as_float(words[1]), __uint_as_float(words[2]),
+                     __uint_as_float(words[3]));
+}
+
 // What a cluster does: splits STRIP lines. Each of its blocks has every blocks-th slice of their terms.
 template <int THREADS, bool COLUMNS, bool ALIGNED>
 __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines& from, const SplitLines& to,
                                             int blocks) {
   constexpr int TERMS = SLICE<THREADS>;
-  auto& [largest, all_largest, lossy, zeros, elements] = shared;
+  auto& [largest, all_largest, lossy, zeros, sparse, elements] = shared;
   const int rank = blockIdx.x % blocks, line0 = blockIdx.x / blocks * STRIP, matrix = blockIdx.z;
   if (line0 >= from.lines) return;
   const float* data = from.data + matrix * from.stride;
@@ -168,8 +188,7 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     constexpr int NEAR = COLUMNS ? STRIP : TERMS, FAR = COLUMNS ? TERMS : STRIP;
     constexpr int SIDE = NEAR / WIDE < THREADS ? NEAR / WIDE : THREADS;
     constexpr int APART = THREADS / SIDE;  // copies of a thread, along the other direction
-    constexpr int STEP = COLUMNS ? place<COLUMNS, TERMS>(0, APART) : place<COLUMNS, TERMS>(APART, 0);
-    static_assert(!COLUMNS || APART % TK == 0);
+    static_assert(COLUMNS ? APART % TK == 0 : APART == 1 || APART % 2 == 0);  // places add up
     const int k0 = first_k(slice), far0 = static_cast<int>(threadIdx.x) / SIDE;
     const int left = (COLUMNS ? from.K - k0 : from.lines - line0) - far0;
 #pragma unroll 1
@@ -180,8 +199,9 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
                                                        : place<COLUMNS, TERMS>(far0, near)];
 #pragma unroll 8
       for (int far = 0; far < FAR; far += APART) {
-        async_copy<WIDE * sizeof(float)>(to_here, source, there && far < left);
-        to_here += STEP, source += APART * from.ld;
+        const int further = COLUMNS ? place<COLUMNS, TERMS>(0, far) : place<COLUMNS, TERMS>(far, 0);
+        async_copy<WIDE * sizeof(float)>(to_here + further, source, there && far < left);
+        source += APART * from.ld;
       }
     }
   };
@@ -200,12 +220,15 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     }
   };
 
+  const std::int64_t first_line = static_cast<std::int64_t>(matrix) * from.lines + line0 + own_line;
+  const std::int64_t plane = from.lines * to.pitch;  // from hi to lo
   request(0);
   async_copy_commit();
   if (slices > 1) request(1);
   async_copy_commit();
   if (threadIdx.x < STRIP) {
-    largest[threadIdx.x] = all_largest[threadIdx.x] = lossy[threadIdx.x] = zeros[threadIdx.x] = 0;
+    largest[threadIdx.x] = all_largest[threadIdx.x] = 0;
+    lossy[threadIdx.x] = zeros[threadIdx.x] = sparse[threadIdx.x] = 0;
   }
   unsigned most[TL] = {};  // as bits, magnitudes are ordered; those of an infinity and of NaNs come last
 #pragma unroll 1
@@ -247,23 +270,31 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
       __syncthreads();
     }
     const int k = first_k(slice) + own_k;
+    // Where the thread's terms of its first line go; with pointers that step on there is less to compute.
+    fp16* counts = to.counts + first_line * to.counts_pitch + k / COUNTED_K;
+    fp16* parts = to.parts + (first_line + static_cast<std::int64_t>(matrix) * from.lines) * to.pitch + k;
 #pragma unroll 1
-    for (int l = 0; l < TL; ++l) {
+    for (int l = 0; l < TL; ++l, counts += ACROSS * to.counts_pitch, parts += ACROSS * to.pitch) {
       const int in_strip = own_line + l * ACROSS, line = line0 + in_strip;
       const unsigned largest_here = of_all[in_strip];
       const bool special = largest_here >= 0x7f800000;
       const int s = special ? 0 : scale_for(largest_here);
       // 2^s may be too large for a float, if the line lies below 2^-112: two steps.
       const float factor = special ? 0.0f : power_of_two(min(s, 126)), rest = power_of_two(max(s - 126, 0));
-      float own[TK], scaled[TK], taken[TK], smallest = LEAST_KEPT;  // as they are, and what hi takes of them
+      float own[TK], scaled[TK], smallest = LEAST_KEPT;
       load(own, slice, in_strip);
 #pragma unroll
       for (int e = 0; e < TK; ++e) {
-        taken[e] = scaled[e] = own[e] * factor;
+        scaled[e] = own[e] * factor;
         smallest = fminf(smallest, fabsf(scaled[e]));
       }
-      unsigned counted = 0, lost = 0, none = 0;           // elements
-      if (special || s > 126 || smallest < LEAST_KEPT) {  // where all is well, one test has to do
+      unsigned hi[TK / 2], lo[TK / 2];  // pairs of FP16 numbers
+#pragma unroll
+      for (int e = 0; e < TK; e += 2) hi[e / 2] = pack_fp16(scaled[e], scaled[e + 1]);
+      unsigned lost = 0, none = 0;  // elements
+      // Where all is well, one test has to do.
+      if (k < from.K && (special || s > 126 || smallest < LEAST_KEPT)) {
+        float taken[TK];  // what hi takes of them
 #pragma unroll
         for (int e = 0; e < TK; ++e) {
           scaled[e] = special ? stand_in(own[e]) : own[e] * factor * rest;
@@ -273,32 +304,27 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
           lost += magnitude < LEAST_KEPT && own[e] != 0.0f;
           none += own[e] == 0.0f && k + e < from.K;
         }
+#pragma unroll
+        for (int e = 0; e < TK; e += 2) hi[e / 2] = pack_fp16(taken[e], taken[e + 1]);
       }
-      float hi[TK / 2], lo[TK / 2];  // pairs of FP16 numbers
 #pragma unroll
       for (int e = 0; e < TK; e += 2) {
-        const unsigned pair = pack_fp16(taken[e], taken[e + 1]);
-        const float rest0 = scaled[e] - first_fp16(pair), rest1 = scaled[e + 1] - second_fp16(pair);
-        hi[e / 2] = __uint_as_float(pair);
-        lo[e / 2] = __uint_as_float(special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE));
-        for (int i = e; i < e + 2; ++i) counted += fabsf(scaled[i]) >= COUNTED;
+        const float rest0 = scaled[e] - first_fp16(hi[e / 2]), rest1 = scaled[e + 1] - second_fp16(hi[e / 2]);
+        lo[e / 2] = special ? 0 : pack_fp16(rest0 * LO_SCALE, rest1 * LO_SCALE);
       }
-      const unsigned sums = sum_of(counted | lost << 8 | none << 16);  // of the warp, 64 of each at most
-      counted = sums & 0xff, lost = sums >> 8 & 0xff, none = sums >> 16;
-      if (speaks && lost != 0) atomicAdd(in_first_block(&lossy[in_strip]), lost);
-      if (speaks && none != 0) atomicAdd(in_first_block(&zeros[in_strip]), none);
+      const unsigned sums = sum_of(count_of(hi) | lost << 8 | none << 16);  // of the warp, 64 of each at most
+      // Products with a line of zeros are zeros, however few.
+      const unsigned counted = largest_here == 0 || special ? COUNTED_K : sums & 0xff;
+      const bool few = counted < DENSE && k + COUNTED_K <= from.K;
+      if (speaks && (sums > 0xff || few)) {
+        atomicAdd(in_first_block(&lossy[in_strip]), sums >> 8 & 0xff);
+        atomicAdd(in_first_block(&zeros[in_strip]), sums >> 16);
+        atomicAdd(in_first_block(&sparse[in_strip]), few ? 1u : 0u);
+      }
       if (line >= from.lines || k >= from.K) continue;
-      const std::int64_t at = static_cast<std::int64_t>(matrix) * from.lines + line;
-      if (speaks) {
-        // Products with a line of zeros are zeros, however few.
-        const bool all_count = largest_here == 0 || special;
-        to.counts[at * to.counts_pitch + k / COUNTED_K] =
-            fp16(static_cast<float>(all_count ? COUNTED_K : counted) * COUNT_SCALE);
-      }
-      const std::int64_t plane = from.lines * to.pitch;
-      fp16* parts = to.parts + matrix * PARTS * plane + line * to.pitch + k;
-      float4_at(reinterpret_cast<float*>(parts)) = make_float4(hi[0], hi[1], hi[2], hi[3]);
-      float4_at(reinterpret_cast<float*>(parts + plane)) = make_float4(lo[0], lo[1], lo[2], lo[3]);
+      if (speaks) *counts = fp16(static_cast<float>(counted) * COUNT_SCALE);
+      float4_at(reinterpret_cast<float*>(parts)) = as_floats(hi);
+      float4_at(reinterpret_cast<float*>(parts + plane)) = as_floats(lo);
     }
     if (slice >= KEPT) {
       __syncthreads();
@@ -319,7 +345,7 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
     const bool special = largest_here >= 0x7f800000;
     to.facts[static_cast<std::int64_t>(matrix) * from.lines + line] = {
         special ? 0 : -scale_for(largest_here), special ? SPECIAL : lossy[threadIdx.x],
-        largest_here == 0 ? 0 : zeros[threadIdx.x], 0};
+        largest_here == 0 ? 0 : zeros[threadIdx.x], sparse[threadIdx.x]};
   }
 }
 

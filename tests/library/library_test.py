@@ -108,16 +108,17 @@ def test_orders(gemm, shape, a_by_rows, b_by_rows):
 
 
 def test_fallback_reads_both_orders(gemm):
-    """A sparse matrix goes to the FP32 kernel, in each order: the bits are those of FP32 sums."""
+    """A sparse matrix is multiplied in FP32, in each order: the bits are those of FP32 sums, one for each team
+    of threads, which has every fourth tile of eight terms."""
     a, b = random(70, 150), random(150, 131)
     a[:, ::3] = 0
     a[:, 1::3] = 0
-    a[:, 20:] = 0
-    expected = np.zeros((70, 131), np.float32)
+    a[:, 40:] = 0
+    sums = np.zeros((4, 70, 131), np.float32)
     for k in range(150):  # an FMA: the product is exact in double
-        expected = (expected.astype(np.float64) + np.outer(a[:, k].astype(np.float64), b[k])).astype(
-            np.float32
-        )
+        products = np.outer(a[:, k].astype(np.float64), b[k])
+        sums[k // 8 % 4] = (sums[k // 8 % 4] + products).astype(np.float32)
+    expected = sum(sums, np.zeros((70, 131), np.float32))
     for x in (a, np.asfortranarray(a)):
         for y in (b, np.asfortranarray(b)):
             assert np.array_equal(gemm.matmul(x, y), expected)
