@@ -110,6 +110,13 @@ void download(const gemm_fp32_tc_handle& handle, Ledger* to, const Ledger* from,
   CUDA_CHECK(cudaStreamSynchronize(handle.stream));
 }
 void wait(const gemm_fp32_tc_handle& handle) { CUDA_CHECK(cudaStreamSynchronize(handle.stream)); }
+// For the whole device: the stream may be gone.
+void wait_for_device(const gemm_fp32_tc_handle& handle) {
+  const int before = current_device();
+  CUDA_CHECK(cudaSetDevice(handle.device));
+  CUDA_CHECK(cudaDeviceSynchronize());
+  CUDA_CHECK(cudaSetDevice(before));
+}
 constexpr const char* built_for = "GPU";
 
 #else
@@ -123,6 +130,7 @@ void download(const gemm_fp32_tc_handle&, Ledger* to, const Ledger* from, int co
   std::copy_n(from, count, to);
 }
 void wait(const gemm_fp32_tc_handle&) {}
+void wait_for_device(const gemm_fp32_tc_handle&) {}
 constexpr const char* built_for = "CPU device";
 
 #endif
@@ -171,7 +179,7 @@ gemm_fp32_tc_status_t gemm_fp32_tc_create(gemm_fp32_tc_handle_t* handle) {
 gemm_fp32_tc_status_t gemm_fp32_tc_destroy(gemm_fp32_tc_handle_t handle) {
   if (handle == nullptr) return GEMM_FP32_TC_SUCCESS;
   const gemm_fp32_tc_status_t status = guarded(nullptr, [&] {
-    wait(*handle);
+    wait_for_device(*handle);
     return GEMM_FP32_TC_SUCCESS;
   });
   delete handle;

@@ -50,7 +50,7 @@ typedef struct {
 
 /* For the current device; the handle is null if that fails. */
 gemm_fp32_tc_status_t gemm_fp32_tc_create(gemm_fp32_tc_handle_t* handle);
-/* Waits for the handle's work. A null handle is allowed. */
+/* Waits for the handle's device. A null handle is allowed, and so is one whose stream has been destroyed. */
 gemm_fp32_tc_status_t gemm_fp32_tc_destroy(gemm_fp32_tc_handle_t handle);
 
 /* For subsequent calls. A null pointer is the default stream. */

@@ -6,18 +6,18 @@
 //           multiplies, and looks at the lines' maxima first, which nearly always is enough; and the blocks
 //           that have refused parts compute them when their tiles are done. And what parts 1 and 3 of the
 //           ladder have taught: tiles of 64 rows where those of 128 leave multiprocessors idle, launches that
-//           overlap, FP32 tiles like those of steps 11 and 12 for what the guard refuses.
-// Change    Rows' and columns' facts come by asynchronous copies. If they show that no element is the sum of
-//           few products, counts are not multiplied; else they are, before the k-tiles, which are left out if
-//           the guard refuses the whole tile. The tensor cores get the large products of a k-tile first, for
-//           which hi need be there, not lo, and never drain: those are added to the sums while the small
-//           products run. A bit for each part that is refused; the block that takes it clears it, and four
-//           teams of its threads share the part's terms. Both operands are split by one launch, whose
-//           elements wait in shared memory while other blocks compute. A template parameter for the tile's
-//           rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the tensor
-//           cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of so few
-//           products that the bound of FP32 summation, u for each of them, is below what is proved for FP16
-//           products.
+//           overlap, FP32 tiles like step 12's for what the guard refuses, like step 11's for a short K.
+// Change    Rows' and columns' facts come by asynchronous copies. If they show that each element may expect
+//           enough products, counts are not multiplied; otherwise they are, before the k-tiles, which are
+//           left out if the guard refuses the whole tile. The tensor cores get the large products of a k-tile
+//           first, which need only hi, and do not drain between k-tiles: those are added to the sums while
+//           the small products run. A bit for each part that is refused; the block that takes it clears it,
+//           and four teams of its threads share the part's terms. Both operands are split by one launch,
+//           whose elements wait in shared memory while other blocks compute. A template parameter for the
+//           tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the
+//           tensor cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of
+//           so few products that the bound of FP32 summation, u for each of them, is below what is proved for
+//           FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -48,9 +48,9 @@ constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 // are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
 // term.
 constexpr int SHORTEST = 96;       // K
-static_assert(SHORTEST > BK);      // a tile has three stages or more, so two slots of `needless` are enough
+static_assert(SHORTEST > BK);      // a tile fills three stages or more, so two slots of `needless` are enough
 constexpr float LEAST_TERMS = 16;  // products that an element needs
-static_assert(DENSE * DENSE / COUNTED_K >= LEAST_TERMS);
+static_assert(DENSE * DENSE / COUNTED_K >= LEAST_TERMS && SHORTEST >= COUNTED_K);
 constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
 
 // Products that are not zero of an element for whose sum FP32's bound, u |A||B| for each, is not below that
@@ -59,22 +59,24 @@ constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy oper
 // operands (LEAST_SHOWN). Together less than 52u + K u / 59.
 __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 
-// CONSUMERS warpgroups multiply, MM rows each; the first one copies.
+// CONSUMERS warpgroups multiply, MM rows each, and compute refused parts; the first one copies, and helps one
+// consumer with refused parts.
 template <int CONSUMERS>
 struct alignas(1024) Tiles {
   static constexpr int BM = CONSUMERS * MM;
   static constexpr int STAGES = CONSUMERS == 1 ? 4 : 3;  // buffers for k-tiles: as many as have room
   fp16 A[STAGES][PARTS][BM][BK];                         // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's tiles of hi, or of counts, and of lo are there
+  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's tiles are there; [0]: hi or counts, [1]: lo
   std::uint64_t empty[STAGES];        // all consumers have multiplied them
   Line of_rows[CONSUMERS][2]
               [MM];  // what a warpgroup needs to know, for a tile and the next: warps drift apart
   Line of_cols[CONSUMERS][2][BN];
   unsigned worst[CONSUMERS][3];  // Path that a warpgroup agrees on: of this time, those before and after
   bool needless[CONSUMERS][2];   // whether a warpgroup refuses its part whatever the products are
-  int own[CONSUMERS];            // the latest of the block's parts that a warpgroup has refused; -1: none
-  int taken;                     // the refused part that the block computes in FP32
+  int own[CONSUMERS];  // the latest part that a warpgroup has refused, counted among the block's own; -1:
+                       // none
+  int taken;           // the refused part that the block computes in FP32
 };
 
 // sum * 2^exponent, with one rounding unless the result is subnormal; 2^exponent may be no float.
@@ -238,11 +240,12 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
                               : most.lossy >= SPECIAL ? Path::special
                                                       : Path::fast;
         path = static_cast<Path>(__shfl_sync(~0u, static_cast<unsigned>(of_lines), 0));
-        const bool dense = __shfl_sync(~0u, most.sparse, 0) == 0;  // no element is the sum of few products
+        const bool dense = __shfl_sync(~0u, most.sparse, 0) == 0;  // each element may expect enough products
         for (int i = 0; i < count_tiles; ++i) {
           mbarrier_wait(&full[stage][0], parity);
           if (dense) {
-            named_barrier_sync(1 + warpgroup, 128);  // all have seen that it is full, before it is anew
+            named_barrier_sync(1 + warpgroup,
+                               128);  // all have seen that it is full, before it is filled again
           } else {
             wgmma_fence();
 #pragma unroll

@@ -2,7 +2,7 @@
 
 // The splitting pass: x * 2^s = hi + lo / 2^11 for each element x of A and B, hi and lo FP16 numbers. s is
 // one for a row of A or a column of B, whose largest element it brings into [2^14, 2^15). An element keeps 22
-// bits if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each row
+// bits if it is at least 2^-27 times that one; smaller ones, if not zero, are counted as lossy. For each line
 // and block of 64 k the pass also counts the elements that matter beside the largest.
 //
 // In a line with an infinity or a NaN, these stay as they are in hi, and everything else is its sign or zero:
@@ -29,8 +29,8 @@ constexpr int LARGEST = 14;             // exponent of a line's largest element,
 constexpr float LEAST_KEPT = 0x1p-13f;  // smaller ones are lossy: hi, or lo with it, may be subnormal
 constexpr int COUNTED_K = 64;           // terms whose count is one number
 constexpr float COUNTED = 0x1p2f;       // the least magnitude that counts: 2^-12 times the largest, roughly
-// In a sparse block fewer count. If no row and no column has one, an element is the sum of DENSE * DENSE /
-// COUNTED_K products or more that count, by expectation.
+// A block is sparse if fewer than DENSE of its elements count. If no row and no column has one, each element
+// may expect DENSE * DENSE / COUNTED_K products or more that count.
 constexpr unsigned DENSE = 32;
 constexpr float COUNT_SCALE = 1.0f / 8;  // two counts, scaled, multiply to the count to expect of products
 constexpr unsigned SPECIAL = 1u << 30;   // lossy elements, so to speak, of a line with an infinity or a NaN
@@ -41,7 +41,7 @@ struct alignas(16) Line {
   int exponent;  // -s
   unsigned lossy;
   unsigned zeros;   // elements; none if all are, as every sum is then exact
-  unsigned sparse;  // blocks of COUNTED_K terms, the last one excepted, of which few count
+  unsigned sparse;  // blocks of COUNTED_K terms of which few count, but for an incomplete last one
 };
 
 // Lines as they are in A or B.
@@ -152,7 +152,7 @@ __device__ __forceinline__ float stand_in(float x) {
 }
 
 // How many of these FP16 numbers, in pairs, are COUNTED or more in magnitude. The upper byte, without its
-// sign, tells: that of COUNTED is 0x44, and the lower one is 0.
+// sign, decides: COUNTED's is 0x44, and its lower one is 0.
 __device__ __forceinline__ unsigned count_of(const unsigned (&pairs)[TK / 2]) {
   static_assert(COUNTED == 4.0f && TK == 8);
   const auto upper_bytes = [](unsigned a, unsigned b) { return (a >> 8 & 0x007f007f) | (b & 0x7f007f00); };
@@ -270,7 +270,7 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
       __syncthreads();
     }
     const int k = first_k(slice) + own_k;
-    // Where the thread's terms of its first line go; with pointers that step on there is less to compute.
+    // Where the thread's terms of its first line go; advancing pointers saves address arithmetic.
     fp16* counts = to.counts + first_line * to.counts_pitch + k / COUNTED_K;
     fp16* parts = to.parts + (first_line + static_cast<std::int64_t>(matrix) * from.lines) * to.pitch + k;
 #pragma unroll 1
@@ -292,7 +292,7 @@ __device__ __forceinline__ void split_strip(Shared<THREADS>& shared, const Lines
 #pragma unroll
       for (int e = 0; e < TK; e += 2) hi[e / 2] = pack_fp16(scaled[e], scaled[e + 1]);
       unsigned lost = 0, none = 0;  // elements
-      // Where all is well, one test has to do.
+      // Where all is well, one test suffices.
       if (k < from.K && (special || s > 126 || smallest < LEAST_KEPT)) {
         float taken[TK];  // what hi takes of them
 #pragma unroll
