@@ -109,7 +109,7 @@ std::size_t shared_bytes(int slices, std::size_t blocks) {
   constexpr std::size_t of_multiprocessor = 228 << 10, reserved = 1 << 10;  // for each block
   const std::size_t needed = sizeof(S) - (KEPT - (slices < KEPT ? slices : KEPT)) * sizeof(S::elements[0]);
   const std::size_t share = (blocks + multiprocessors() - 1) / multiprocessors();
-  return max(needed, of_multiprocessor / (share + 1) - reserved + 1);
+  return max(needed + reserved, of_multiprocessor / (share + 1) + 1) - reserved;
 }
 
 // Where an element of a slice is in shared memory: in the order of global memory, with gaps, so that eight

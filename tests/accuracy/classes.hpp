@@ -193,6 +193,7 @@ inline std::vector<Class> all_classes() {
       {"one in 64", none_fast, usual, independent(sparse(64), sparse(64))},
       {"one in 64 x normal", none_fast, usual, independent(sparse(64), normal)},
       {"one in 8", none_fast, usual, independent(sparse(8), sparse(8))},
+      {"one in 12", none_fast, {600, 1100, 2048}, independent(sparse(12), sparse(12))},
       {"triangular", either, usual, pattern(lower)},
       {"band", none_fast, usual, pattern(band)},
       {"identity", none_fast, usual, identity},
