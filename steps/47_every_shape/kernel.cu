@@ -12,12 +12,12 @@
 //           left out if the guard refuses the whole tile. The tensor cores get the large products of a k-tile
 //           first, which need only hi, and do not drain between k-tiles: those are added to the sums while
 //           the small products run. A bit for each part that is refused; the block that takes it clears it,
-//           and four teams of its threads share the part's terms. Both operands are split by one launch,
-//           whose elements wait in shared memory while other blocks compute. A template parameter for the
-//           tile's rows; fp32_parts.hpp. `fast` looks at nothing but K; infinities and NaNs pass through the
-//           tensor cores. In `strict` parts are computed in FP32, too, of which an element may be the sum of
-//           so few products that the bound of FP32 summation, u for each of them, is below what is proved for
-//           FP16 products.
+//           and four teams of its threads share the part's terms. One launch splits both operands, whose
+//           elements wait in shared memory while other blocks compute. The L2 is told to keep what the next
+//           wave of tiles reads again. A template parameter for the tile's rows; fp32_parts.hpp. `fast`
+//           counts nothing and looks at nothing but K; infinities and NaNs pass through the tensor cores. In
+//           `strict` parts are computed in FP32, too, of which an element may be the sum of so few products
+//           that the bound of FP32 summation, u for each of them, is below what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -33,6 +33,7 @@
 #include "common/cuda/workspace.hpp"
 #include "common/step.hpp"
 #include "steps/47_every_shape/fp32_parts.hpp"
+#include "steps/47_every_shape/guard.hpp"
 #include "steps/47_every_shape/parts.hpp"
 #include "steps/47_every_shape/split.hpp"
 
@@ -43,21 +44,7 @@ constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
-
-// With fewer terms, FP32 summation may round so seldom that hi and lo, which lose up to 2^-22 of an operand,
-// are less accurate. A few large terms among many small ones are no such case: there, too, it rounds at every
-// term.
-constexpr int SHORTEST = 96;       // K
-static_assert(SHORTEST > BK);      // a tile fills three stages or more, so two slots of `needless` are enough
-constexpr float LEAST_TERMS = 16;  // products that an element needs
-static_assert(DENSE * DENSE / COUNTED_K >= LEAST_TERMS && SHORTEST >= COUNTED_K);
-constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy operand
-
-// Products that are not zero of an element for whose sum FP32's bound, u |A||B| for each, is not below that
-// of three products: 8u for what hi and lo lose and for lo * lo; in each block of BK terms four times 10u for
-// cutting off; u for each k-tile and the small sums, 10/8192 u for each term of these; 2.1u for lossy
-// operands (LEAST_SHOWN). Together less than 52u + K u / 59.
-__host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
+static_assert(SHORTEST > BK);  // a tile fills three stages or more, so two slots of `needless` are enough
 
 // CONSUMERS warpgroups multiply, MM rows each, and compute refused parts; the first one copies, and helps one
 // consumer with refused parts.
@@ -69,13 +56,12 @@ struct alignas(1024) Tiles {
   fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
   std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's tiles are there; [0]: hi or counts, [1]: lo
   std::uint64_t empty[STAGES];        // all consumers have multiplied them
-  Line of_rows[CONSUMERS][2]
-              [MM];  // what a warpgroup needs to know, for a tile and the next: warps drift apart
+  // What a warpgroup needs to know, for a tile and the next: warps drift apart.
+  Line of_rows[CONSUMERS][2][MM];
   Line of_cols[CONSUMERS][2][BN];
   unsigned worst[CONSUMERS][3];  // Path that a warpgroup agrees on: of this time, those before and after
   bool needless[CONSUMERS][2];   // whether a warpgroup refuses its part whatever the products are
-  int own[CONSUMERS];  // the latest part that a warpgroup has refused, counted among the block's own; -1:
-                       // none
+  int own[CONSUMERS];  // the latest part a warpgroup has refused, counted among the block's own; -1: none
   int taken;           // the refused part that the block computes in FP32
 };
 
@@ -83,33 +69,6 @@ struct alignas(1024) Tiles {
 __device__ __forceinline__ float scaled(float sum, int exponent) {
   const int first = min(max(exponent, -126), 127), second = min(max(exponent - first, -126), 127);
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
-}
-
-// The most lossy elements, zeros, sparse blocks and magnitude of an exponent in one of several lines. Of rows
-// and columns together: at an element of C.
-struct Most {
-  unsigned lossy, zeros, sparse;
-  int exponent;
-};
-__device__ __forceinline__ Most operator+(const Most& rows, const Most& cols) {
-  return {rows.lossy + cols.lossy, rows.zeros + cols.zeros, rows.sparse + cols.sparse,
-          rows.exponent + cols.exponent};
-}
-template <int LINES>
-__device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
-  Most most{};
-  for (int i = threadIdx.x % 32; i < LINES; i += 32) {
-    const Line line = lines[i];
-    most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.sparse, line.sparse),
-            max(most.exponent, abs(line.exponent))};
-  }
-  for (int apart = 1; apart < 32; apart *= 2) {
-    most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
-            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart)),
-            max(most.sparse, __shfl_xor_sync(0xffffffff, most.sparse, apart)),
-            max(most.exponent, __shfl_xor_sync(0xffffffff, most.exponent, apart))};
-  }
-  return most;
 }
 
 // Whether no warpgroup of the block needs the products of its turn-th tile.
@@ -154,6 +113,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
+    // Where a band takes several waves, each reads the band's rows of A again, but other columns of B.
+    const bool again = BAND * ceil_div(g.N, BN) > static_cast<int>(gridDim.x);
+    const std::uint64_t keep = again ? l2_evict_last() : 0, pass = again ? l2_evict_first() : 0;
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
@@ -171,8 +133,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;
             mbarrier_arrive_expect_tx(&full[stage][part], sizeof(fp16) * BK * (BM + BN));
-            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
-            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part]);
+            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part], keep);
+            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part], pass);
           }
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -244,8 +206,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
         for (int i = 0; i < count_tiles; ++i) {
           mbarrier_wait(&full[stage][0], parity);
           if (dense) {
-            named_barrier_sync(1 + warpgroup,
-                               128);  // all have seen that it is full, before it is filled again
+            // All have seen that it is full, before it is filled again.
+            named_barrier_sync(1 + warpgroup, 128);
           } else {
             wgmma_fence();
 #pragma unroll
@@ -318,10 +280,12 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       }
       wgmma_wait<0>(small);
       let_next_launch_begin();  // at the beginning of the kernel it gains nothing
-      if (wanted > 0) release(before);
+      if (wanted > 0) {
+        release(before);
 #pragma unroll
-      for (int j = 0; j < BN / 2; ++j) {
-        if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
+        for (int j = 0; j < BN / 2; ++j) {
+          if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
+        }
       }
 
       // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
@@ -375,6 +339,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   static_assert(WORKERS == 256 && sizeof(Shape::Memory) <= sizeof(Shared::A) + sizeof(Shared::B));
   const int worker = threadIdx.x - (CONSUMERS == 2 ? 128 : 0);
   auto* const memory = reinterpret_cast<Shape::Memory*>(&As);
+  wait_for_previous_launch();  // the first warpgroup's other 127 threads have not waited yet
   named_barrier_sync(BARRIER, WORKERS);
   int latest = max(own[0], own[CONSUMERS - 1]);
   if (latest < 0) return;
@@ -437,10 +402,11 @@ void multiply(const Gemm& g, Transposed transposed, Accuracy accuracy, const Mem
     fp32_parts::launch_all(g, transposed, memory.ledger);
     return;
   }
-  split({g.A, g.M, g.K, g.lda, g.strideA, transposed.a}, memory.a,
-        {g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b}, memory.b,
-        is_aligned(g) && (!transposed.a || g.M % 4 == 0), g.batch, memory.refused,
-        words_of_parts(g.M, g.N, g.batch), memory.ledger);
+  const Lines rows_of_a{g.A, g.M, g.K, g.lda, g.strideA, transposed.a},
+      columns_of_b{g.B, g.N, g.K, g.ldb, g.strideB, !transposed.b};
+  split({{{rows_of_a, memory.a}, {columns_of_b, memory.b}}}, is_aligned(g) && (!transposed.a || g.M % 4 == 0),
+        accuracy != Accuracy::fast, g.batch, memory.refused, words_of_parts(g.M, g.N, g.batch),
+        memory.ledger);
   // Half a tile takes more than half the time, by a fifth. It is worth it where it saves a half-empty wave.
   const auto waves = [](int tiles) { return ceil_div(tiles, multiprocessors()); };
   const auto launches = 6 * waves(small) < 5 * 2 * waves(large) ? launch_all<1> : launch_all<2>;

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "common/cpu_device/tensor_core.hpp"
-#include "steps/47_every_shape/split.hpp"
+#include "steps/47_every_shape/hi_lo.hpp"
+#include "steps/47_every_shape/parts.hpp"
 #include "tests/accuracy/classes.hpp"
 
-// In an unnamed namespace, as what it takes from split.hpp is.
+// In an unnamed namespace, as what it takes from hi_lo.hpp is.
 namespace {
 
 namespace model {

@@ -44,7 +44,9 @@ def test_header_is_c(tmp_path):
 
 @pytest.mark.parametrize("a_by_rows", [True, False])
 @pytest.mark.parametrize("b_by_rows", [True, False])
-@pytest.mark.parametrize("shape", [(64, 128, 128), (70, 131, 150), (5, 3, 20), (33, 1, 100), (1, 40, 97)])
+@pytest.mark.parametrize(
+    "shape", [(64, 128, 128), (32, 28, 128), (70, 131, 150), (5, 3, 20), (33, 1, 100), (1, 40, 97)]
+)
 def test_orders(gemm, shape, a_by_rows, b_by_rows):
     m, n, k = shape
     a = random(m, k) if a_by_rows else random(k, m).T

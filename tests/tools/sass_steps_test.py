@@ -53,7 +53,8 @@ SPILL = (
     "35_persistent gemm_persistent<true>",
     "38_every_shape_bf16 gemm_tiles<_::tiles::Shape<128, 256, 3, 4>, 1, (_::tiles::Storing)2, 1>",
     "46_guard gemm_split<false>",
-    "47_every_shape split_lines<256, ",
+    "47_every_shape split_lines<_::splitting::Medium, false, true>",
+    "47_every_shape split_lines<_::splitting::Other, ",
 )
 
 
