@@ -61,9 +61,7 @@ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, in
 }
 
 // There is no L2.
-__forceinline__ std::uint64_t l2_evict_first() { return 0; }
-__forceinline__ std::uint64_t l2_evict_last() { return 0; }
-__forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,
-                                 std::uint64_t* barrier, std::uint64_t /* policy */) {
-  cpu_device::copy_box(shared, map, col, row, matrix, barrier);
+__forceinline__ void tensor_copy_evict_last(void* shared, const TensorMap& map, int col, int row, int matrix,
+                                            std::uint64_t* barrier) {
+  tensor_copy(shared, map, col, row, matrix, barrier);
 }

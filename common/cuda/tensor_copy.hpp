@@ -127,28 +127,13 @@ __device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, 
 #endif
 }
 
-// Which lines the L2 is to replace first, and which last, as a policy for a copy. PTX ISA,
-// "createpolicy".
-__device__ __forceinline__ std::uint64_t l2_evict_first() {
-  std::uint64_t policy = 0;
+// tensor_copy() of what the L2 is to replace last. PTX ISA, "createpolicy" and "cp.async.bulk.tensor"
+// (.L2::cache_hint).
+__device__ __forceinline__ void tensor_copy_evict_last(void* shared, const TensorMap& map, int col, int row,
+                                                       int matrix, std::uint64_t* barrier) {
 #if HAVE_MBARRIER
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
-__device__ __forceinline__ std::uint64_t l2_evict_last() {
-  std::uint64_t policy = 0;
-#if HAVE_MBARRIER
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
-
-// tensor_copy() with such a policy; 0: with none. PTX ISA, "cp.async.bulk.tensor" (.L2::cache_hint).
-__device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, int row, int matrix,
-                                            std::uint64_t* barrier, std::uint64_t policy) {
-  if (policy == 0) return tensor_copy(shared, map, col, row, matrix, barrier);
-#if HAVE_MBARRIER
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(

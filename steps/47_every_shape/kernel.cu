@@ -13,11 +13,12 @@
 //           first, which need only hi, and do not drain between k-tiles: those are added to the sums while
 //           the small products run. A bit for each part that is refused; the block that takes it clears it,
 //           and four teams of its threads share the part's terms. One launch splits both operands, whose
-//           elements wait in shared memory while other blocks compute. The L2 is told to keep what the next
-//           wave of tiles reads again. A template parameter for the tile's rows; fp32_parts.hpp. `fast`
-//           counts nothing and looks at nothing but K; infinities and NaNs pass through the tensor cores. In
-//           `strict` parts are computed in FP32, too, of which an element may be the sum of so few products
-//           that the bound of FP32 summation, u for each of them, is below what is proved for FP16 products.
+//           elements wait in shared memory while other blocks compute. The L2 is told to keep rows of A,
+//           which the next wave of tiles reads again. A template parameter for the tile's rows;
+//           fp32_parts.hpp. `fast` counts nothing and looks at nothing but K; infinities and NaNs pass
+//           through the tensor cores. In `strict` parts are computed in FP32, too, of which an element may be
+//           the sum of so few products that the bound of FP32 summation, u for each of them, is below what is
+//           proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
@@ -113,9 +114,6 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
-    // Where a band takes several waves, each reads the band's rows of A again, but other columns of B.
-    const bool again = BAND * ceil_div(g.N, BN) > static_cast<int>(gridDim.x);
-    const std::uint64_t keep = again ? l2_evict_last() : 0, pass = again ? l2_evict_first() : 0;
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
@@ -133,8 +131,12 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;
             mbarrier_arrive_expect_tx(&full[stage][part], sizeof(fp16) * BK * (BM + BN));
-            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part], keep);
-            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part], pass);
+            if constexpr (CONSUMERS == 2) {  // of matrices so large that the next wave reads the same rows
+              tensor_copy_evict_last(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
+            } else {
+              tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
+            }
+            tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part]);
           }
         }
         if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -280,12 +282,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       }
       wgmma_wait<0>(small);
       let_next_launch_begin();  // at the beginning of the kernel it gains nothing
-      if (wanted > 0) {
-        release(before);
+      if (wanted > 0) release(before);
 #pragma unroll
-        for (int j = 0; j < BN / 2; ++j) {
-          if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
-        }
+      for (int j = 0; j < BN / 2; ++j) {
+        if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
       }
 
       // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
