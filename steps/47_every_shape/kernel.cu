@@ -43,6 +43,7 @@ namespace {
 constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
 constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
+constexpr int FEW_WAVES = 8;         // in which blocks hardly drift apart
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 static_assert(SHORTEST > BK);  // a tile fills three stages or more, so two slots of `needless` are enough
@@ -70,6 +71,14 @@ struct alignas(1024) Tiles {
 __device__ __forceinline__ float scaled(float sum, int exponent) {
   const int first = min(max(exponent, -126), 127), second = min(max(exponent - first, -126), 127);
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
+}
+
+// Waits until so many tiles have begun, but not for long: nothing depends on it. What blocks that keep step
+// copy is still in the L2 for the others.
+__device__ __forceinline__ void keep_step(unsigned* begun, unsigned tiles) {
+  atomicAdd(begun, 1u);
+  for (int tries = 0; tries < 100 && atomicAdd(begun, 0u) < tiles; ++tries) {
+  }
 }
 
 // Whether no warpgroup of the block needs the products of its turn-th tile.
@@ -117,6 +126,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
+      if constexpr (CONSUMERS == 2) {
+        const int blocks = static_cast<int>(gridDim.x);
+        if (tiles > FEW_WAVES * blocks) keep_step(&ledger->begun, min((turn + 1) * blocks, tiles));
+      }
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
         // The stage just given back has held the last counts: `needless` is written by then.

@@ -132,7 +132,7 @@ __device__ __forceinline__ void split_strip(Shared<Form>& shared, const Lines& f
   };
   // The thread's first term and line.
   const int own_k = static_cast<int>(threadIdx.x) / ACROSS * TK, own_line = threadIdx.x % ACROSS;
-  const bool speaks = threadIdx.x % (ACROSS * GROUP) < ACROSS;  // for those with the same count
+  const int own_group = threadIdx.x / ACROSS % GROUP;  // among those with the same counts
   const auto load = [&](float (&own)[TK], int slice, int line) {
     float* from_here = &elements[slice % KEPT][place<COLUMNS, Form>(line, own_k)];
 #pragma unroll
@@ -195,34 +195,46 @@ __device__ __forceinline__ void split_strip(Shared<Form>& shared, const Lines& f
       __syncthreads();
     }
     const int k = first_k(slice) + own_k;
-    // Where the thread's terms of its first line go; advancing pointers saves address arithmetic.
-    fp16* counts = to.counts + first_line * to.counts_pitch + k / COUNTED_K;
+    unsigned counted = 0, lost = 0;  // a byte for each of the thread's lines; lost: lossy elements, and zeros
+    // Where the thread's terms of its first line go; advancing the pointer saves address arithmetic.
     fp16* parts = to.parts + (first_line + static_cast<std::int64_t>(matrix) * from.lines) * to.pitch + k;
 #pragma unroll 1
-    for (int l = 0; l < TL; ++l, counts += ACROSS * to.counts_pitch, parts += ACROSS * to.pitch) {
+    for (int l = 0; l < TL; ++l, parts += ACROSS * to.pitch) {
       const int in_strip = own_line + l * ACROSS, line = line0 + in_strip;
       float own[TK];
       load(own, slice, in_strip);
       const Terms terms = split_terms(own, of_all[in_strip], from.K - k);
       if constexpr (COUNTING) {
-        const unsigned sums = sum_of_group<ACROSS>(count_of(terms.hi) | terms.lossy << 8 |
-                                                   terms.zeros << 16);  // at most 64 of each
-        // Products with a line of zeros are zeros, however few.
-        const bool any = of_all[in_strip] != 0 && !is_special(of_all[in_strip]);
-        const unsigned counted = any ? sums & 0xff : COUNTED_K;
-        const bool few = counted < DENSE && k + COUNTED_K <= from.K;
-        if (speaks && (sums > 0xff || few)) {
-          atomicAdd(in_first_block(&lossy[in_strip]), sums >> 8 & 0xff);
-          atomicAdd(in_first_block(&zeros[in_strip]), sums >> 16);
-          atomicAdd(in_first_block(&sparse[in_strip]), few ? 1u : 0u);
-        }
-        if (speaks && line < from.lines && k < from.K) {
-          *counts = fp16(static_cast<float>(counted) * COUNT_SCALE);
-        }
+        counted |= count_of(terms.hi) << 8 * l;
+        lost |= (terms.lossy | terms.zeros << 4) << 8 * l;
       }
       if (line >= from.lines || k >= from.K) continue;
       float4_at(reinterpret_cast<float*>(parts)) = as_floats(terms.hi);
       float4_at(reinterpret_cast<float*>(parts + plane)) = as_floats(terms.lo);
+    }
+    if constexpr (COUNTING) {
+      // Of the group's terms: four sums at once, each at most 64.
+      const auto sum_for = [&](unsigned bytes) {
+        return sum_of_group<ACROSS>(bytes) >> 8 * own_group & 0xff;
+      };
+      const unsigned sum = sum_for(counted), lossy_sum = sum_for(lost & 0x0f0f0f0f),
+                     zeros_sum = sum_for(lost >> 4 & 0x0f0f0f0f);
+      if (own_group < TL) {  // a thread for each of the lines
+        const int in_strip = own_line + own_group * ACROSS, first = k / COUNTED_K * COUNTED_K;
+        // Products with a line of zeros are zeros, however few.
+        const bool any = of_all[in_strip] != 0 && !is_special(of_all[in_strip]);
+        const unsigned count = any ? sum : COUNTED_K;
+        const bool few = count < DENSE && first + COUNTED_K <= from.K;
+        if (lossy_sum > 0 || zeros_sum > 0 || few) {
+          atomicAdd(in_first_block(&lossy[in_strip]), lossy_sum);
+          atomicAdd(in_first_block(&zeros[in_strip]), zeros_sum);
+          atomicAdd(in_first_block(&sparse[in_strip]), few ? 1u : 0u);
+        }
+        if (line0 + in_strip < from.lines && first < from.K) {
+          to.counts[(first_line + own_group * ACROSS) * to.counts_pitch + first / COUNTED_K] =
+              fp16(static_cast<float>(count) * COUNT_SCALE);
+        }
+      }
     }
     if (slice >= KEPT) {
       __syncthreads();
