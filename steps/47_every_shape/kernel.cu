@@ -14,11 +14,11 @@
 //           the small products run. A bit for each part that is refused; the block that takes it clears it,
 //           and four teams of its threads share the part's terms. One launch splits both operands, whose
 //           elements wait in shared memory while other blocks compute. The L2 is told to keep rows of A,
-//           which the next wave of tiles reads again. A template parameter for the tile's rows;
-//           fp32_parts.hpp. `fast` counts nothing and looks at nothing but K; infinities and NaNs pass
-//           through the tensor cores. In `strict` parts are computed in FP32, too, of which an element may be
-//           the sum of so few products that the bound of FP32 summation, u for each of them, is below what is
-//           proved for FP16 products.
+//           which the next wave of tiles reads again, and blocks keep step. A template parameter for the
+//           tile's rows; fp32_parts.hpp. `fast` counts nothing and looks at nothing but K; infinities and
+//           NaNs pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an
+//           element may be the sum of so few products that the bound of FP32 summation, u for each of them,
+//           is below what is proved for FP16 products.
 // Bound     The tensor cores' power. Of small matrices, the splitting pass and the launches.
 // Needs     sm_90a: wgmma, setmaxnreg
 
