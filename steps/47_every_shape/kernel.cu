@@ -43,7 +43,7 @@ namespace {
 constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
 constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
-constexpr int FEW_WAVES = 8;         // in which blocks hardly drift apart
+constexpr int FEW_WAVES = 8;         // with which keeping step gains nothing
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 static_assert(SHORTEST > BK);  // a tile fills three stages or more, so two slots of `needless` are enough
@@ -73,8 +73,8 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-// Waits until so many tiles have begun, but not for long: nothing depends on it. What blocks that keep step
-// copy is still in the L2 for the others.
+// Waits until so many tiles have begun, so that what one block copies should still be in the L2 when others
+// need it. Not for long: nothing depends on it.
 __device__ __forceinline__ void keep_step(unsigned* begun, unsigned tiles) {
   atomicAdd(begun, 1u);
   for (int tries = 0; tries < 100 && atomicAdd(begun, 0u) < tiles; ++tries) {

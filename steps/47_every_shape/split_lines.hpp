@@ -48,6 +48,7 @@ struct FormOf {
   static constexpr int ACROSS = STRIP / TL;            // threads that have the same terms, side by side
   static constexpr int TERMS = THREADS / ACROSS * TK;  // of a line, in a slice
   static_assert(32 % (GROUP * ACROSS) == 0);
+  static_assert(STRIP * MOST_BLOCKS <= THREADS);
 };
 
 template <class Form>
@@ -61,8 +62,8 @@ struct Shared {
   alignas(16) float elements[KEPT][Form::TERMS / TK * (TK * STRIP + 4)];
 };
 // Where an element of a slice is in shared memory: in the order of global memory, with gaps, so that eight
-// lanes that load 16 bytes each, or 32 that load four, use different banks (with 8 lines, two of 32 share
-// one).
+// lanes that load 16 bytes each, or 32 that load four, use different banks (but with 8 lines in columns,
+// two lanes share each).
 template <bool COLUMNS, class Form>
 __host__ __device__ constexpr int place(int line, int k) {
   return COLUMNS ? k / TK * (TK * Form::STRIP + 4) + k % TK * Form::STRIP + line
