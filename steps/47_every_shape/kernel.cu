@@ -74,11 +74,13 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
 }
 
 // Waits until so many tiles have begun, so that what one block copies should still be in the L2 when others
-// need it. Not for long: nothing depends on it.
-__device__ __forceinline__ void keep_step(unsigned* begun, unsigned tiles) {
+// need it; not for long, since nothing depends on it. Returns whether they have begun.
+__device__ __forceinline__ bool keep_step(unsigned* begun, unsigned tiles) {
   atomicAdd(begun, 1u);
-  for (int tries = 0; tries < 100 && atomicAdd(begun, 0u) < tiles; ++tries) {
+  for (int looks = 0; looks < 100; ++looks) {
+    if (atomicAdd(begun, 0u) >= tiles) return true;
   }
+  return false;
 }
 
 // Whether no warpgroup of the block needs the products of its turn-th tile.
@@ -123,13 +125,13 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
+    const int blocks = static_cast<int>(gridDim.x);
+    // Until a block comes too late: it may have more to do.
+    bool in_step = CONSUMERS == 2 && tiles > FEW_WAVES * blocks;
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
-      if constexpr (CONSUMERS == 2) {
-        const int blocks = static_cast<int>(gridDim.x);
-        if (tiles > FEW_WAVES * blocks) keep_step(&ledger->begun, min((turn + 1) * blocks, tiles));
-      }
+      if (in_step) in_step = keep_step(&ledger->begun, min((turn + 1) * blocks, tiles));
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
         // The stage just given back has held the last counts: `needless` is written by then.

@@ -215,16 +215,16 @@ __device__ __forceinline__ void split_strip(Shared<Form>& shared, const Lines& f
     }
     if constexpr (COUNTING) {
       // Of the group's terms: four sums at once, each at most 64.
-      const auto sum_for = [&](unsigned bytes) {
-        return sum_of_group<ACROSS>(bytes) >> 8 * own_group & 0xff;
-      };
-      const unsigned sum = sum_for(counted), lossy_sum = sum_for(lost & 0x0f0f0f0f),
-                     zeros_sum = sum_for(lost >> 4 & 0x0f0f0f0f);
+      const unsigned counted_sums = sum_of_group<ACROSS>(counted),
+                     lossy_sums = sum_of_group<ACROSS>(lost & 0x0f0f0f0f),
+                     zeros_sums = sum_of_group<ACROSS>(lost >> 4 & 0x0f0f0f0f);
       if (own_group < TL) {  // a thread for each of the lines
+        const auto own_of = [&](unsigned sums) { return sums >> 8 * own_group & 0xff; };
+        const unsigned lossy_sum = own_of(lossy_sums), zeros_sum = own_of(zeros_sums);
         const int in_strip = own_line + own_group * ACROSS, first = k / COUNTED_K * COUNTED_K;
         // Products with a line of zeros are zeros, however few.
         const bool any = of_all[in_strip] != 0 && !is_special(of_all[in_strip]);
-        const unsigned count = any ? sum : COUNTED_K;
+        const unsigned count = any ? own_of(counted_sums) : COUNTED_K;
         const bool few = count < DENSE && first + COUNTED_K <= from.K;
         if (lossy_sum > 0 || zeros_sum > 0 || few) {
           atomicAdd(in_first_block(&lossy[in_strip]), lossy_sum);
