@@ -59,9 +59,3 @@ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, int col, in
                                  std::uint64_t* barrier) {
   cpu_device::copy_box(shared, map, col, row, matrix, barrier);
 }
-
-// There is no L2.
-__forceinline__ void tensor_copy_evict_last(void* shared, const TensorMap& map, int col, int row, int matrix,
-                                            std::uint64_t* barrier) {
-  tensor_copy(shared, map, col, row, matrix, barrier);
-}

@@ -127,24 +127,6 @@ __device__ __forceinline__ void tensor_copy(void* shared, const TensorMap& map, 
 #endif
 }
 
-// tensor_copy() of what the L2 is to replace last. PTX ISA, "createpolicy" and "cp.async.bulk.tensor"
-// (.L2::cache_hint).
-__device__ __forceinline__ void tensor_copy_evict_last(void* shared, const TensorMap& map, int col, int row,
-                                                       int matrix, std::uint64_t* barrier) {
-#if HAVE_MBARRIER
-  std::uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(
-          static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-      "l"(&map), "r"(col), "r"(row), "r"(matrix), "r"(mbarrier_address(barrier)), "l"(policy)
-      : "memory");
-#else
-  __trap();
-#endif
-}
-
 }  // namespace on_gpu
 
 #else

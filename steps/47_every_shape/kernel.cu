@@ -43,7 +43,8 @@ namespace {
 constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
 constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
-constexpr int FEW_WAVES = 8;         // with which keeping step gains nothing
+constexpr int PACE = 16;             // k-tiles from where blocks wait for each other to where they do again
+constexpr int FEW_WAVES = 8;         // with which that gains nothing
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 static_assert(SHORTEST > BK);  // a tile fills three stages or more, so two slots of `needless` are enough
@@ -73,12 +74,11 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-// Waits until so many tiles have begun, so that what one block copies should still be in the L2 when others
-// need it; not for long, since nothing depends on it. Returns whether they have begun.
-__device__ __forceinline__ bool keep_step(unsigned* begun, unsigned tiles) {
-  atomicAdd(begun, 1u);
+// Waits until blocks have begun so many paces, so that what one copies should still be in the L2 when others
+// need it; not for long, since nothing depends on it. Returns whether they have.
+__device__ __forceinline__ bool await_others(unsigned* begun, unsigned paces) {
   for (int looks = 0; looks < 100; ++looks) {
-    if (atomicAdd(begun, 0u) >= tiles) return true;
+    if (atomicAdd(begun, 0u) >= paces) return true;
   }
   return false;
 }
@@ -125,17 +125,19 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
     const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
-    const int blocks = static_cast<int>(gridDim.x);
-    // Until a block comes too late: it may have more to do.
-    bool in_step = CONSUMERS == 2 && tiles > FEW_WAVES * blocks;
+    const int blocks = static_cast<int>(gridDim.x), paces = ceil_div(k_tiles, PACE);
+    const bool keeps_step = CONSUMERS == 2 && tiles > FEW_WAVES * blocks;
+    bool waits = true;  // until it has waited in vain: blocks have more or less to do, or are not all there
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
-      if (in_step) in_step = keep_step(&ledger->begun, min((turn + 1) * blocks, tiles));
       for (int i = 0; i < count_tiles + k_tiles; ++i) {
         mbarrier_wait(&empty[stage], parity);
         // The stage just given back has held the last counts: `needless` is written by then.
-        if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) break;
+        if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) {
+          if (keeps_step) atomicAdd(&ledger->begun, paces - 1u);
+          break;
+        }
         if (i < count_tiles) {
           mbarrier_arrive_expect_tx(&full[stage][0], sizeof(fp16) * BK * (BM + BN));
           tensor_copy(As[stage][0], counts_a, i * BK, tile.row0, tile.matrix, &full[stage][0]);
@@ -143,14 +145,15 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           mbarrier_arrive(&full[stage][1]);
         } else {
           const int k_tile = i - count_tiles, k0 = (turn % 2 == 1 ? k_tiles - 1 - k_tile : k_tile) * BK;
+          if (keeps_step && k_tile % PACE == 0) {
+            atomicAdd(&ledger->begun, 1u);
+            const unsigned begun = turn * paces + k_tile / PACE + 1;  // by each block
+            waits = waits && (turn + 1) * blocks <= tiles && await_others(&ledger->begun, begun * blocks);
+          }
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;
             mbarrier_arrive_expect_tx(&full[stage][part], sizeof(fp16) * BK * (BM + BN));
-            if constexpr (CONSUMERS == 2) {  // of matrices so large that the next wave reads the same rows
-              tensor_copy_evict_last(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
-            } else {
-              tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
-            }
+            tensor_copy(As[stage][part], parts_a, k0, tile.row0, matrix, &full[stage][part]);
             tensor_copy(Bs[stage][part], parts_b, k0, tile.col0, matrix, &full[stage][part]);
           }
         }
