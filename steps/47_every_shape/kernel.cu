@@ -57,7 +57,7 @@ struct alignas(1024) Tiles {
   static constexpr int STAGES = CONSUMERS == 1 ? 4 : 3;  // buffers for k-tiles: as many as have room
   fp16 A[STAGES][PARTS][BM][BK];                         // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's tiles are there; [0]: hi or counts, [1]: lo
+  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's hi and lo are there, or counts of A and of B
   std::uint64_t empty[STAGES];        // all consumers have multiplied them
   // What a warpgroup needs to know, for a tile and the next: warps drift apart.
   Line of_rows[CONSUMERS][2][MM];
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           break;
         }
         if (i < count_tiles) {
-          mbarrier_arrive_expect_tx(&full[stage][0], sizeof(fp16) * BK * (BM + BN));
+          mbarrier_arrive_expect_tx(&full[stage][0], sizeof(fp16) * BK * BM);
           tensor_copy(As[stage][0], counts_a, i * BK, tile.row0, tile.matrix, &full[stage][0]);
-          tensor_copy(Bs[stage][0], counts_b, i * BK, tile.col0, tile.matrix, &full[stage][0]);
-          mbarrier_arrive(&full[stage][1]);
+          mbarrier_arrive_expect_tx(&full[stage][1], sizeof(fp16) * BK * BN);
+          tensor_copy(Bs[stage][0], counts_b, i * BK, tile.col0, tile.matrix, &full[stage][1]);
         } else {
           const int k_tile = i - count_tiles, k0 = (turn % 2 == 1 ? k_tiles - 1 - k_tile : k_tile) * BK;
           if (keeps_step && k_tile % PACE == 0) {
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
         path = static_cast<Path>(__shfl_sync(~0u, static_cast<unsigned>(of_lines), 0));
         const bool dense = __shfl_sync(~0u, most.sparse, 0) == 0;  // each element may expect enough products
         for (int i = 0; i < count_tiles; ++i) {
-          mbarrier_wait(&full[stage][0], parity);
+          for (int part = 0; part < PARTS; ++part) mbarrier_wait(&full[stage][part], parity);
           if (dense) {
             // All have seen that it is full, before it is filled again.
             named_barrier_sync(1 + warpgroup, 128);
