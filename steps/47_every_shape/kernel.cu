@@ -13,9 +13,9 @@
 //           first, which need only hi, and do not drain between k-tiles: those are added to the sums while
 //           the small products run. A bit for each part that is refused; the block that takes it clears it,
 //           and four teams of its threads share the part's terms. One launch splits both operands, whose
-//           elements wait in shared memory while other blocks compute. The L2 is told to keep rows of A,
-//           which the next wave of tiles reads again, and blocks keep step. A template parameter for the
-//           tile's rows; fp32_parts.hpp. `fast` counts nothing and looks at nothing but K; infinities and
+//           elements wait in shared memory while other blocks compute. Blocks keep step, so that what one
+//           copies should still be in the L2 when the others need it. A template parameter for the tile's
+//           rows; fp32_parts.hpp. `fast` counts nothing and looks at nothing but K; infinities and
 //           NaNs pass through the tensor cores. In `strict` parts are computed in FP32, too, of which an
 //           element may be the sum of so few products that the bound of FP32 summation, u for each of them,
 //           is below what is proved for FP16 products.
@@ -43,8 +43,8 @@ namespace {
 constexpr int BK = 64;               // terms (a k-tile) that a block has at a time
 constexpr int MK = 16;               // terms of a wgmma, which has MM x BN of C
 constexpr int FEW = 40, MANY = 232;  // registers of a producer thread, and of one of two consumers
-constexpr int PACE = 16;             // k-tiles from where blocks wait for each other to where they do again
-constexpr int FEW_WAVES = 8;         // with which that gains nothing
+constexpr int PACE = 16;             // k-tiles from one wait of blocks for each other to the next
+constexpr int FEW_WAVES = 8;         // up to which that gains nothing
 constexpr int ATOM = 8 * 128;        // bytes from eight swizzled rows to the next eight
 constexpr auto SWIZZLE = Swizzle::of_128_bytes;
 static_assert(SHORTEST > BK);  // a tile fills three stages or more, so two slots of `needless` are enough
@@ -57,8 +57,9 @@ struct alignas(1024) Tiles {
   static constexpr int STAGES = CONSUMERS == 1 ? 4 : 3;  // buffers for k-tiles: as many as have room
   fp16 A[STAGES][PARTS][BM][BK];                         // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES][PARTS];  // mbarriers: the stage's hi and lo are there, or counts of A and of B
-  std::uint64_t empty[STAGES];        // all consumers have multiplied them
+  std::uint64_t full[STAGES]
+                    [PARTS];    // mbarriers: the stage's tiles are there; hi and lo, or counts of A and B
+  std::uint64_t empty[STAGES];  // all consumers have multiplied them
   // What a warpgroup needs to know, for a tile and the next: warps drift apart.
   Line of_rows[CONSUMERS][2][MM];
   Line of_cols[CONSUMERS][2][BN];
@@ -74,8 +75,8 @@ __device__ __forceinline__ float scaled(float sum, int exponent) {
   return sum * splitting::power_of_two(first) * splitting::power_of_two(second);
 }
 
-// Waits until blocks have begun so many paces, so that what one copies should still be in the L2 when others
-// need it; not for long, since nothing depends on it. Returns whether they have.
+// Waits until all blocks together have begun so many paces, so that what one copies should still be in the L2
+// when others need it; not for long, since nothing depends on it. Returns whether they have.
 __device__ __forceinline__ bool await_others(unsigned* begun, unsigned paces) {
   for (int looks = 0; looks < 100; ++looks) {
     if (atomicAdd(begun, 0u) >= paces) return true;
@@ -99,6 +100,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
                Ledger* ledger, Accuracy accuracy) {
   using Shared = Tiles<CONSUMERS>;
   constexpr int BM = Shared::BM, STAGES = Shared::STAGES;
+  static_assert(STAGES <= PACE);     // a tile whose products are needless has begun one pace
   constexpr int AHEAD = STAGES - 1;  // k-tiles on their way before it is known whether they are needed
   auto& [As, Bs, full, empty, all_rows, all_cols, worst, needless, own, taken] = dynamic_shared<Shared>();
 
@@ -124,10 +126,10 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   if (threadIdx.x < 128) {
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
-    const int blocks = static_cast<int>(gridDim.x), paces = ceil_div(k_tiles, PACE);
+    const int end = threadIdx.x == 0 ? tiles : 0;                                     // one thread copies
+    const int blocks = static_cast<int>(gridDim.x), paces = ceil_div(k_tiles, PACE);  // of a tile
     const bool keeps_step = CONSUMERS == 2 && tiles > FEW_WAVES * blocks;
-    bool waits = true;  // until it has waited in vain: blocks have more or less to do, or are not all there
+    bool waits = true;  // until it has waited in vain: other blocks are late, or not running
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
       const Part tile = find_tile<BM>(g, number);
       wait_for_previous_launch();  // not before the first copies; behind other tiles it returns at once
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
         mbarrier_wait(&empty[stage], parity);
         // The stage just given back has held the last counts: `needless` is written by then.
         if (guarded && i == count_tiles + AHEAD && all_needless(needless, turn)) {
-          if (keeps_step) atomicAdd(&ledger->begun, paces - 1u);
+          if (keeps_step) atomicAdd(&ledger->begun, paces - 1u);  // those it skips
           break;
         }
         if (i < count_tiles) {
@@ -147,8 +149,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
           const int k_tile = i - count_tiles, k0 = (turn % 2 == 1 ? k_tiles - 1 - k_tile : k_tile) * BK;
           if (keeps_step && k_tile % PACE == 0) {
             atomicAdd(&ledger->begun, 1u);
-            const unsigned begun = turn * paces + k_tile / PACE + 1;  // by each block
-            waits = waits && (turn + 1) * blocks <= tiles && await_others(&ledger->begun, begun * blocks);
+            const unsigned begun_by_each = turn * paces + k_tile / PACE + 1;
+            waits =
+                waits && (turn + 1) * blocks <= tiles && await_others(&ledger->begun, begun_by_each * blocks);
           }
           for (int part = 0; part < PARTS; ++part) {
             const int matrix = tile.matrix * PARTS + part;

@@ -23,7 +23,7 @@ constexpr const char* path_names[PATHS] = {
 // Of one call, in device memory. The call's first launch clears it.
 struct Ledger {
   unsigned taken[PATHS];  // parts by path
-  unsigned begun;         // paces, by all blocks, where they keep step
+  unsigned begun;         // paces of all blocks together, where they keep step
 };
 
 // The latest call's; whoever wants to know reads it when the call has ended.
