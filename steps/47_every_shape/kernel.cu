@@ -57,9 +57,8 @@ struct alignas(1024) Tiles {
   static constexpr int STAGES = CONSUMERS == 1 ? 4 : 3;  // buffers for k-tiles: as many as have room
   fp16 A[STAGES][PARTS][BM][BK];                         // [stage][hi, lo][row][k], swizzled
   fp16 B[STAGES][PARTS][BN][BK];                         // [stage][hi, lo][column][k], swizzled
-  std::uint64_t full[STAGES]
-                    [PARTS];    // mbarriers: the stage's tiles are there; hi and lo, or counts of A and B
-  std::uint64_t empty[STAGES];  // all consumers have multiplied them
+  std::uint64_t full[STAGES][PARTS];  // mbarriers: its hi and lo are there, or counts of A and counts of B
+  std::uint64_t empty[STAGES];        // all consumers have multiplied them
   // What a warpgroup needs to know, for a tile and the next: warps drift apart.
   Line of_rows[CONSUMERS][2][MM];
   Line of_cols[CONSUMERS][2][BN];
@@ -126,8 +125,9 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
   if (threadIdx.x < 128) {
     if constexpr (CONSUMERS == 2) warpgroup_reg_dealloc<FEW>();
     int parity = 1;  // the phase before the first is complete: at first all stages are empty
-    const int end = threadIdx.x == 0 ? tiles : 0;                                     // one thread copies
-    const int blocks = static_cast<int>(gridDim.x), paces = ceil_div(k_tiles, PACE);  // of a tile
+    const int end = threadIdx.x == 0 ? tiles : 0;  // one thread copies
+    const int blocks = static_cast<int>(gridDim.x);
+    const int paces = ceil_div(k_tiles, PACE);  // of a tile
     const bool keeps_step = CONSUMERS == 2 && tiles > FEW_WAVES * blocks;
     bool waits = true;  // until it has waited in vain: other blocks are late, or not running
     for (int number = blockIdx.x, turn = 0; number < end; number += gridDim.x, ++turn) {
