@@ -229,9 +229,7 @@ __device__ __forceinline__ int take_refused(unsigned* refused, int parts, int& o
     unsigned bits =
         i + lane < words ? atomicOr(&refused[word], 0u) : 0;  // reads where others write: in the L2
     for (;;) {
-      int nearest = bits != 0 ? lane : 32;
-      for (int lanes = 1; lanes < 32; lanes *= 2)
-        nearest = min(nearest, __shfl_xor_sync(~0u, nearest, lanes));
+      const int nearest = __reduce_min_sync(~0u, bits != 0 ? lane : 32);
       if (nearest == 32) break;
       const int part = __shfl_sync(~0u, word * 32 + __ffs(static_cast<int>(bits)) - 1, nearest);
       if (take(part)) return part;

@@ -41,13 +41,8 @@ __device__ __forceinline__ Most most_of(const Line (&lines)[LINES]) {
     most = {max(most.lossy, line.lossy), max(most.zeros, line.zeros), max(most.sparse, line.sparse),
             max(most.exponent, abs(line.exponent))};
   }
-  for (int apart = 1; apart < 32; apart *= 2) {
-    most = {max(most.lossy, __shfl_xor_sync(0xffffffff, most.lossy, apart)),
-            max(most.zeros, __shfl_xor_sync(0xffffffff, most.zeros, apart)),
-            max(most.sparse, __shfl_xor_sync(0xffffffff, most.sparse, apart)),
-            max(most.exponent, __shfl_xor_sync(0xffffffff, most.exponent, apart))};
-  }
-  return most;
+  return {__reduce_max_sync(~0u, most.lossy), __reduce_max_sync(~0u, most.zeros),
+          __reduce_max_sync(~0u, most.sparse), __reduce_max_sync(~0u, most.exponent)};
 }
 
 }  // namespace

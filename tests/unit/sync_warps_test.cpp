@@ -55,6 +55,30 @@ TEST_P(BothBuilds, ShuffleOfSomeLanes) {
   }
 }
 
+// CUDA C++ Programming Guide, "Warp Reduce Functions".
+TEST_P(BothBuilds, Reductions) {
+  for (const int n : {0, 7, 40}) {
+    for (const bool is_signed : {true, false}) {
+      run(is_signed ? "reduce_ints" : "reduce_unsigneds", 1, 32, n);
+      for (int lane = 0; lane < 32; ++lane) {
+        std::uint32_t sum = 0;
+        std::int64_t least = INT64_MAX, largest = INT64_MIN;
+        for (int other = lane % 2; other < 32; other += 2) {
+          const int value = other + 1 - n;
+          const std::int64_t number = is_signed ? value : std::int64_t{static_cast<std::uint32_t>(value)};
+          sum += static_cast<std::uint32_t>(value);
+          least = std::min(least, number);
+          largest = std::max(largest, number);
+        }
+        const auto of_sum = is_signed ? static_cast<float>(static_cast<int>(sum)) : static_cast<float>(sum);
+        ASSERT_EQ(y[lane], of_sum) << n << " " << is_signed;
+        ASSERT_EQ(y[32 + lane], static_cast<float>(least)) << n << " " << is_signed;
+        ASSERT_EQ(y[64 + lane], static_cast<float>(largest)) << n << " " << is_signed;
+      }
+    }
+  }
+}
+
 TEST_P(BothBuilds, FourWarpsDoSomethingAtOnce) {
   run("sums_of_warpgroups", 1, 256, -1);
   const float first = 128 * 129 / 2, second = 256 * 257 / 2 - first;
@@ -96,6 +120,14 @@ TEST_F(Check, LaneMissingFromAShuffle) {
   EXPECT_TRUE(std::isnan(y[6]));
   run("shuffle_without_source", 1, 20, 40);
   expect(FaultKind::missing_lane, 19, "the value of lane 20, which does not exist");
+}
+
+TEST_F(Check, LaneMissingFromAReduction) {
+  run("reduce_without_lane", 1, 32, 7);
+  expect(FaultKind::missing_lane, 0,
+         "needs at __reduce_max_sync the value of " + thread_name(7) + ", which has left the kernel");
+  run("reduce_without_lane", 1, 20, 40);
+  expect(FaultKind::missing_lane, 0, "the value of lane 20, which does not exist");
 }
 
 TEST_F(Check, LaneElsewhereThanAtAShuffle) {

@@ -12,7 +12,7 @@ from tools.grading.finding import COMMAND, Failed, Finding
 # may need: it works on numbers and on types, not on memory.
 CUDA = (
     "__(?:(?:global|device|host|shared|forceinline|noinline|align|launch_bounds|grid_constant|restrict|LINE|FILE)__"
-    "|restrict|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint"
+    "|restrict|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|reduce_(?:add|min|max)_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint"
     "|uint_as_float)"
 )
 STD = (
