@@ -32,7 +32,7 @@ typedef enum {
 typedef enum { GEMM_FP32_TC_OP_N = 0, GEMM_FP32_TC_OP_T = 1, GEMM_FP32_TC_OP_C = 2 } gemm_fp32_tc_operation_t;
 
 typedef enum {
-  GEMM_FP32_TC_FAST = 0,    /* FP16 products, whatever the matrices */
+  GEMM_FP32_TC_FAST = 0,    /* FP16 products, unless k is short */
   GEMM_FP32_TC_CHECKED = 1, /* the default: FP32 where FP16 products may be less accurate than FP32 sums */
   GEMM_FP32_TC_STRICT = 2,  /* also where the error bound of FP32 sums is not proved to hold */
 } gemm_fp32_tc_accuracy_t;
@@ -53,7 +53,8 @@ gemm_fp32_tc_status_t gemm_fp32_tc_create(gemm_fp32_tc_handle_t* handle);
 /* Waits for the handle's device. A null handle is allowed, and so is one whose stream has been destroyed. */
 gemm_fp32_tc_status_t gemm_fp32_tc_destroy(gemm_fp32_tc_handle_t handle);
 
-/* For subsequent calls. A null pointer is the default stream. */
+/* For subsequent calls; a null pointer is the default stream. Waits for the stream before, which must still
+ * exist, and so cannot be captured in a graph. */
 gemm_fp32_tc_status_t gemm_fp32_tc_set_stream(gemm_fp32_tc_handle_t handle, struct CUstream_st* stream);
 gemm_fp32_tc_status_t gemm_fp32_tc_set_accuracy(gemm_fp32_tc_handle_t handle, gemm_fp32_tc_accuracy_t accuracy);
 

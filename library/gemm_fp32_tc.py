@@ -34,9 +34,14 @@ class Gemm:
             raise ValueError(f"{type(x).__name__} has no {self.interface}: is it on the library's device?")
         (rows, cols), strides = of["shape"], of.get("strides") or (4 * of["shape"][1], 4)
         by_rows = strides[1] == 4 or cols == 1
-        if of["typestr"] != "<f4" or (by_rows or rows == 1 or strides[0] == 4) is False:
-            raise ValueError("give float32 matrices whose rows or columns are contiguous")
-        return rows, cols, ctypes.c_void_p(of["data"][0]), max(1, strides[0 if by_rows else 1] // 4), by_rows
+        contiguous = by_rows or strides[0] == 4 or rows == 1
+        lines, length, apart = (rows, cols, strides[0]) if by_rows else (cols, rows, strides[1])
+        if of["typestr"] != "<f4" or not contiguous or (lines > 1 and (apart % 4 or apart < 4 * length)):
+            raise ValueError(
+                "give float32 matrices whose rows or columns are contiguous, one behind the other"
+            )
+        ld = max(1, apart // 4 if lines > 1 else length)
+        return rows, cols, ctypes.c_void_p(of["data"][0]), ld, by_rows
 
     def matmul(self, a, b, out=None, alpha=1.0, beta=0.0):
         (m, k, a_at, lda, a_rows), (k_of_b, n, b_at, ldb, b_rows) = self.view(a), self.view(b)

@@ -179,21 +179,6 @@ unsigned source_lane(const Shuffle& shuffle, unsigned lane) {
   return lane;
 }
 
-// Reports, once for each place, that `lane` does something with a value whose lane is not there.
-void report_absent(Block& block, const Rendezvous& r, unsigned lane, unsigned absent, const char* does) {
-  if (reported_before(FaultKind::missing_lane, r.pc(lane))) return;
-  const unsigned thread = r.thread(absent);
-  const bool exists = thread < block.launch.threads_per_block;
-  const bool named = (r.mask >> absent & 1) != 0;
-  const std::string why = !named   ? "the mask " + mask_text(r.mask) + " leaves out"
-                          : exists ? "has left the kernel"
-                                   : "does not exist";
-  report(FaultKind::missing_lane, r.pc(lane),
-         fmt::format("{} at {} the value of {}, which {}", does, r.operation->name,
-                     exists ? thread_name(block, thread) : "lane " + std::to_string(absent), why),
-         block, r.thread(lane));
-}
-
 void exchange(Block& block, Rendezvous& r) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!r.has(lane)) continue;
@@ -204,34 +189,38 @@ void exchange(Block& block, Rendezvous& r) {
       continue;
     }
     poison(&mine.result, sizeof mine.result);
-    report_absent(block, r, lane, source, "takes");
+    if (reported_before(FaultKind::missing_lane, r.pc(lane))) continue;
+    const unsigned thread = r.thread(source);
+    const bool exists = thread < block.launch.threads_per_block;
+    const bool named = (r.mask >> source & 1) != 0;
+    const std::string why = !named   ? "the mask " + mask_text(r.mask) + " leaves out"
+                            : exists ? "has left the kernel"
+                                     : "does not exist";
+    report(FaultKind::missing_lane, r.pc(lane),
+           std::string("takes at ") + r.operation->name + " the value of " +
+               (exists ? thread_name(block, thread) : "lane " + std::to_string(source)) + ", which " + why,
+           block, r.thread(lane));
   }
 }
 
-// CUDA C++ Programming Guide, "Warp Reduce Functions".
-void combine(Block& block, Rendezvous& r) {
+// Of the mask's lanes that have not left the kernel. PTX ISA, "redux.sync".
+void combine(Block&, Rendezvous& r) {
   const auto at = [&](unsigned lane) -> Reduction& { return *static_cast<Reduction*>(r.operand(lane)); };
-  const std::uint32_t there = r.arrived[0], absent = r.mask & ~there;
-  const auto first = static_cast<unsigned>(std::countr_zero(there));
-  const Reduction& any = at(first);
-  const auto number = [&](unsigned lane) {
-    return any.is_signed ? static_cast<std::int32_t>(at(lane).value) : std::int64_t{at(lane).value};
+  const auto first = static_cast<unsigned>(std::countr_zero(r.arrived[0]));
+  const auto [kind, is_signed, value] = at(first);
+  const auto number = [is_signed = is_signed](std::uint32_t bits) {
+    return is_signed ? static_cast<std::int32_t>(bits) : std::int64_t{bits};
   };
-  std::int64_t all = number(first);
+  std::int64_t all = number(value);
   for (unsigned lane = first + 1; lane < 32; ++lane) {
     if (!r.has(lane)) continue;
-    const std::int64_t more = number(lane);
-    all = any.kind == Reduction::Kind::add   ? all + more
-          : any.kind == Reduction::Kind::min ? std::min(all, more)
-                                             : std::max(all, more);
-  }
-  if (absent != 0) {
-    report_absent(block, r, first, static_cast<unsigned>(std::countr_zero(absent)), "needs");
+    const std::int64_t more = number(at(lane).value);
+    all = kind == Reduction::Kind::add   ? all + more
+          : kind == Reduction::Kind::min ? std::min(all, more)
+                                         : std::max(all, more);
   }
   for (unsigned lane = first; lane < 32; ++lane) {
-    if (!r.has(lane)) continue;
-    at(lane).value = static_cast<std::uint32_t>(all);
-    if (absent != 0) poison(&at(lane).value, sizeof at(lane).value);
+    if (r.has(lane)) at(lane).value = static_cast<std::uint32_t>(all);
   }
 }
 
@@ -239,9 +228,13 @@ constexpr std::array<Collective, 4> shuffles{{{"__shfl_sync", false, false, exch
                                               {"__shfl_up_sync", false, false, exchange},
                                               {"__shfl_down_sync", false, false, exchange},
                                               {"__shfl_xor_sync", false, false, exchange}}};
-constexpr std::array<Collective, 3> reductions{{{"__reduce_add_sync", false, false, combine},
-                                                {"__reduce_min_sync", false, false, combine},
-                                                {"__reduce_max_sync", false, false, combine}}};
+// By kind, of int and of unsigned: lanes that bring both do not meet.
+constexpr std::array<Collective, 6> reductions{{{"__reduce_add_sync(int)", false, false, combine},
+                                                {"__reduce_add_sync(unsigned)", false, false, combine},
+                                                {"__reduce_min_sync(int)", false, false, combine},
+                                                {"__reduce_min_sync(unsigned)", false, false, combine},
+                                                {"__reduce_max_sync(int)", false, false, combine},
+                                                {"__reduce_max_sync(unsigned)", false, false, combine}}};
 
 }  // namespace
 
@@ -250,7 +243,8 @@ void shuffle(Shuffle& operand, unsigned mask, int line) {
 }
 
 void reduce(Reduction& operand, unsigned mask, int line) {
-  meet(reductions[static_cast<unsigned>(operand.kind)], 1, mask, &operand, line, __builtin_return_address(0));
+  const Collective& operation = reductions[static_cast<unsigned>(operand.kind) * 2 + !operand.is_signed];
+  meet(operation, 1, mask, &operand, line, __builtin_return_address(0));
 }
 
 }  // namespace cpu_device

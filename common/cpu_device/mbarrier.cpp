@@ -87,8 +87,15 @@ void Mbarrier::note_arrival(const void* pc, bool by_copy) {
   found->ever.insert(who);
 }
 
-void Mbarrier::complete_if_due(Block& block) {
+void Mbarrier::complete_if_due(Block& block, const void* pc) {
   if (pending != 0 || bytes != 0) return;
+  // Whoever waits for the phase before from now on takes its parity for that of the phase to come.
+  if (!awaited && block.launch.checked && !reported_before(FaultKind::mbarrier_misuse, pc)) {
+    report(FaultKind::mbarrier_misuse, pc,
+           "completes phase " + std::to_string(phase) + " of " + name() +
+               ", and nobody has waited for the one before");
+  }
+  awaited = false;
   Clocks::join(completed, arrivals);
   arrivals.clear();
   pending = static_cast<int>(count);
@@ -98,6 +105,7 @@ void Mbarrier::complete_if_due(Block& block) {
   for (unsigned i = 0; i < block.threads.size(); ++i) {
     if (block.threads[i].wait.on != this) continue;
     if (block.clocks) block.clocks->acquire(block.actor(i), completed);
+    awaited = true;
     wake(block, i, false);
   }
 }
@@ -110,7 +118,7 @@ void Mbarrier::arrive(Block& block, const void* pc) {
   --pending;
   note_arrival(pc, false);
   ++block.cluster.progress;
-  complete_if_due(block);
+  complete_if_due(block, pc);
 }
 
 void Mbarrier::expect(Block& block, std::uint32_t more, const void* pc) {
@@ -126,7 +134,7 @@ void Mbarrier::deliver(Block& block, std::uint32_t delivered, const void* pc) {
   bytes -= delivered;
   note_arrival(pc, true);
   ++block.cluster.progress;
-  complete_if_due(block);
+  complete_if_due(block, pc);
 }
 
 void mbarrier_init(std::uint64_t* barrier, unsigned count) {
@@ -220,6 +228,7 @@ bool wait_for_mbarrier(std::uint64_t* barrier, unsigned parity, bool may_fail, c
   }
   // If the current phase has the other parity, the one before it is meant, which is over.
   if (b.phase % 2 != parity) {
+    b.awaited = true;
     if (block.clocks) block.clocks->acquire(block.actor(block.current), b.completed);
     return true;
   }

@@ -1,7 +1,8 @@
 #pragma once
 
-// The CPU device's __shfl_sync and __reduce_max_sync and their relatives: lanes of a warp exchange values, or
-// each gets the result of all. They do not order memory accesses, as CUDA does not promise that they do.
+// The CPU device's __shfl_*_sync and __reduce_*_sync (compute capability 8.0 and newer): lanes of a warp
+// exchange values, or combine them and all get the result. Neither orders memory accesses: CUDA does not
+// promise it.
 
 #include <bit>
 #include <cstdint>
@@ -20,8 +21,7 @@ struct Shuffle {
 
 void shuffle(Shuffle& operand, unsigned mask, int line);
 
-// What a lane contributes to a sum or an extreme of all, and what comes out: the bits of an int or an
-// unsigned.
+// A lane's operand of a sum, a minimum or a maximum, and then the result: the bits of an int or an unsigned.
 struct Reduction {
   enum class Kind : std::uint8_t { add, min, max } kind;
   bool is_signed;
@@ -42,7 +42,6 @@ inline __attribute__((always_inline)) T shuffled(Shuffle::Kind kind, unsigned ma
 
 template <typename T>
 inline __attribute__((always_inline)) T reduced(Reduction::Kind kind, unsigned mask, T value, int line) {
-  static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned>);
   Reduction operand{kind, std::is_signed_v<T>, static_cast<std::uint32_t>(value)};
   reduce(operand, mask, line);
   return static_cast<T>(operand.value);
@@ -65,14 +64,16 @@ CPU_DEVICE_SHUFFLE(__shfl_xor_sync, exclusive_or, int, lane_mask)
 
 #undef CPU_DEVICE_SHUFFLE
 
-#define CPU_DEVICE_REDUCE(name, kind)                                                                 \
-  template <typename T>                                                                               \
+#define CPU_DEVICE_REDUCE(name, kind, T)                                                              \
   inline __attribute__((always_inline)) T name(unsigned mask, T value, int line = __builtin_LINE()) { \
     return cpu_device::reduced(cpu_device::Reduction::Kind::kind, mask, value, line);                 \
   }
 
-CPU_DEVICE_REDUCE(__reduce_add_sync, add)
-CPU_DEVICE_REDUCE(__reduce_min_sync, min)
-CPU_DEVICE_REDUCE(__reduce_max_sync, max)
+CPU_DEVICE_REDUCE(__reduce_add_sync, add, int)
+CPU_DEVICE_REDUCE(__reduce_add_sync, add, unsigned)
+CPU_DEVICE_REDUCE(__reduce_min_sync, min, int)
+CPU_DEVICE_REDUCE(__reduce_min_sync, min, unsigned)
+CPU_DEVICE_REDUCE(__reduce_max_sync, max, int)
+CPU_DEVICE_REDUCE(__reduce_max_sync, max, unsigned)
 
 #undef CPU_DEVICE_REDUCE

@@ -197,6 +197,7 @@ class Mbarrier : public SyncObject {
   unsigned phase = 0;            // the current one, counted since init
   int pending = 0;               // arrivals still missing in it
   std::int64_t bytes = 0;        // announced in it and not yet arrived
+  bool awaited = true;           // somebody has waited for the phase before, or there is none
   unsigned engine = 0;           // the actor for the asynchronous work that completes here
   bool known_to_engine = false;  // a fence has followed the init
   unsigned init_thread = 0;
@@ -215,7 +216,7 @@ class Mbarrier : public SyncObject {
   std::string name() const;
 
  private:
-  void complete_if_due(Block& block);
+  void complete_if_due(Block& block, const void* pc);
   void note_arrival(const void* pc, bool by_copy);
 };
 

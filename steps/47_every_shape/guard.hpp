@@ -23,8 +23,8 @@ constexpr float LEAST_SHOWN = 16;  // its magnitude, scaled, for each lossy oper
 // operands (LEAST_SHOWN). Together less than 52u + K u / 59.
 __host__ __device__ constexpr int least_proved(int K) { return 53 + K / 59; }
 
-// The most lossy elements, zeros, sparse blocks and magnitude of an exponent in one of several lines. Of rows
-// and columns together: at an element of C.
+// The largest counts of lossy elements, zeros and sparse blocks, and the largest magnitude of an exponent,
+// each in any of several lines. Added up for rows and columns: bounds for every element of C.
 struct Most {
   unsigned lossy, zeros, sparse;
   int exponent;

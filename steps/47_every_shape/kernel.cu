@@ -220,7 +220,7 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
       auto path = Path::fast;
       int wanted = k_tiles;
       if (guarded) {
-        // All threads find the same; from a shuffle, so that the compiler knows it to be uniform.
+        // All threads find the same; the shuffles tell the compiler so.
         const auto of_lines = most.zeros > most_zeros ? Path::unproved
                               : most.lossy >= SPECIAL ? Path::special
                                                       : Path::fast;
@@ -309,8 +309,8 @@ __global__ void __launch_bounds__((1 + CONSUMERS) * 128, 1)
         if (fabsf(sums[j]) < __uint_as_float(0x7f800000)) sums[j] += small[j] * (1 / LO_SCALE);
       }
 
-      // From a shuffle, so that the compiler knows it to be uniform: otherwise the barrier behind this branch
-      // would cost the main loop its uniform registers.
+      // The compiler has to know it to be uniform: otherwise the barrier behind this branch would cost the
+      // main loop its uniform registers.
       if (guarded && __shfl_sync(~0u, most.lossy, 0) > 0) {
         bool shows = false;
 #pragma unroll

@@ -174,6 +174,12 @@ def test_wrong_arrays(gemm):
         gemm.matmul(np.zeros((4, 4)), random(4, 4))
     with pytest.raises(ValueError, match="contiguous"):
         gemm.matmul(random(8, 8)[::2, ::2], random(4, 4))
+    backwards, repeated = random(5, 1)[::-1], np.broadcast_to(random(1, 1), (5, 1))
+    for column in backwards, repeated, backwards.T, np.broadcast_to(random(1, 8), (5, 8)):
+        with pytest.raises(ValueError, match="one behind the other"):
+            gemm.matmul(column, random(column.shape[1], 3))
+    with pytest.raises(ValueError, match="one behind the other"):
+        gemm.matmul(random(5, 2), random(2, 1), out=backwards)
     with pytest.raises(ValueError, match="4 x 5 times 6 x 7"):
         gemm.matmul(random(4, 5), random(6, 7))
 

@@ -100,6 +100,17 @@ __global__ void no_fence(float* x, float*, int) {
   mbarrier_wait(&barrier, 0);
 }
 
+// Phases that thread 0 completes alone; before the last one it waits for the one before if n says so.
+__global__ void unawaited(float*, float*, int n) {
+  __shared__ std::uint64_t barrier;
+  init(&barrier, 1);
+  mbarrier_arrive(&barrier);
+  mbarrier_wait(&barrier, 0);
+  mbarrier_arrive(&barrier);
+  if (n == 1) mbarrier_wait(&barrier, 1);
+  mbarrier_arrive(&barrier);  // here: unawaited
+}
+
 __global__ void bad_parity(float*, float*, int n) {
   __shared__ std::uint64_t barrier;
   init(&barrier, 1);
@@ -186,8 +197,8 @@ __global__ void many_readers(float*, float* y, int n) {
   }
 }
 
-TEST_KERNELS(phases, polls, invalidated, chain, many_readers, no_init, init_twice, init_without_barrier,
-             no_fence, bad_parity, too_many_arrivals, too_many_bytes, overwritten_mbarrier,
-             expect_is_no_arrive, hangs_polling, producer_and_consumers)
+TEST_KERNELS(phases, polls, invalidated, chain, many_readers, unawaited, no_init, init_twice,
+             init_without_barrier, no_fence, bad_parity, too_many_arrivals, too_many_bytes,
+             overwritten_mbarrier, expect_is_no_arrive, hangs_polling, producer_and_consumers)
 
 }  // namespace

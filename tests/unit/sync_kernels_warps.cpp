@@ -28,16 +28,16 @@ __global__ void shuffle_floats(float* x, float* y, int n) { shuffle_values<float
 __global__ void shuffle_ints(float* x, float* y, int n) { shuffle_values<int>(x, y, n); }
 __global__ void shuffle_doubles(float* x, float* y, int n) { shuffle_values<double>(x, y, n); }
 
-// Each lane brings x[lane] - n; y: sum, least and largest, as signed or unsigned numbers. Lanes of even and
-// of odd numbers reduce apart.
+// Each lane brings x[lane] - n; y: the bits of the sum, the least and the largest, as signed or unsigned
+// numbers. Even and odd lanes reduce apart.
 template <typename T>
 __device__ void reduce_values(float* x, float* y, int n) {
   const int lane = static_cast<int>(threadIdx.x);
   const unsigned mask = lane % 2 == 0 ? 0x55555555 : 0xaaaaaaaa;
   const T value = static_cast<T>(static_cast<int>(x[lane]) - n);
-  y[lane] = static_cast<float>(__reduce_add_sync(mask, value));
-  y[32 + lane] = static_cast<float>(__reduce_min_sync(mask, value));
-  y[64 + lane] = static_cast<float>(__reduce_max_sync(mask, value));
+  y[lane] = __int_as_float(static_cast<int>(__reduce_add_sync(mask, value)));
+  y[32 + lane] = __int_as_float(static_cast<int>(__reduce_min_sync(mask, value)));
+  y[64 + lane] = __int_as_float(static_cast<int>(__reduce_max_sync(mask, value)));
 }
 __global__ void reduce_ints(float* x, float* y, int n) { reduce_values<int>(x, y, n); }
 __global__ void reduce_unsigneds(float* x, float* y, int n) { reduce_values<unsigned>(x, y, n); }
@@ -46,8 +46,17 @@ __global__ void reduce_unsigneds(float* x, float* y, int n) { reduce_values<unsi
 __global__ void reduce_without_lane(float* x, float* y, int n) {
   const int lane = static_cast<int>(threadIdx.x);
   if (lane == n) return;
-  const int most = __reduce_max_sync(all_lanes, static_cast<int>(x[lane]));  // here: reduce_without_lane
-  y[lane] = __int_as_float(most);
+  y[lane] = static_cast<float>(__reduce_max_sync(all_lanes, static_cast<int>(x[lane])));
+}
+
+// Lane n brings an unsigned, the others an int.
+__global__ void reduce_mixed(float* x, float* y, int n) {
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane == n) {
+    y[lane] = static_cast<float>(__reduce_min_sync(all_lanes, 1u));  // here: reduce_unsigned
+  } else {
+    y[lane] = static_cast<float>(__reduce_min_sync(all_lanes, static_cast<int>(x[lane])));
+  }
 }
 
 // The lower n lanes rotate their values; the others are somewhere else, or gone.
@@ -194,7 +203,7 @@ __global__ void named_barrier_half_a_warp(float*, float*, int) {
 }
 
 TEST_KERNELS(shuffle_floats, shuffle_ints, shuffle_doubles, shuffle_in_part, reduce_ints, reduce_unsigneds,
-             reduce_without_lane, sums_of_warpgroups, halves_of_a_warp, chain_of_named_barriers,
+             reduce_without_lane, reduce_mixed, sums_of_warpgroups, halves_of_a_warp, chain_of_named_barriers,
              named_barrier_without_some, named_barrier_twice, shuffle_without_source, shuffle_elsewhere,
              syncwarp_without_itself, across_halves, shuffle_is_no_barrier, arrive_is_no_wait,
              named_barrier_number, named_barrier_count, named_barrier_too_few, named_barrier_half_a_warp)

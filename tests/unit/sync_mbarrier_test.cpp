@@ -43,6 +43,8 @@ TEST_F(Check, MisuseOfMbarriers) {
            {"init_twice", 0, "in use since " + here("init")},
            {"no_fence", 0, "no mbarrier_fence_init()"},
            {"bad_parity", 2, "parity 2"},
+           {"unawaited", 0,
+            "completes phase 2 of the mbarrier barrier, and nobody has waited for the one before"},
            {"too_many_arrivals", 0, "has had its 1 arrival and lacks only 16 bytes"},
            {"too_many_bytes", 1, "up to 1048575"},
            {"overwritten_mbarrier", 0, "written to since"},
@@ -51,6 +53,7 @@ TEST_F(Check, MisuseOfMbarriers) {
     expect(FaultKind::mbarrier_misuse, 0, detail);
   }
   run("too_many_bytes", 1, 1, 0);
+  run("unawaited", 1, 1, 1);
 }
 
 // The plain build reports these as well: its launch could not go on.

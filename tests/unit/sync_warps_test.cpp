@@ -1,7 +1,10 @@
 // What the threads of a warp do together, and barriers of some threads: shuffles, warp-wide operations, named
 // barriers; what they order, and what is reported if some do not come.
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "common/cpu_device/cluster.hpp"
 #include "tests/unit/device_test.hpp"
@@ -57,26 +60,33 @@ TEST_P(BothBuilds, ShuffleOfSomeLanes) {
 
 // CUDA C++ Programming Guide, "Warp Reduce Functions".
 TEST_P(BothBuilds, Reductions) {
+  const auto bits = [&](int i) { return std::bit_cast<std::uint32_t>(y[i]); };
   for (const int n : {0, 7, 40}) {
     for (const bool is_signed : {true, false}) {
       run(is_signed ? "reduce_ints" : "reduce_unsigneds", 1, 32, n);
       for (int lane = 0; lane < 32; ++lane) {
-        std::uint32_t sum = 0;
-        std::int64_t least = INT64_MAX, largest = INT64_MIN;
+        std::int64_t sum = 0, least = INT64_MAX, largest = INT64_MIN;
         for (int other = lane % 2; other < 32; other += 2) {
           const int value = other + 1 - n;
           const std::int64_t number = is_signed ? value : std::int64_t{static_cast<std::uint32_t>(value)};
-          sum += static_cast<std::uint32_t>(value);
+          sum += number;
           least = std::min(least, number);
           largest = std::max(largest, number);
         }
-        const auto of_sum = is_signed ? static_cast<float>(static_cast<int>(sum)) : static_cast<float>(sum);
-        ASSERT_EQ(y[lane], of_sum) << n << " " << is_signed;
-        ASSERT_EQ(y[32 + lane], static_cast<float>(least)) << n << " " << is_signed;
-        ASSERT_EQ(y[64 + lane], static_cast<float>(largest)) << n << " " << is_signed;
+        ASSERT_EQ(bits(lane), static_cast<std::uint32_t>(sum)) << n << " " << is_signed;
+        ASSERT_EQ(bits(32 + lane), static_cast<std::uint32_t>(least)) << n << " " << is_signed;
+        ASSERT_EQ(bits(64 + lane), static_cast<std::uint32_t>(largest)) << n << " " << is_signed;
       }
     }
   }
+}
+
+// PTX ISA, "redux.sync": of all lanes that have not left the kernel.
+TEST_P(BothBuilds, ReductionWithoutSomeLanes) {
+  run("reduce_without_lane", 1, 32, 31);
+  EXPECT_EQ(y[0], x[30]);
+  run("reduce_without_lane", 1, 20, 40);
+  EXPECT_EQ(y[19], x[19]);
 }
 
 TEST_P(BothBuilds, FourWarpsDoSomethingAtOnce) {
@@ -122,12 +132,11 @@ TEST_F(Check, LaneMissingFromAShuffle) {
   expect(FaultKind::missing_lane, 19, "the value of lane 20, which does not exist");
 }
 
-TEST_F(Check, LaneMissingFromAReduction) {
-  run("reduce_without_lane", 1, 32, 7);
+TEST_F(Check, ReductionsOfDifferentTypes) {
+  run("reduce_mixed", 1, 32, 9);
   expect(FaultKind::missing_lane, 0,
-         "needs at __reduce_max_sync the value of " + thread_name(7) + ", which has left the kernel");
-  run("reduce_without_lane", 1, 20, 40);
-  expect(FaultKind::missing_lane, 0, "the value of lane 20, which does not exist");
+         "waits here for " + thread_name(9) + " at __reduce_min_sync(int), which waits at " +
+             here("reduce_unsigned"));
 }
 
 TEST_F(Check, LaneElsewhereThanAtAShuffle) {

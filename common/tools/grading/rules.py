@@ -12,8 +12,8 @@ from tools.grading.finding import COMMAND, Failed, Finding
 # may need: it works on numbers and on types, not on memory.
 CUDA = (
     "__(?:(?:global|device|host|shared|forceinline|noinline|align|launch_bounds|grid_constant|restrict|LINE|FILE)__"
-    "|restrict|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|reduce_(?:add|min|max)_sync|ldc?g|stcg|fmaf_r[nz]|float_as_uint"
-    "|uint_as_float)"
+    "|restrict|syncthreads|syncwarp|threadfence|shfl(?:_up|_down|_xor)?_sync|reduce_(?:add|min|max)_sync"
+    "|ldc?g|stcg|fmaf_r[nz]|float_as_uint|uint_as_float)"
 )
 STD = (
     r"(?:abs|size_t|ptrdiff_t|nullptr_t|u?int(?:ptr|max|(?:_fast|_least)?(?:8|16|32|64))_t|fmaf?|fmin|fmax|sqrt|ceil"
