@@ -89,8 +89,10 @@ void Mbarrier::note_arrival(const void* pc, bool by_copy) {
 
 void Mbarrier::complete_if_due(Block& block, const void* pc) {
   if (pending != 0 || bytes != 0) return;
-  // Whoever waits for the phase before from now on takes its parity for that of the phase to come.
-  if (!awaited && block.launch.checked && !reported_before(FaultKind::mbarrier_misuse, pc)) {
+  // Whoever waits for the phase before from now on takes its parity for that of the phase to come. Where all
+  // orders are tried, one of them shows what comes of it.
+  if (!awaited && block.launch.checked && block.cluster.orders == nullptr &&
+      !reported_before(FaultKind::mbarrier_misuse, pc)) {
     report(FaultKind::mbarrier_misuse, pc,
            "completes phase " + std::to_string(phase) + " of " + name() +
                ", and nobody has waited for the one before");

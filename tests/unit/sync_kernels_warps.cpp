@@ -35,9 +35,9 @@ __device__ void reduce_values(float* x, float* y, int n) {
   const int lane = static_cast<int>(threadIdx.x);
   const unsigned mask = lane % 2 == 0 ? 0x55555555 : 0xaaaaaaaa;
   const T value = static_cast<T>(static_cast<int>(x[lane]) - n);
-  y[lane] = __int_as_float(static_cast<int>(__reduce_add_sync(mask, value)));
-  y[32 + lane] = __int_as_float(static_cast<int>(__reduce_min_sync(mask, value)));
-  y[64 + lane] = __int_as_float(static_cast<int>(__reduce_max_sync(mask, value)));
+  y[lane] = __uint_as_float(static_cast<unsigned>(__reduce_add_sync(mask, value)));
+  y[32 + lane] = __uint_as_float(static_cast<unsigned>(__reduce_min_sync(mask, value)));
+  y[64 + lane] = __uint_as_float(static_cast<unsigned>(__reduce_max_sync(mask, value)));
 }
 __global__ void reduce_ints(float* x, float* y, int n) { reduce_values<int>(x, y, n); }
 __global__ void reduce_unsigneds(float* x, float* y, int n) { reduce_values<unsigned>(x, y, n); }
@@ -55,7 +55,8 @@ __global__ void reduce_mixed(float* x, float* y, int n) {
   if (lane == n) {
     y[lane] = static_cast<float>(__reduce_min_sync(all_lanes, 1u));  // here: reduce_unsigned
   } else {
-    y[lane] = static_cast<float>(__reduce_min_sync(all_lanes, static_cast<int>(x[lane])));
+    y[lane] =
+        static_cast<float>(__reduce_min_sync(all_lanes, static_cast<int>(x[lane])));  // here: reduce_mixed
   }
 }
 
