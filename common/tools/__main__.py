@@ -20,7 +20,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "plot": ("measuring.ladder", "draw_plots", "a recorded ladder as plots, beside the record"),
         "profile": ("measuring.counters", "main", "Nsight Compute's counters of every step"),
         "experiment": ("measuring.experiment", "main", "small changes to steps that the pages quote"),
-        "sweep": ("measuring.experiment", "sweep", "other values for a step's constants, measured"),
+        "sweep": ("measuring.sweep", "main", "other values for a step's constants, measured"),
         "variant": ("measuring.variant", "main", "a step's program with other constants, to look inside"),
         "timeline": ("measuring.timeline", "main", "when producer and consumers do what, as recorded"),
         "calibrate": ("measuring.calibrate", "main", "the X-ray against counters recorded on a GPU"),

@@ -2,7 +2,7 @@
 
 from conftest import ROOT
 from tools.edits import with_constants
-from tools.measuring import experiment
+from tools.measuring import experiment, sweep
 
 
 def test_steps_hold_the_constants_of_the_example():
@@ -13,7 +13,7 @@ def test_steps_hold_the_constants_of_the_example():
 
 def test_every_combination_is_a_variant():
     [values, options] = ["LM=2,4", "BK=8,16,32"], ["--repeat", "3"]
-    swept = experiment.sweep_of("08_warp_tiling", values, [512, 1024], options)
+    swept = sweep.sweep_of("08_warp_tiling", values, [512, 1024], options)
     names = [f"LM={lm},BK={bk}" for lm in (2, 4) for bk in (8, 16, 32)]
     assert [variant.name for variant in swept.variants] == names
     assert swept.variants[1].constants == {"LM": "2", "BK": "16"}
@@ -27,7 +27,7 @@ def test_the_table_has_the_fastest_first():
 
     records = [record("A=1", 8192, 0.25), record("A=3", 4096, 0.9, False), record("A=1", 4096, 0.125)]
     records += [record("A=2", 8192, 0.75), record("A=2", 4096, 0.5)]
-    rows = [experiment.row(r) for r in experiment.fastest_first(records)]
+    rows = [experiment.row(r) for r in sweep.fastest_first(records)]
     assert [(variant, size, speed) for _, variant, size, _, speed, _ in rows] == [
         ("A=2", "4096", "0.500 of cuBLAS"),
         ("A=1", "4096", "0.125 of cuBLAS"),

@@ -18,7 +18,6 @@ ratios compare; the records go to one JSON file, which keeps those of other expe
 Exit status: 0 done, 1 a variant gave wrong results or failed, 2 bad usage, 3 no GPU.
 """
 
-import itertools
 import re
 import subprocess
 import sys
@@ -48,7 +47,7 @@ from tools.edits import Edit, base_path
 from tools.kernel_build import KernelBuild, first_error
 from tools.machine_code import sass
 from tools.machine_code.identity import sass_sha256
-from tools.measuring.ladder import NO_GPU, choose_steps, numbers, on_this_gpu, refused_by_gpu
+from tools.measuring.ladder import NO_GPU, on_this_gpu, refused_by_gpu
 
 FOLDER = ROOT / "docs" / "experiments"
 MACHINE_CODE = ROOT / "experiments" / "machine_code"
@@ -357,50 +356,3 @@ def main() -> int:
             write_json(args.out, merge(read_json(args.out) if args.out.exists() else [], records))
         return int(not fine)
     return 0
-
-
-SWEEP = """Tries other values for the compile-time constants of a step and measures each.
-
-  ladder sweep STEP NAME=V,V,... [NAME=V,V,...] [--sizes N,N] [--build DIR]
-
-Every combination of values is put into a copy of steps/STEP/kernel.cu (into its `constexpr int` lines),
-compiled for the GPU as the build does it, and run on the GPU at hand; cuBLAS runs in turn with each. What a
-static_assert of the kernel forbids is left out. Example:
-
-  ladder sweep 08_warp_tiling LM=2,4,8 LN=4,8,16 BK=8,16,32 --sizes 4096
-"""
-
-
-def sweep_of(step: str, values: list[str], sizes: list[int], options: list[str]) -> Experiment:
-    """A variant for every combination of the values."""
-    named = (item.partition("=") for item in values)
-    choices = [[(name, value) for value in text.split(",")] for name, _, text in named]
-    combinations = list(map(dict, itertools.product(*choices)))
-    variants = [
-        Variant(name=",".join(map("=".join, c.items())), constants=c, options=options) for c in combinations
-    ]
-    return Experiment("", step, "", variants, sizes)
-
-
-def fastest_first(records: list[Record]) -> list[Record]:
-    """By size; those that are wrong come last."""
-    return sorted(records, key=lambda r: (r["m"], not r["pass"], -(r["ratio_to_cublas"] or 0)))
-
-
-def sweep() -> int:
-    parser = Parser(SWEEP)
-    parser.add_argument("step")
-    parser.add_argument("values", nargs="+", metavar="NAME=V,V")
-    parser.add_argument("--sizes", default="4096,8192")
-    parser.add_argument("--build", default=BUILD, type=Path)
-    args = parser.parse_args()
-    if not all("=" in item for item in args.values):
-        raise UsageError("give a step and what to vary, e.g. 08_warp_tiling LM=4,8")
-    experiment = sweep_of(args.step, args.values, numbers(args.sizes), ["--repeat", "10"])
-    experiment.variants[0].source()  # mistakes first
-    on_this_gpu(args.build, choose_steps(args.build, args.step))
-    with tempfile.TemporaryDirectory() as folder:
-        build_all([experiment], args.build, Path(folder).resolve())
-        records, fine = run_all(Path(folder).resolve())
-    print(aligned(map(row, fastest_first(records)), left=2))
-    return int(not fine)
